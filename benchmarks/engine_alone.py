@@ -7,7 +7,7 @@ import uvloop
 
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
-from tokenwire.worker.engine.interface import Sequence
+from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
 
 
@@ -20,7 +20,7 @@ async def run(streams: int, step_ms: float, seconds: float) -> float:
     for slot in range(streams):
         submit = pb.Submit(request_id=str(slot), slots=[slot], prompt_token_ids=[1, 2, 3])
         submit.sampling_params.max_tokens = 20_000
-        await engine.submit(submit, [Sequence(buffer, slot, submit.request_id, 0)])
+        await engine.submit(submit, [EngineSequence(buffer, slot, submit.request_id, 0)])
     used, started = time.process_time(), time.monotonic()
     async for _ in engine.steps():
         if time.monotonic() - started > seconds:

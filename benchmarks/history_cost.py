@@ -22,7 +22,7 @@ from tokenwire.coordinator.history.turns import Turn
 from tokenwire.coordinator.parsing.rules import NoParsers
 from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, ServedModel
 
 _LENGTHS = (2_000, 16_000, 64_000)
@@ -109,7 +109,7 @@ async def _least_ms(prompt: ChatPrompt, model: ServedModel, history: TokenHistor
 
 
 async def _first_ms(prompt: ChatPrompt, model: ServedModel) -> float:
-    fresh = Tokenizer(model.tokenizer.backend, {"chat_template": model.tokenizer.chat_template})
+    fresh = ModelTokenizer(model.tokenizer.backend, {"chat_template": model.tokenizer.chat_template})
     used = time.process_time()
     text = await model.template.render_messages_async(prompt.messages, prompt.options)
     await fresh.encode_async(text, add_special_tokens=False)
@@ -117,7 +117,7 @@ async def _first_ms(prompt: ChatPrompt, model: ServedModel) -> float:
 
 
 def _model(folder: Path) -> ServedModel:
-    tokenizer = Tokenizer.from_directory(folder)
+    tokenizer = ModelTokenizer.from_directory(folder)
     return ServedModel(
         names=("model",),
         root="model",

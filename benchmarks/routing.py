@@ -18,7 +18,7 @@ from tokenwire.coordinator.fleet.slots import DiscardListener, SlotTable
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
-from tokenwire.worker.engine.interface import Sequence, Step
+from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.simulated_engine.cache import KvCache
 from tokenwire.worker.simulated_engine.model import SimulatedModel, load_model
 from tokenwire.worker.simulated_engine.requests import RequestPlanner
@@ -55,12 +55,12 @@ class Engine:
         self.name = name
         self._planner = RequestPlanner(_SETTINGS, model)
         self._scheduler = Scheduler(KvCache(capacity), _SETTINGS.max_num_seqs, prefill, model.words)
-        self._requests: dict[Sequence, tuple[Session, SimulatedRequest]] = {}
+        self._requests: dict[EngineSequence, tuple[Session, SimulatedRequest]] = {}
         self.sessions = [Session(self, clock) for _ in range(coordinators)]
 
     def submit(self, session: "Session", submit: pb.Submit, request: SimulatedRequest) -> None:
         """Queue a request."""
-        sequence = Sequence(FrameBuffer(), submit.slots[0], "", 0)
+        sequence = EngineSequence(FrameBuffer(), submit.slots[0], "", 0)
         self._requests[sequence] = session, request
         self._scheduler.add(self._planner.plan(submit, [sequence], None))
 

@@ -9,7 +9,7 @@ from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.text.logprobs import ScoredPosition, TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.v1 import inference_pb2 as pb
 
 ENGINE_DEFAULTS: dict[str, float | int] = {
@@ -35,7 +35,7 @@ class ServedModel:
     tokenizer_digest: str
     default_sampling_params: dict[str, Any]
     """The generation config's sampling defaults, with vLLM's names."""
-    tokenizer: Tokenizer
+    tokenizer: ModelTokenizer
     template: ChatTemplate
     token_texts: TokenTexts
     parsers: Parsers

@@ -38,7 +38,6 @@ FORBIDDEN = [
     ("The fleet handles token ids", "coordinator.fleet.slots", "tokenwire.coordinator.types"),
     ("Only the engines", "worker.engine.interface", "tokenizers"),
     ("Only the API", "coordinator.generation.limits", "starlette"),
-    ("Only the API", "coordinator.generation.limits", "starlette"),
     ("Only the API", "coordinator.generation.limits", "pydantic"),
     ("Only the API", "coordinator.fleet.pool", "starlette"),
     ("Only the API", "coordinator.auth.caller", "starlette"),

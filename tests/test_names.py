@@ -1,23 +1,54 @@
-"""One name means one thing: classes of the project have names of their own."""
+"""One name means one thing: classes and type aliases of the project have names of their own."""
 
 import ast
+import re
 from collections import defaultdict
-from pathlib import Path
+from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[1]
-GENERATED = ROOT / "tokenwire" / "v1"
+from tests.test_mirror import ROOT, modules
+
+AS_IN_VLLM = {"ChatCompletionRequest", "SamplingParams", "StructuredOutputsParams"}
+"""Our models of the vLLM classes of these names, with the fields that clients know from there."""
 
 
-def test_no_two_classes_share_a_name() -> None:
-    """So a class can be searched for and spoken of by its name alone, in either half."""
-    modules = defaultdict(list)
-    for folder in ("coordinator", "worker", "tokenwire"):
-        # rglob does not follow tokenwire's links to the other two.
-        for path in (ROOT / folder).rglob("*.py"):
-            if not path.is_relative_to(GENERATED):
-                for node in ast.walk(ast.parse(path.read_text())):
-                    if isinstance(node, ast.ClassDef):
-                        modules[node.name].append(str(path.relative_to(ROOT)))
+def tree_of(path: str) -> ast.Module:
+    """Parse a module."""
+    return ast.parse((ROOT / path).read_text())
 
-    assert len(modules) > 400
-    assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}
+
+def types_of(module: ast.Module) -> Iterator[str]:
+    """Yield the names of classes, type variables and type aliases; constants are in capitals."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+    for statement in module.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name)):
+                if re.match("_?[A-Z][a-z]", name):
+                    yield name
+
+
+def test_no_two_types_share_a_name() -> None:
+    """So a type can be searched for and spoken of by its name alone, in either half."""
+    places = defaultdict(list)
+    for path in modules():
+        for name in types_of(tree_of(path)):
+            places[name].append(path)
+
+    assert len(places) > 500
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_types_have_no_name_that_is_imported_from_a_library() -> None:
+    """A Sequence is collections.abc's and a Tokenizer is tokenizers', in every module."""
+    ours: set[str] = set()
+    theirs: set[str] = set()
+    for path in modules():
+        module = tree_of(path)
+        ours.update(types_of(module))
+        for node in ast.walk(module):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] != "tokenwire":
+                theirs.update(alias.name for alias in node.names)
+
+    assert {"Sequence", "Tokenizer"} <= theirs
+    assert ours & theirs == AS_IN_VLLM

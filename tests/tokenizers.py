@@ -5,13 +5,13 @@ from pathlib import Path
 
 from tests.cache import CACHE, kept
 from tests.npm import fetch_npm
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 
 
 @cache
-def tokenizer_in(folder: Path) -> Tokenizer:
+def tokenizer_in(folder: Path) -> ModelTokenizer:
     """Load the tokenizer in a directory, once for all tests: a large one takes seconds."""
-    return Tokenizer.from_directory(folder)
+    return ModelTokenizer.from_directory(folder)
 
 
 def npm_tokenizer_directory(name: str) -> Path:

@@ -218,7 +218,7 @@ def caller_of(request: Request) -> Caller:
     return context.caller
 
 
-class Headers:
+class RequestHeaders:
     """The headers that belong to a request, and its caller."""
 
     def __init__(self, headers: Mapping[str, str], caller: Caller = ANYBODY) -> None:
@@ -230,7 +230,7 @@ class Headers:
         self.conversation_id = self.identifier("X-Session-Id")
 
     @classmethod
-    def of(cls, request: Request) -> "Headers":
+    def of(cls, request: Request) -> "RequestHeaders":
         """Read a request's headers and its caller. Raises InvalidRequest."""
         context: RequestContext = request.scope[CONTEXT]
         own = {name: value for name, value in context.headers.items() if name.startswith(b"x-")}

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from tokenwire.coordinator.api.openai.chat import ChatCall
-from tokenwire.coordinator.history.request_history import Message
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, ToolCallDelta
 from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError, WorkerLost
 
@@ -77,7 +77,7 @@ class PartRenderer(Protocol):
     def error(self, error: TokenwireError, parts: list[MessagePart]) -> str:
         """Render an error within the stream."""
 
-    def as_messages(self, parts: list[MessagePart]) -> Sequence[Message]:
+    def as_messages(self, parts: list[MessagePart]) -> Sequence[ChatMessage]:
         """Return the chat messages that parts become when a client sends them back."""
 
 

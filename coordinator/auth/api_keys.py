@@ -25,7 +25,7 @@ _PRIORITIES = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ApiKey:
     """One key and its permissions."""
 
     digest: bytes = field(repr=False)
@@ -41,12 +41,12 @@ class ApiKeys:
 
     __slots__ = ("_keys", "tenants")
 
-    def __init__(self, keys: Iterable[Key]) -> None:
+    def __init__(self, keys: Iterable[ApiKey]) -> None:
         self._keys = {key.digest: key for key in keys}
         self.tenants = frozenset(key.tenant for key in self._keys.values())
         """The tenants that have a key."""
 
-    def find(self, candidate: bytes) -> Key | None:
+    def find(self, candidate: bytes) -> ApiKey | None:
         """Return the key that matches a candidate; None if invalid."""
         return self._keys.get(_digest(candidate))
 
@@ -54,7 +54,7 @@ class ApiKeys:
         return f"ApiKeys({len(self._keys)} keys)"
 
 
-def _parse_variable(text: str) -> tuple["Key", ...]:
+def _parse_variable(text: str) -> tuple["ApiKey", ...]:
     keys = [key.strip() for key in text.split(",") if key.strip()]
     if not keys:
         raise InvalidRequest(f"{VARIABLE} is set, but holds no key")
@@ -75,7 +75,7 @@ class AuthSettings:
             path="existing file",
         ),
     )
-    keys: tuple[Key, ...] = option(
+    keys: tuple[ApiKey, ...] = option(
         (),
         Option("", "API keys, separated by commas.", Section.ADMISSION, variable=VARIABLE, parse=_parse_variable),
     )
@@ -103,7 +103,7 @@ def open_keys(settings: AuthSettings) -> Callable[[], ApiKeys] | None:
     return Reloading([file], read).current
 
 
-def parse_keys(text: str, source: str) -> list[Key]:
+def parse_keys(text: str, source: str) -> list[ApiKey]:
     """Parse keys: a JSON list of objects, or one per line, each after its tenant's name if it has one.
 
     Raises an InvalidRequest that names the source and the entry, never its contents.
@@ -116,7 +116,7 @@ def parse_keys(text: str, source: str) -> list[Key]:
     return keys
 
 
-def _parse_lines(text: str, source: str) -> list[Key]:
+def _parse_lines(text: str, source: str) -> list[ApiKey]:
     keys = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
@@ -124,11 +124,11 @@ def _parse_lines(text: str, source: str) -> list[Key]:
         if len(words) > 2:
             raise InvalidRequest(f"{where}: expected TENANT KEY or KEY, got {len(words)} words")
         if words:
-            keys.append(_nameless(words[0], where) if len(words) == 1 else Key(_known(words[1], where), words[0]))
+            keys.append(_nameless(words[0], where) if len(words) == 1 else ApiKey(_known(words[1], where), words[0]))
     return keys
 
 
-def _parse_json(text: str, source: str) -> list[Key]:
+def _parse_json(text: str, source: str) -> list[ApiKey]:
     try:
         entries = json.loads(text)
     except ValueError as error:
@@ -139,7 +139,7 @@ def _parse_json(text: str, source: str) -> list[Key]:
     return [_parse_entry(entry, f"{source}, entry {number}") for number, entry in enumerate(entries, 1)]
 
 
-def _parse_entry(entry: Any, where: str) -> Key:
+def _parse_entry(entry: Any, where: str) -> ApiKey:
     if not isinstance(entry, dict):
         raise InvalidRequest(f"{where} is not an object")
     if unknown := sorted(entry.keys() - _FIELDS):
@@ -149,7 +149,7 @@ def _parse_entry(entry: Any, where: str) -> Key:
     secret = _of_type(entry, "key", str, where) or f"sha256:{_of_type(entry, 'sha256', str, where)}"
     digest = _known(secret, where)
     models = _of_type(entry, "models", list, where)
-    return Key(
+    return ApiKey(
         digest,
         _of_type(entry, "tenant", str, where) or _name(digest),
         _limits(entry, where),
@@ -182,9 +182,9 @@ def _of_type(entry: Mapping[str, Any], name: str, kind: type, where: str) -> Any
     return value
 
 
-def _nameless(key: str, where: str) -> Key:
+def _nameless(key: str, where: str) -> ApiKey:
     digest = _known(key, where)
-    return Key(digest, _name(digest))
+    return ApiKey(digest, _name(digest))
 
 
 def _name(digest: bytes) -> str:

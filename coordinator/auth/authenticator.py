@@ -6,7 +6,7 @@ from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
-from tokenwire.coordinator.auth.api_keys import ApiKeys, Key
+from tokenwire.coordinator.auth.api_keys import ApiKey, ApiKeys
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.auth.rate_limit import Account
 from tokenwire.errors import Unauthorized
@@ -43,13 +43,13 @@ class Authenticator:
             return ANYBODY, None
         raise Unauthorized("Missing or invalid API key: Authorization: Bearer KEY")
 
-    def _find(self, headers: Headers) -> Key | None:
+    def _find(self, headers: Headers) -> ApiKey | None:
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         keys = self._keys()
         found = keys.find(bearer.strip().encode("latin-1")) if scheme.lower() == "bearer" else None
         return found or keys.find(headers.get("x-api-key", "").strip().encode("latin-1"))
 
-    def _account(self, key: Key) -> Account:
+    def _account(self, key: ApiKey) -> Account:
         account = self._accounts.get(key.digest)
         if account is None or account.limits != key.limits:
             account = self._accounts[key.digest] = Account(key.tenant, key.limits)

@@ -45,7 +45,7 @@ class WorkerResult:
         return {"worker": self.address, "status": "error", "message": self.error.message}
 
 
-Results = Sequence[WorkerResult]
+WorkerResults = Sequence[WorkerResult]
 
 
 class FleetAdmin:
@@ -71,32 +71,32 @@ class FleetAdmin:
     # Operations that change the desired state. A worker that misses one is reconciled later and gets no requests
     # until it is in sync.
 
-    async def pause(self, model: str | None, mode: str, clear_cache: bool) -> Results:
+    async def pause(self, model: str | None, mode: str, clear_cache: bool) -> WorkerResults:
         """Hold new requests; "abort" running ones, "wait" for them to finish or "keep" them frozen."""
         request = pb.PauseGenerationRequest(mode=_mode(mode), clear_cache=clear_cache)
         self._record_abort(model, mode)
         return await self._operate(model, "pause", lambda stub: stub.PauseGeneration, request)
 
-    async def resume(self, model: str | None) -> Results:
+    async def resume(self, model: str | None) -> WorkerResults:
         """Resume generation."""
         return await self._operate(model, "resume", lambda stub: stub.ResumeGeneration, pb.ResumeGenerationRequest())
 
-    async def sleep(self, model: str | None, level: int, mode: str) -> Results:
+    async def sleep(self, model: str | None, level: int, mode: str) -> WorkerResults:
         """Free memory: level 0 only pauses, 1 offloads weights, 2 drops them."""
         request = pb.SleepRequest(level=level, mode=_mode(mode))
         self._record_abort(model, mode)
         return await self._operate(model, "sleep", lambda stub: stub.Sleep, request)
 
-    async def wake_up(self, model: str | None, tags: Sequence[str]) -> Results:
+    async def wake_up(self, model: str | None, tags: Sequence[str]) -> WorkerResults:
         """Undo `sleep`, completely or by tags; responses are WakeUpResponse."""
         return await self._operate(model, "wake_up", lambda stub: stub.WakeUp, pb.WakeUpRequest(tags=tags))
 
-    async def load_weights(self, model: str | None, path: str, version: str, reset_prefix_cache: bool) -> Results:
+    async def load_weights(self, model: str | None, path: str, version: str, reset_prefix_cache: bool) -> WorkerResults:
         """Load weights from a directory on each worker."""
         request = pb.LoadWeightsRequest(path=path, weight_version=version, reset_prefix_cache=reset_prefix_cache)
         return await self._operate(model, "load_weights", lambda stub: stub.LoadWeights, request)
 
-    async def transfer(self, model: str | None, stage: str, arguments: Mapping[str, Any]) -> Results:
+    async def transfer(self, model: str | None, stage: str, arguments: Mapping[str, Any]) -> WorkerResults:
         """Run a stage of a weight transfer: init, start, start_draft, update, finish or shutdown."""
         base = arguments.get("init_info", {}).get("rank_offset") if stage == "init" else None
         if isinstance(base, int):
@@ -104,14 +104,14 @@ class FleetAdmin:
         request = pb.UpdateWeightsRequest(stage=_STAGES[stage], arguments_json=json.dumps(arguments))
         return await self._operate(model, f"{stage} of a transfer", lambda stub: stub.UpdateWeights, request)
 
-    async def set_weight_version(self, model: str | None, version: str) -> Results:
+    async def set_weight_version(self, model: str | None, version: str) -> WorkerResults:
         """Set the weight version."""
         request = pb.SetWeightVersionRequest(weight_version=version)
         return await self._operate(model, "set_weight_version", lambda stub: stub.SetWeightVersion, request)
 
     async def load_lora(
         self, model: str | None, name: str, path: str, replace: bool = False, is_3d: bool = False
-    ) -> Results:
+    ) -> WorkerResults:
         """Load an adapter. Raises InvalidRequest for a name in use, unless it is to be replaced."""
         base = self.model(model)
         if any(name in session.model.names for session in self._pool.sessions if session.model is not None):
@@ -129,7 +129,7 @@ class FleetAdmin:
         request = pb.LoadLoraRequest(adapter=adapter, epoch=epoch)
         return await self._operate(base, "load_lora", lambda stub: stub.LoadLora, request)
 
-    async def unload_lora(self, name: str) -> Results:
+    async def unload_lora(self, name: str) -> WorkerResults:
         """Unload an adapter. Raises NotFound."""
         adapter = self._desired.adapter(name)
         if adapter is None:
@@ -139,7 +139,7 @@ class FleetAdmin:
 
     # Calls that do not change the desired state.
 
-    async def reset_cache(self, model: str | None, reset_running_requests: bool, reset_external: bool) -> Results:
+    async def reset_cache(self, model: str | None, reset_running_requests: bool, reset_external: bool) -> WorkerResults:
         """Clear prefix caches; responses are ResetCacheResponse."""
         request = pb.ResetCacheRequest(reset_running_requests=reset_running_requests, reset_external=reset_external)
         return await self._call_all(model, "reset_cache", lambda stub: stub.ResetCache, request)
@@ -157,7 +157,7 @@ class FleetAdmin:
         """Return every engine's configuration, in the order of the workers."""
         return list((await self._configurations(model)).values())
 
-    async def probe(self, model: str | None) -> Results:
+    async def probe(self, model: str | None) -> WorkerResults:
         """Check that all engines respond. Raises FleetFailed if one does not."""
         request = pb.GetWeightVersionRequest()
         return await self._call_all(model, "liveness", lambda stub: stub.GetWeightVersion, request, _PROBE_S)
@@ -196,7 +196,7 @@ class FleetAdmin:
         results = await self._call_all(model, "server_info", lambda stub: stub.GetServerInfo, pb.GetServerInfoRequest())
         return {result.address: json.loads(result.response.engine_config_json or "{}") for result in results}
 
-    async def _init_transfer(self, model: str | None, arguments: dict[str, Any], offset: int) -> Results:
+    async def _init_transfer(self, model: str | None, arguments: dict[str, Any], offset: int) -> WorkerResults:
         """Initialize a transfer, giving each worker the ranks after those of the workers before it."""
         requests = {}
         epoch = self._desired.next_epoch(self.model(model))
@@ -220,7 +220,7 @@ class FleetAdmin:
         if mode == "abort" and self.sessions(model):
             self._on_abort(self.model(model))
 
-    async def _operate(self, model: str | None, stage: str, method: Method, request: Any) -> Results:
+    async def _operate(self, model: str | None, stage: str, method: Method, request: Any) -> WorkerResults:
         if not request.epoch:
             request.epoch = self._desired.next_epoch(self.model(model))
         adoptions = [asyncio.create_task(self._adopt(session)) for session in self.sessions(model)]
@@ -237,7 +237,7 @@ class FleetAdmin:
 
     async def _call_all(
         self, model: str | None, stage: str, method: Method, request: Any, timeout_s: float | None = None
-    ) -> Results:
+    ) -> WorkerResults:
         timeout_s = timeout_s or self._timeout_s
 
         def call(session: WorkerSession) -> ControlCall[Any]:
@@ -248,7 +248,7 @@ class FleetAdmin:
 
 async def _fan_out(
     sessions: Sequence[WorkerSession], stage: str, call: Callable[[WorkerSession], ControlCall[Any]]
-) -> Results:
+) -> WorkerResults:
     results = await asyncio.gather(*(_one(session, call(session)) for session in sessions))
     errors = [result.error for result in results if result.error is not None]
     if not errors:

@@ -23,7 +23,7 @@ from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate, UntrustedRenderer
 from tokenwire.coordinator.text.template.renderer_process import IsolatedRenderer
-from tokenwire.coordinator.text.tokenizer import Tokenizer, read_directory
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer, read_directory
 from tokenwire.coordinator.types import ServedModel
 from tokenwire.errors import NotFound, Unavailable
 from tokenwire.protocol.tokenizer_digest import tokenizer_digest
@@ -175,7 +175,7 @@ def _build(
     info: pb.Model, files: Mapping[str, bytes], settings: CoordinatorSettings, untrusted: UntrustedRenderer | None
 ) -> ServedModel:
     """Build a model; takes long, so call it in a thread. Raises InvalidRequest or ParserUnusable."""
-    tokenizer = Tokenizer.from_files(files)
+    tokenizer = ModelTokenizer.from_files(files)
     template = settings.template
     facts = ModelFacts(info.names[0], info.model_type or None, info.architecture or None)
     return ServedModel(

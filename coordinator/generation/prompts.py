@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tokenwire.coordinator.generation.limits import check_ids, check_text_length, truncated_length
 from tokenwire.coordinator.history.request_history import RequestHistory
 from tokenwire.coordinator.history.token_history import TokenHistory
-from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, Tokenizer
+from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.coordinator.types import ChatPrompt, KnownPrefix, Prompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import InvalidRequest
 
@@ -107,7 +107,7 @@ def _cut(token_ids: Sequence[int], truncation: Truncation, keep: int | None) -> 
 
 
 async def _encode_truncated(
-    tokenizer: Tokenizer, text: str, add_special_tokens: bool, truncation: Truncation, keep: int | None
+    tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, truncation: Truncation, keep: int | None
 ) -> Sequence[int]:
     if truncation.side is not None:
         return _cut(await tokenizer.encode_async(text, add_special_tokens), truncation, keep)
@@ -116,7 +116,7 @@ async def _encode_truncated(
     return await asyncio.to_thread(_encode_end, tokenizer, text, add_special_tokens, keep)
 
 
-def _encode_end(tokenizer: Tokenizer, text: str, add_special_tokens: bool, keep: int | None) -> list[int]:
+def _encode_end(tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, keep: int | None) -> list[int]:
     """Encode, keeping the end of the text and the special tokens around it."""
     backend = tokenizer.backend
     encoding = backend.encode_batch_fast([text], add_special_tokens=False)[0]

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.history.digests import Transcript, reasoning_digest, reasoning_of
 from tokenwire.coordinator.history.store import HistoryStore
 from tokenwire.coordinator.history.turns import Ending, MessageReasoning, Turn
@@ -13,7 +14,6 @@ from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish
 
 Source = Literal["required_prefix_token_ids", "message", "stored"]
-Message = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class Destination:
     store: HistoryStore
     transcript: Transcript
     """The messages before the reply."""
-    unfinished: Message | None
+    unfinished: Mapping[str, Any] | None
     """The message that the reply continues; clients send both back as one."""
 
-    def messages(self, reply: Sequence[Message]) -> Sequence[Message] | None:
+    def messages(self, reply: Sequence[ChatMessage]) -> Sequence[ChatMessage] | None:
         """Return a reply as later requests will contain it; None if that cannot be known."""
         if self.unfinished is None:
             return reply
@@ -83,7 +83,9 @@ class RequestHistory:
         """Source of the reused ids."""
         return None if self._continued is None else self._continued.source
 
-    def store(self, prompt: Sequence[int], reply: Sequence[Message], completion: Sequence[int], ending: Ending) -> None:
+    def store(
+        self, prompt: Sequence[int], reply: Sequence[ChatMessage], completion: Sequence[int], ending: Ending
+    ) -> None:
         """Store a finished reply after the prompt, keyed by the messages as the client will send them back."""
         if self._destination is None or not completion:
             return
@@ -118,7 +120,7 @@ class RequestHistory:
         return Turn(array("I", self._continued.tail), self._continued.turn, reasoning=stated)
 
 
-def _joined(unfinished: Message, reply: Message) -> Message | None:
+def _joined(unfinished: Mapping[str, Any], reply: ChatMessage) -> ChatMessage | None:
     """Return a message and its continuation as one message; None if there is more than one way to join them."""
     text, more = unfinished.get("content") or "", reply.get("content") or ""
     if not isinstance(text, str):
@@ -177,12 +179,12 @@ class HistoryWriter:
             if not self._parsed:
                 self._store(index, [{"role": "assistant", "content": "".join(choice.texts)}])
 
-    def keep(self, index: int, messages: Sequence[Message]) -> None:
+    def keep(self, index: int, messages: Sequence[ChatMessage]) -> None:
         """Store a parsed choice that has ended, as the messages that the client will send back."""
         if self._parsed:
             self._store(index, messages)
 
-    def _store(self, index: int, messages: Sequence[Message]) -> None:
+    def _store(self, index: int, messages: Sequence[ChatMessage]) -> None:
         choice = self._choices[index]
         self._history.store(self._prompt, messages, choice.token_ids, choice.ending)
 

@@ -13,7 +13,7 @@ from tokenwire.coordinator.history.digests import digest
 from tokenwire.coordinator.history.turns import Turn
 from tokenwire.coordinator.text.template.messages import parse_arguments
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.coordinator.types import ServedModel
 from tokenwire.errors import InvalidRequest
 
@@ -127,7 +127,7 @@ async def _after_placeholder(marked: Messages, model: ServedModel, options: Temp
     return text.partition(PLACEHOLDER)[2] if text.count(PLACEHOLDER) == 1 else None
 
 
-async def _after_partial_closing(suffix: _Suffix, turn: Turn, tokenizer: Tokenizer) -> list[int] | None:
+async def _after_partial_closing(suffix: _Suffix, turn: Turn, tokenizer: ModelTokenizer) -> list[int] | None:
     """Return the tail of a reply that ends within the closing, or with it; None if it does not."""
     closing = _from_first(tokenizer.added_tokens, suffix.closing)
     ids = await _encode(closing + suffix.rest, tokenizer) if closing else None
@@ -139,7 +139,7 @@ async def _after_partial_closing(suffix: _Suffix, turn: Turn, tokenizer: Tokeniz
     return ids[overlap:] if overlap else None
 
 
-async def _after_other_token(suffix: _Suffix, tokenizer: Tokenizer) -> list[int] | None:
+async def _after_other_token(suffix: _Suffix, tokenizer: ModelTokenizer) -> list[int] | None:
     """Return the tail of a reply that the model ended with another token than the template's."""
     closers = list(tokenizer.added_tokens.finditer(suffix.closing))
     if closers:
@@ -173,7 +173,7 @@ def _common_length(one: str, other: str) -> int:
     return next((i for i, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
 
 
-async def _encode(text: str, tokenizer: Tokenizer, has_first: bool = False) -> list[int] | None:
+async def _encode(text: str, tokenizer: ModelTokenizer, has_first: bool = False) -> list[int] | None:
     """Encode a tail, which is exact after any text if it begins with a token that is recognized anywhere.
 
     `has_first`: whether the reply already has this token, or another one in its place.

@@ -9,7 +9,7 @@ from tokenwire.errors import InvalidRequest
 _USAGE = 'Correct usage: `{"type": "function", "function": {"name": "my_function"}}`'
 
 
-ToolChoice = Literal["none", "auto", "required", "named"]
+ToolChoiceKind = Literal["none", "auto", "required", "named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ParsedToolCall:
 class MessageRules:
     """The rules of one request, as in vLLM's chat route."""
 
-    tool_choice: ToolChoice = "none"
+    tool_choice: ToolChoiceKind = "none"
     parses_tools: bool = False
     """Whether a tool parser is configured, including for automatic choice."""
     parallel_tool_calls: bool = True
@@ -132,10 +132,10 @@ def require_tool_parser(choice: str | Mapping[str, Any] | None, enable_auto_tool
     raise InvalidRequest(f"tool_choice={named} requires --tool-call-parser to be set")
 
 
-def choice_kind(choice: Any) -> ToolChoice:
+def choice_kind(choice: Any) -> ToolChoiceKind:
     """Return the kind of a checked tool choice; a named tool may be an object of any class."""
     if choice is None or isinstance(choice, str):
-        kind: ToolChoice = choice or "none"  # type: ignore[assignment]
+        kind: ToolChoiceKind = choice or "none"  # type: ignore[assignment]
         return kind
     return "named"
 

@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers.decoders import DecodeStream
 
 from tokenwire.coordinator.text.stops import StopAutomaton, StopScanner, compile_stops
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class TextStreams:
 
     __slots__ = ("_min_tokens", "_rules", "_stops", "_tokenizer")
 
-    def __init__(self, tokenizer: Tokenizer, rules: TextRules, min_tokens: int = 0) -> None:
+    def __init__(self, tokenizer: ModelTokenizer, rules: TextRules, min_tokens: int = 0) -> None:
         self._tokenizer = tokenizer
         self._rules = rules
         self._min_tokens = min_tokens
@@ -87,7 +87,7 @@ class TextStream:
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: ModelTokenizer,
         prompt_token_ids: Sequence[int],
         *,
         stops: StopAutomaton | None = None,
@@ -160,7 +160,7 @@ class StoppingTextStream(TextStream):
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: ModelTokenizer,
         prompt_token_ids: Sequence[int],
         *,
         stops: StopAutomaton,
@@ -218,7 +218,7 @@ class StoppingTextStream(TextStream):
         return self._scanner.push(text, False)
 
 
-def _prime(tokenizer: Tokenizer, prompt: Sequence[int], skip_special_tokens: bool) -> tuple[DecodeStream, str]:
+def _prime(tokenizer: ModelTokenizer, prompt: Sequence[int], skip_special_tokens: bool) -> tuple[DecodeStream, str]:
     """Return a stream primed with the prompt, and what its first text will repeat of the prompt: almost always ""."""
     ids = _stand_in(tokenizer, prompt, skip_special_tokens)
     tail = ids[-_SUFFIX_LENGTHS[-1] :]
@@ -242,7 +242,7 @@ def _without_echo(text: str, echo: str) -> str:
     return text.removeprefix(echo.rstrip(_BROKEN))
 
 
-def _stand_in(tokenizer: Tokenizer, prompt: Sequence[int], skip_special_tokens: bool) -> list[int]:
+def _stand_in(tokenizer: ModelTokenizer, prompt: Sequence[int], skip_special_tokens: bool) -> list[int]:
     # A stream needs the prompt only until its first text, which is decode(prompt + new) without its first
     # len(decode(prompt)) characters. Where decode(a + b) == decode(a) + decode(b) for b that begins with a token of
     # visible text, b alone gives the same first text, and the same again ends in a broken character or not.

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.v1 import inference_pb2 as pb
 
 _BROKEN = "\ufffd"
@@ -30,7 +30,7 @@ ScoredPosition = Sequence[ScoredToken]
 class TokenTexts:
     """Decodes single tokens, with a cache; one per tokenizer."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: ModelTokenizer) -> None:
         self._tokenizer = tokenizer
         self._space = _space_marker(tokenizer)
         self._known: dict[int, str] = {}
@@ -69,7 +69,7 @@ class TokenTexts:
         return ""
 
 
-def _space_marker(tokenizer: Tokenizer) -> str | None:
+def _space_marker(tokenizer: ModelTokenizer) -> str | None:
     """Return the vocabulary's character for a space, if decoding a single token may lose it."""
     if tokenizer.backend.pre_tokenizer is None:
         return None

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer as Backend
+from tokenizers import Tokenizer
 
 from tokenwire.coordinator.text import special_tokens, token_cache
 from tokenwire.errors import InvalidRequest
@@ -26,10 +26,10 @@ _BYTE_TOKEN = re.compile("<0x[0-9A-Fa-f]{2}>")
 _NAMED_TEMPLATES = "additional_chat_templates"
 
 
-class Tokenizer:
+class ModelTokenizer:
     """Converts text to ids and back. Thread-safe."""
 
-    def __init__(self, backend: Backend, config: Mapping[str, Any]) -> None:
+    def __init__(self, backend: Tokenizer, config: Mapping[str, Any]) -> None:
         self.backend = backend
         self.special_tokens: dict[str, str] = special_tokens.named(config)
         self.chat_template: str | dict[str, str] | None = _template(config.get("chat_template"))
@@ -43,7 +43,7 @@ class Tokenizer:
         self._cuts: dict[str, bool] = {}
 
     @classmethod
-    def from_files(cls, files: Mapping[str, bytes]) -> "Tokenizer":
+    def from_files(cls, files: Mapping[str, bytes]) -> "ModelTokenizer":
         """Build from file contents by name: tokenizer.json and optional others. Raises InvalidRequest."""
         if "tokenizer.json" not in files:
             raise InvalidRequest(f"The tokenizer has no tokenizer.json (only {', '.join(sorted(files)) or 'nothing'}).")
@@ -54,7 +54,7 @@ class Tokenizer:
         if templates:
             config["chat_template"] = templates.get("default") if list(templates) == ["default"] else templates
         try:
-            backend = Backend.from_buffer(files["tokenizer.json"])
+            backend = Tokenizer.from_buffer(files["tokenizer.json"])
         except Exception as error:  # the library raises plain Exception, ValueError or TypeError
             raise InvalidRequest(f"The tokenizer.json cannot be read: {error}") from error
         # Both are left over from earlier calls; neither is part of a model's tokenization.
@@ -65,7 +65,7 @@ class Tokenizer:
         return cls(backend, config)
 
     @classmethod
-    def from_directory(cls, path: str | Path) -> "Tokenizer":
+    def from_directory(cls, path: str | Path) -> "ModelTokenizer":
         """Build from a model's directory. Raises InvalidRequest that names a missing file."""
         return cls.from_files(read_directory(path))
 
@@ -193,7 +193,7 @@ def _template(value: object) -> str | dict[str, str] | None:
     return value if isinstance(value, str | dict) else None
 
 
-def _decodes_additively(backend: Backend) -> bool:
+def _decodes_additively(backend: Tokenizer) -> bool:
     if backend.decoder is None:
         return False
     decoder = json.loads(backend.decoder.__getstate__())

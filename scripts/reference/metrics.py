@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from scripts.reference.markdown import page as joined
 from scripts.reference.markdown import table
 from tokenwire.coordinator.app import Core, build_core
-from tokenwire.coordinator.auth.api_keys import AuthSettings, Key
+from tokenwire.coordinator.auth.api_keys import ApiKey, AuthSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.services.metrics import WorkerMetrics
@@ -59,7 +59,7 @@ def page() -> str:
 
 def core_with_keys() -> Core:
     """Return a coordinator whose registry has all families, those of tenants too."""
-    return build_core(CoordinatorSettings(("unix:/nowhere",), auth=AuthSettings(keys=(Key(b"", "tenant"),))))
+    return build_core(CoordinatorSettings(("unix:/nowhere",), auth=AuthSettings(keys=(ApiKey(b"", "tenant"),))))
 
 
 def families_of(registry: CollectorRegistry) -> Iterator[Metric]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.types import Message
-from tokenizers import Tokenizer as Backend
+from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
@@ -19,7 +19,7 @@ from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.parsing.rules import NoParsers
 from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.coordinator.types import ServedModel
 
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
@@ -27,10 +27,10 @@ WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 def served_model(max_model_len: int = 20, defaults: dict[str, Any] | None = None) -> ServedModel:
     """Return a model whose ids are the digits of English."""
-    backend = Backend(WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="zero"))
+    backend = Tokenizer(WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="zero"))
     backend.pre_tokenizer = WhitespaceSplit()
     template = "{% for message in messages %}{{ message.content }} {% endfor %}"
-    tokenizer = Tokenizer.from_files({"tokenizer.json": json.dumps(json.loads(backend.to_str())).encode()})
+    tokenizer = ModelTokenizer.from_files({"tokenizer.json": json.dumps(json.loads(backend.to_str())).encode()})
     return ServedModel(
         names=("digits", "alias"),
         root="/models/digits",

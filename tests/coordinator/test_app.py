@@ -21,7 +21,7 @@ from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.process.logs import JsonFormatter, TextFormatter
-from tokenwire.worker.engine.interface import PauseMode, Sequence
+from tokenwire.worker.engine.interface import EngineSequence, PauseMode
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
@@ -153,7 +153,7 @@ def test_loopback_addresses_are_detected(address: str, loopback: bool) -> None:
 class Endless(SimulatedEngine):
     """Never reports the end of what it aborts, as if its connection were lost before."""
 
-    async def abort(self, sequences: list[Sequence]) -> None:
+    async def abort(self, sequences: list[EngineSequence]) -> None:
         """Go on."""
 
     async def pause(self, mode: PauseMode, clear_cache: bool) -> None:

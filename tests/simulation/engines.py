@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, field
 
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine.interface import Sequence
+from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.simulated_engine import engine as engine_module
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 from tokenwire.worker.simulated_engine.faults import Fault, FaultKind, FaultTrigger
@@ -50,7 +50,7 @@ class _RecordingPlanner:
     placements: Placements
 
     def plan(
-        self, submit: pb.Submit, sequences: list[Sequence], fails_after: int | None, weights: str = ""
+        self, submit: pb.Submit, sequences: list[EngineSequence], fails_after: int | None, weights: str = ""
     ) -> list[SimulatedSequence]:
         planned = self.planner.plan(submit, sequences, fails_after, weights)
         prompt, recorded = tuple(submit.prompt_token_ids), self.placements.by_request.setdefault(submit.request_id, [])
@@ -68,7 +68,7 @@ class RecordedEngine(SimulatedEngine):
         """The worker process."""
         self._intake_s = intake_s
         self._placements = placements
-        self._wanted: dict[Sequence, bool] = {}
+        self._wanted: dict[EngineSequence, bool] = {}
         """Sequences on their way in, and whether they were not aborted meanwhile."""
 
     async def start(self) -> None:
@@ -77,7 +77,7 @@ class RecordedEngine(SimulatedEngine):
         assert self._planner is not None
         self._planner = _RecordingPlanner(self._planner, self.instance, self._placements)  # type: ignore[assignment]
 
-    async def submit(self, submit: pb.Submit, sequences: list[Sequence]) -> None:
+    async def submit(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
         """Queue one request."""
         self._wanted.update(dict.fromkeys(sequences, True))
         await self._hand_over()
@@ -89,7 +89,7 @@ class RecordedEngine(SimulatedEngine):
         if early:
             await super().abort(early)
 
-    async def abort(self, sequences: list[Sequence]) -> None:
+    async def abort(self, sequences: list[EngineSequence]) -> None:
         """Abort sequences, those on their way in too."""
         for each in sequences:
             if each in self._wanted:

@@ -19,7 +19,7 @@ from tests.simulation.script import Event, Script
 from tests.simulation.witness import Witness
 from tests.simulation.world import World
 from tokenwire.coordinator.auth.admin_key import AdminKey
-from tokenwire.coordinator.auth.api_keys import AuthSettings, Key
+from tokenwire.coordinator.auth.api_keys import ApiKey, AuthSettings
 from tokenwire.coordinator.auth.rate_limit import Limits
 from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
@@ -176,7 +176,7 @@ class History:
 def _coordinator_settings(config: dict[str, Any]) -> CoordinatorSettings:
     limits = Limits(max_concurrent=config["tenant_concurrency"])
     digests = {number: sha256(tenant_key(number).encode()).digest() for number in range(config["tenants"])}
-    keys = tuple(Key(digest, f"tenant-{number}", limits) for number, digest in digests.items())
+    keys = tuple(ApiKey(digest, f"tenant-{number}", limits) for number, digest in digests.items())
     return CoordinatorSettings(
         workers=("10.0.0.1:50051",),
         status_page=False,

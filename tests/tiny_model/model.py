@@ -12,7 +12,7 @@ from tests.cache import CACHE, kept
 from tests.lazily import Lazily
 from tests.tiny_model.replies import REPLIES, LearnedReply
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.process.shared_options import default_cache_dir
 from tokenwire.worker.vllm_engine.embedded_model import prepare_embedded_model
 
@@ -55,7 +55,7 @@ def _make(parent: Path) -> Path:
 
 def _texts(embedded: Path) -> Iterator[tuple[list[int], list[int], float]]:
     """Yield each reply's prompt and text as ids, and its logit."""
-    tokenizer = Tokenizer.from_directory(embedded)
+    tokenizer = ModelTokenizer.from_directory(embedded)
     template = ChatTemplate((embedded / "chat_template.jinja").read_text(), {}, "string")
     for reply in REPLIES:
         yield tokenizer.encode(_prompt(template, reply)), tokenizer.encode(reply.text), reply.logit

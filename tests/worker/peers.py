@@ -13,7 +13,7 @@ from tokenwire.peer_auth.grpc_options import open_channel
 from tokenwire.protocol.version import protocol_version
 from tokenwire.v1 import control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine.interface import Sequence, Step
+from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
@@ -25,22 +25,22 @@ class ScriptedEngine(SimulatedEngine):
 
     def __init__(self) -> None:
         super().__init__(SimulationSettings())
-        self.submitted: dict[int, Sequence] = {}
+        self.submitted: dict[int, EngineSequence] = {}
         """Submitted sequences, the last one of each slot."""
-        self.aborted: list[Sequence] = []
+        self.aborted: list[EngineSequence] = []
         self.aborts = asyncio.Event()
         """Set by every abort."""
         self.submit_error: Exception | None = None
         """Raised by `submit`."""
         self._steps: asyncio.Queue[Step | str | None] = asyncio.Queue()
 
-    async def submit(self, submit: pb.Submit, sequences: list[Sequence]) -> None:
+    async def submit(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
         """Record the sequences, or raise `submit_error`."""
         if self.submit_error is not None:
             raise self.submit_error
         self.submitted.update((sequence.slot, sequence) for sequence in sequences)
 
-    async def abort(self, sequences: list[Sequence]) -> None:
+    async def abort(self, sequences: list[EngineSequence]) -> None:
         """Record the sequences; the test ends them."""
         self.aborted += sequences
         self.aborts.set()

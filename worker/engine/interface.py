@@ -12,7 +12,7 @@ from tokenwire.worker.engine.frame_buffer import FrameBuffer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sequence:
+class EngineSequence:
     """One sequence of a request: the key under which the engine reports its tokens.
 
     Compared by identity. An engine reads nothing of it but `index`.
@@ -29,14 +29,14 @@ class Sequence:
 class Step:
     """The output of one engine step, as parallel lists; no sequence appears after its finish."""
 
-    sequences: list[Sequence] = field(default_factory=list)
+    sequences: list[EngineSequence] = field(default_factory=list)
     token_ids: list[list[int]] = field(default_factory=list)
     """New tokens, parallel to `sequences`; a list may be empty."""
-    finishes: list[tuple[Sequence, pb.Finish]] = field(default_factory=list)
+    finishes: list[tuple[EngineSequence, pb.Finish]] = field(default_factory=list)
     """Sequences that ended; the frame buffer fills in the finish's slot."""
-    prefills: list[tuple[Sequence, pb.PrefillInfo]] = field(default_factory=list)
+    prefills: list[tuple[EngineSequence, pb.PrefillInfo]] = field(default_factory=list)
     """Sequences whose first tokens are in this step."""
-    logprobs: list[tuple[Sequence, pb.LogprobRows]] = field(default_factory=list)
+    logprobs: list[tuple[EngineSequence, pb.LogprobRows]] = field(default_factory=list)
     """Rows for the new tokens of sequences that requested log-probabilities."""
     load: pb.Load = field(default_factory=pb.Load)
     weight_version: str = ""
@@ -76,13 +76,13 @@ class Engine(Protocol):
     def tokenizer_files(self) -> dict[str, bytes]:
         """Return the files from which a coordinator rebuilds this engine's tokenizer and chat template exactly."""
 
-    async def submit(self, submit: pb.Submit, sequences: list[Sequence]) -> None:
+    async def submit(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
         """Start one request's sequences (one per slot of the submit).
 
         Raises InvalidRequest, Overloaded, Unavailable or EngineFailed; then no sequence was started.
         """
 
-    async def abort(self, sequences: list[Sequence]) -> None:
+    async def abort(self, sequences: list[EngineSequence]) -> None:
         """Abort sequences; their ABORT finish comes in a later step. Unknown ones are ignored."""
 
     def steps(self) -> AsyncIterator[Step]:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 
-from tokenwire.worker.engine.interface import Sequence, Step
+from tokenwire.worker.engine.interface import EngineSequence, Step
 
 _NEW_STEPS = 32
 """Steps in which an engine may still compile and allocate."""
@@ -23,7 +23,7 @@ class StallDetector:
         self.steps = 0
         """Number of steps so far."""
         self._clock = clock
-        self._open: dict[Sequence, int] = {}
+        self._open: dict[EngineSequence, int] = {}
         """Sequences in the engine, each with its prompt tokens that may still have to be computed."""
         self._pending_tokens = 0
         self._last_step_at = clock()
@@ -43,7 +43,7 @@ class StallDetector:
         """Seconds for which the engine has had sequences and made no step."""
         return self._clock() - self._last_step_at if self._open else 0.0
 
-    def on_submitted(self, sequences: Iterable[Sequence], prompt_tokens: int) -> None:
+    def on_submitted(self, sequences: Iterable[EngineSequence], prompt_tokens: int) -> None:
         """Record sequences that the engine accepted."""
         if not self._open:
             self._last_step_at = self._clock()

@@ -13,9 +13,9 @@ from tokenwire.v1 import control_pb2_grpc, inference_pb2
 from tokenwire.worker.engine.interface import Engine, PauseMode
 from tokenwire.worker.state.serving_state import ServingStateController
 
-Response = TypeVar("Response")
+ControlResponse = TypeVar("ControlResponse")
 Json = TypeVar("Json", dict[str, Any], list[Any])
-Context = grpc.aio.ServicerContext[Any, Any]
+ControlContext = grpc.aio.ServicerContext[Any, Any]
 
 _PAUSE_MODES = {
     pb.PAUSE_MODE_UNSPECIFIED: PauseMode.ABORT,
@@ -69,74 +69,80 @@ class ControlService(control_pb2_grpc.ControlServicer):
         self._tokenizer = pb.GetTokenizerResponse(digest=digest, files=files)
         self._background: set[asyncio.Task[None]] = set()
 
-    async def GetServerInfo(self, request: pb.GetServerInfoRequest, context: Context) -> pb.GetServerInfoResponse:
+    async def GetServerInfo(
+        self, request: pb.GetServerInfoRequest, context: ControlContext
+    ) -> pb.GetServerInfoResponse:
         return self._worker.server_info()
 
-    async def GetMetrics(self, request: pb.GetMetricsRequest, context: Context) -> pb.GetMetricsResponse:
+    async def GetMetrics(self, request: pb.GetMetricsRequest, context: ControlContext) -> pb.GetMetricsResponse:
         return pb.GetMetricsResponse(text=(await self._worker.metrics_text()).decode())
 
-    async def GetTokenizer(self, request: pb.GetTokenizerRequest, context: Context) -> pb.GetTokenizerResponse:
+    async def GetTokenizer(self, request: pb.GetTokenizerRequest, context: ControlContext) -> pb.GetTokenizerResponse:
         return self._tokenizer
 
-    async def Abort(self, request: pb.AbortRequest, context: Context) -> pb.AbortResponse:
+    async def Abort(self, request: pb.AbortRequest, context: ControlContext) -> pb.AbortResponse:
         request_ids = None if request.all else set(request.request_ids)
         return pb.AbortResponse(aborted_slots=await self._worker.abort_requests(request_ids))
 
-    async def Drain(self, request: pb.DrainRequest, context: Context) -> pb.DrainResponse:
+    async def Drain(self, request: pb.DrainRequest, context: ControlContext) -> pb.DrainResponse:
         task = asyncio.create_task(self._worker.drain(request.deadline_ms / 1000 or None))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return pb.DrainResponse()
 
-    async def PauseGeneration(self, request: pb.PauseGenerationRequest, context: Context) -> pb.PauseGenerationResponse:
+    async def PauseGeneration(
+        self, request: pb.PauseGenerationRequest, context: ControlContext
+    ) -> pb.PauseGenerationResponse:
         controller, epoch = self._controller, request.epoch
         await _call(context, lambda: controller.pause(epoch, _pause_mode(request.mode), request.clear_cache))
         return pb.PauseGenerationResponse(serving=controller.state)
 
     async def ResumeGeneration(
-        self, request: pb.ResumeGenerationRequest, context: Context
+        self, request: pb.ResumeGenerationRequest, context: ControlContext
     ) -> pb.ResumeGenerationResponse:
         await _call(context, lambda: self._controller.resume(request.epoch))
         return pb.ResumeGenerationResponse(serving=self._controller.state)
 
-    async def IsPaused(self, request: pb.IsPausedRequest, context: Context) -> pb.IsPausedResponse:
+    async def IsPaused(self, request: pb.IsPausedRequest, context: ControlContext) -> pb.IsPausedResponse:
         return pb.IsPausedResponse(paused=await _call(context, self._engine.is_paused))
 
-    async def Sleep(self, request: pb.SleepRequest, context: Context) -> pb.SleepResponse:
+    async def Sleep(self, request: pb.SleepRequest, context: ControlContext) -> pb.SleepResponse:
         controller, epoch = self._controller, request.epoch
         await _call(context, lambda: controller.sleep(epoch, request.level, _pause_mode(request.mode)))
         return pb.SleepResponse(serving=controller.state)
 
-    async def WakeUp(self, request: pb.WakeUpRequest, context: Context) -> pb.WakeUpResponse:
+    async def WakeUp(self, request: pb.WakeUpRequest, context: ControlContext) -> pb.WakeUpResponse:
         await _call(context, lambda: self._controller.wake_up(request.epoch, list(request.tags)))
         return pb.WakeUpResponse(serving=self._controller.state)
 
-    async def IsSleeping(self, request: pb.IsSleepingRequest, context: Context) -> pb.IsSleepingResponse:
+    async def IsSleeping(self, request: pb.IsSleepingRequest, context: ControlContext) -> pb.IsSleepingResponse:
         return pb.IsSleepingResponse(sleeping=await _call(context, self._engine.is_sleeping))
 
-    async def ResetCache(self, request: pb.ResetCacheRequest, context: Context) -> pb.ResetCacheResponse:
+    async def ResetCache(self, request: pb.ResetCacheRequest, context: ControlContext) -> pb.ResetCacheResponse:
         reset = await _call(
             context, lambda: self._engine.reset_cache(request.reset_running_requests, request.reset_external)
         )
         return pb.ResetCacheResponse(success=reset)
 
-    async def LoadLora(self, request: pb.LoadLoraRequest, context: Context) -> pb.LoadLoraResponse:
+    async def LoadLora(self, request: pb.LoadLoraRequest, context: ControlContext) -> pb.LoadLoraResponse:
         loaded = await _call(context, lambda: self._controller.load_lora(request.epoch, request.adapter))
         return pb.LoadLoraResponse(loaded=loaded, serving=self._controller.state)
 
-    async def UnloadLora(self, request: pb.UnloadLoraRequest, context: Context) -> pb.UnloadLoraResponse:
+    async def UnloadLora(self, request: pb.UnloadLoraRequest, context: ControlContext) -> pb.UnloadLoraResponse:
         unloaded = await _call(context, lambda: self._controller.unload_lora(request.epoch, request.id))
         return pb.UnloadLoraResponse(unloaded=unloaded, serving=self._controller.state)
 
-    async def ListLoras(self, request: pb.ListLorasRequest, context: Context) -> pb.ListLorasResponse:
+    async def ListLoras(self, request: pb.ListLorasRequest, context: ControlContext) -> pb.ListLorasResponse:
         return pb.ListLorasResponse(ids=await _call(context, self._engine.list_loras))
 
-    async def LoadWeights(self, request: pb.LoadWeightsRequest, context: Context) -> pb.LoadWeightsResponse:
+    async def LoadWeights(self, request: pb.LoadWeightsRequest, context: ControlContext) -> pb.LoadWeightsResponse:
         path, version, reset = request.path, request.weight_version, request.reset_prefix_cache
         await _call(context, lambda: self._controller.load_weights(request.epoch, path, version, reset))
         return pb.LoadWeightsResponse(serving=self._controller.state)
 
-    async def UpdateWeights(self, request: pb.UpdateWeightsRequest, context: Context) -> pb.UpdateWeightsResponse:
+    async def UpdateWeights(
+        self, request: pb.UpdateWeightsRequest, context: ControlContext
+    ) -> pb.UpdateWeightsResponse:
         async def update() -> None:
             if request.stage not in _STAGES:
                 raise InvalidRequest("stage must be set", param="stage")
@@ -147,21 +153,23 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return pb.UpdateWeightsResponse(serving=self._controller.state)
 
     async def GetWeightVersion(
-        self, request: pb.GetWeightVersionRequest, context: Context
+        self, request: pb.GetWeightVersionRequest, context: ControlContext
     ) -> pb.GetWeightVersionResponse:
         return pb.GetWeightVersionResponse(weight_version=await _call(context, self._engine.get_weight_version))
 
     async def SetWeightVersion(
-        self, request: pb.SetWeightVersionRequest, context: Context
+        self, request: pb.SetWeightVersionRequest, context: ControlContext
     ) -> pb.SetWeightVersionResponse:
         await _call(context, lambda: self._controller.set_weight_version(request.epoch, request.weight_version))
         return pb.SetWeightVersionResponse(serving=self._controller.state)
 
-    async def AdoptState(self, request: pb.AdoptStateRequest, context: Context) -> pb.AdoptStateResponse:
+    async def AdoptState(self, request: pb.AdoptStateRequest, context: ControlContext) -> pb.AdoptStateResponse:
         await _call(context, lambda: self._controller.adopt(request.target))
         return pb.AdoptStateResponse(serving=self._controller.state)
 
-    async def CollectiveRpc(self, request: pb.CollectiveRpcRequest, context: Context) -> pb.CollectiveRpcResponse:
+    async def CollectiveRpc(
+        self, request: pb.CollectiveRpcRequest, context: ControlContext
+    ) -> pb.CollectiveRpcResponse:
         async def call() -> list[Any]:
             args, kwargs = _json(request.args_json, list), _json(request.kwargs_json, dict)
             return await self._controller.collective_rpc(request.method, request.timeout_seconds or None, args, kwargs)
@@ -187,7 +195,7 @@ def _json(text: str, kind: type[Json]) -> Json:
     return value
 
 
-async def _call(context: Context, verb: Callable[[], Awaitable[Response]]) -> Response:
+async def _call(context: ControlContext, verb: Callable[[], Awaitable[ControlResponse]]) -> ControlResponse:
     try:
         return await verb()
     except TokenwireError as error:

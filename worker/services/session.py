@@ -11,7 +11,7 @@ from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, Worke
 from tokenwire.protocol.version import check_peer
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
-from tokenwire.worker.engine.interface import Engine, Sequence
+from tokenwire.worker.engine.interface import Engine, EngineSequence
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Session:
         engine: Engine,
         welcome: Callable[[], pb.Welcome],
         is_draining: Callable[[], bool],
-        on_submitted: Callable[[list[Sequence], int], None] = lambda sequences, prompt_tokens: None,
+        on_submitted: Callable[[list[EngineSequence], int], None] = lambda sequences, prompt_tokens: None,
         check_adapter: Callable[[pb.LoraAdapter], None] = lambda adapter: None,
         was_aborted: Callable[[pb.Submit], bool] = lambda submit: False,
     ) -> None:
@@ -41,7 +41,7 @@ class Session:
         self._on_submitted = on_submitted
         self._check_adapter = check_adapter
         self._was_aborted = was_aborted
-        self._slots: dict[int, Sequence] = {}
+        self._slots: dict[int, EngineSequence] = {}
         self._frame_buffer = FrameBuffer(self._close_slot)
         self.coordinator_id = "?"
 
@@ -125,7 +125,7 @@ class Session:
             self._end_as_aborted(submit)
             return
         sequences = [
-            Sequence(frame_buffer=self._frame_buffer, slot=slot, request_id=submit.request_id, index=index)
+            EngineSequence(frame_buffer=self._frame_buffer, slot=slot, request_id=submit.request_id, index=index)
             for index, slot in enumerate(submit.slots)
         ]
         try:
@@ -156,12 +156,12 @@ class Session:
         if not slots or len(set(slots)) != len(slots) or not self._slots.keys().isdisjoint(slots):
             raise InvalidRequest(f"Request {submit.request_id} names no slots or slots in use: {slots}.")
 
-    def _admit(self, sequences: list[Sequence]) -> None:
+    def _admit(self, sequences: list[EngineSequence]) -> None:
         if self._is_draining():
             raise WorkerDraining("The worker is draining; send the request to another one.")
         self._slots.update((sequence.slot, sequence) for sequence in sequences)
 
-    def _refuse(self, submit: pb.Submit, sequences: list[Sequence], error: TokenwireError) -> None:
+    def _refuse(self, submit: pb.Submit, sequences: list[EngineSequence], error: TokenwireError) -> None:
         for sequence in sequences:
             self._slots.pop(sequence.slot, None)
         refusal = pb.Refusal(slots=submit.slots, code=error.refusal_code, message=error.message, param=error.param)

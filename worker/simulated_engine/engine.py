@@ -18,7 +18,7 @@ import tokenwire
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.cache.prefix_cache import CacheChange, OnCacheChange
-from tokenwire.worker.engine.interface import Engine, PauseMode, Sequence, Step
+from tokenwire.worker.engine.interface import Engine, EngineSequence, PauseMode, Step
 from tokenwire.worker.simulated_engine.cache import KvCache
 from tokenwire.worker.simulated_engine.faults import FaultKind, FaultPlan, FaultSchedule
 from tokenwire.worker.simulated_engine.metrics import families
@@ -119,7 +119,7 @@ class SimulatedEngine(Engine):
         """Return the model's tokenizer files, or those of the built-in tokenizer."""
         return dict(self._loaded().files)
 
-    async def submit(self, submit: pb.Submit, sequences: list[Sequence]) -> None:
+    async def submit(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
         """Queue one request."""
         scheduler, planner = self._running(), self._planner
         if planner is None:
@@ -137,7 +137,7 @@ class SimulatedEngine(Engine):
         scheduler.add(simulated_sequences)
         self._wake.set()
 
-    async def abort(self, sequences: list[Sequence]) -> None:
+    async def abort(self, sequences: list[EngineSequence]) -> None:
         """Abort sequences."""
         if self._scheduler is not None:
             self._scheduler.end(sequences, _ABORTED)

@@ -9,7 +9,7 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.protocol.prefix_hash import scope_of
 from tokenwire.protocol.seeds import sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine.interface import Sequence
+from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.simulated_engine.model import SimulatedModel
 from tokenwire.worker.simulated_engine.prefix_hashes import PrefixHashes
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
@@ -46,7 +46,7 @@ class RequestPlanner:
     model: SimulatedModel
 
     def plan(
-        self, submit: pb.Submit, sequences: list[Sequence], fails_after: int | None, weights: str = ""
+        self, submit: pb.Submit, sequences: list[EngineSequence], fails_after: int | None, weights: str = ""
     ) -> list[SimulatedSequence]:
         """Return a simulated sequence for each of the sequences, under these weights. Raises InvalidRequest."""
         params = submit.sampling_params

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import count
 
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine.interface import Sequence, Step
+from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.simulated_engine.cache import KvCache
 from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE
 from tokenwire.worker.simulated_engine.simulated_sequence import Phase, SimulatedSequence
@@ -24,17 +24,17 @@ class Scheduler:
         self._max_num_seqs = max_num_seqs
         self._prefill_per_step = prefill_per_step
         self._words = words
-        self._live: dict[Sequence, SimulatedSequence] = {}
+        self._live: dict[EngineSequence, SimulatedSequence] = {}
         self._held: list[SimulatedSequence] = []
         self._waiting: list[tuple[int, int, SimulatedSequence]] = []
         self._prefilling: SimulatedSequence | None = None
         self._running: list[SimulatedSequence] = []
         self._due: list[SimulatedSequence] = []
-        self._finished: list[tuple[Sequence, pb.Finish]] = []
+        self._finished: list[tuple[EngineSequence, pb.Finish]] = []
         self._arrivals = count()
         self._has_ended = False
         self._batch_changed = False
-        self._sequences: list[Sequence] = []
+        self._sequences: list[EngineSequence] = []
         self._chunks: list[list[list[int]]] = []
         self._scored = False
         self.holding = False
@@ -79,7 +79,7 @@ class Scheduler:
         held, self._held = self._held, []
         self._enqueue(held)
 
-    def end(self, sequences: Iterable[Sequence], finish: pb.Finish) -> None:
+    def end(self, sequences: Iterable[EngineSequence], finish: pb.Finish) -> None:
         """End sequences now; the next step reports them. Unknown ones are ignored."""
         for sequence in sequences:
             simulated = self._live.get(sequence)

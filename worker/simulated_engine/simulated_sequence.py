@@ -3,7 +3,7 @@
 import enum
 
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine.interface import Sequence
+from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.simulated_engine.prefix_hashes import PrefixHashes
 from tokenwire.worker.simulated_engine.tokens import LogprobShape, TokenSource
 
@@ -43,7 +43,9 @@ class SimulatedSequence:
         "started",
     )
 
-    def __init__(self, sequence: Sequence, source: TokenSource, prompt_len: int, hashes: list[int], scope: int) -> None:
+    def __init__(
+        self, sequence: EngineSequence, source: TokenSource, prompt_len: int, hashes: list[int], scope: int
+    ) -> None:
         self.sequence = sequence
         self.source = source
         self.hashes = hashes

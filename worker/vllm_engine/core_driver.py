@@ -17,7 +17,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from tokenwire.errors import EngineFailed, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine.interface import Sequence, Step
+from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.vllm_engine.driver import StepQueue, VllmRequest, aborted, finish, handed_back_error
 from tokenwire.worker.vllm_engine.errors import DEAD, vllm_errors
 from tokenwire.worker.vllm_engine.grammars import GrammarCheck
@@ -65,8 +65,8 @@ class CoreDriver:
         self._core = llm.engine_core
         self._processor = llm.input_processor
         self._queue = StepQueue()
-        self._live: dict[str, Sequence] = {}
-        self._ids: dict[Sequence, str] = {}
+        self._live: dict[str, EngineSequence] = {}
+        self._ids: dict[EngineSequence, str] = {}
         self._prefills: dict[str, _Prefill] = {}
         self._queued_tokens = 0
         self._columns: dict[str, int] = {}
@@ -83,7 +83,7 @@ class CoreDriver:
         self._weight_version = await self._llm.get_weight_version()
         self._llm.output_handler = asyncio.create_task(self._run(), name="tokenwire-core-driver")
 
-    async def submit(self, vllm_request: VllmRequest, sequences: list[Sequence]) -> None:
+    async def submit(self, vllm_request: VllmRequest, sequences: list[EngineSequence]) -> None:
         """Start all sequences of a request, or none and raise."""
         with vllm_errors():
             request = await self._process(vllm_request)
@@ -115,8 +115,8 @@ class CoreDriver:
         if limits.max_num_queued_tokens is not None and self._queued_tokens >= limits.max_num_queued_tokens:
             raise MaxQueuedTokensError
 
-    async def _add(self, children: list[Any], sequences: list[Sequence]) -> None:
-        added: list[Sequence] = []
+    async def _add(self, children: list[Any], sequences: list[EngineSequence]) -> None:
+        added: list[EngineSequence] = []
         try:
             for child, sequence in zip(children, sequences, strict=True):
                 # Registered before it is sent: its first output may arrive during the await.
@@ -127,7 +127,7 @@ class CoreDriver:
             await self._cancel([self._unregister(self._ids[sequence]) for sequence in added if sequence in self._ids])
             raise
 
-    def _register(self, child: Any, sequence: Sequence) -> None:
+    def _register(self, child: Any, sequence: EngineSequence) -> None:
         request_id, params = child.request_id, child.sampling_params
         self._live[request_id] = sequence
         self._ids[sequence] = request_id
@@ -155,7 +155,7 @@ class CoreDriver:
             self._queued_tokens -= prefill.prompt_tokens
         return prefill
 
-    async def abort(self, sequences: list[Sequence]) -> None:
+    async def abort(self, sequences: list[EngineSequence]) -> None:
         """End live sequences with an ABORT finish; unknown ones are ignored."""
         live = [sequence for sequence in dict.fromkeys(sequences) if sequence in self._ids]
         request_ids = [self._unregister(self._ids[sequence]) for sequence in live]
@@ -199,7 +199,7 @@ class CoreDriver:
         self._put(finishes=finishes)
         self._queue.close(EngineFailed(message))
 
-    def _put(self, finishes: list[tuple[Sequence, pb.Finish]]) -> None:
+    def _put(self, finishes: list[tuple[EngineSequence, pb.Finish]]) -> None:
         self._queue.put(Step(finishes=finishes, load=self._load(), weight_version=self._weight_version))
 
     def _step(self, outputs: Any) -> Step:

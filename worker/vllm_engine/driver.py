@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tokenwire.protocol.vllm_names import FINISH_REASONS
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine.interface import Sequence, Step
+from tokenwire.worker.engine.interface import EngineSequence, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Driver(Protocol):
     async def start(self) -> None:
         """Start reading the engine's output."""
 
-    async def submit(self, vllm_request: VllmRequest, sequences: list[Sequence]) -> None:
+    async def submit(self, vllm_request: VllmRequest, sequences: list[EngineSequence]) -> None:
         """Start all sequences of a request, or none and raise."""
 
-    async def abort(self, sequences: list[Sequence]) -> None:
+    async def abort(self, sequences: list[EngineSequence]) -> None:
         """End live sequences with an ABORT finish; unknown ones are ignored."""
 
     def steps(self) -> AsyncIterator[Step]:

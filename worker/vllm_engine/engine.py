@@ -20,7 +20,7 @@ from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
 from tokenwire.protocol.vllm_names import json_object
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.cache.prefix_cache import CacheChange, OnCacheChange
-from tokenwire.worker.engine.interface import Sequence, Step
+from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.vllm_engine.admin_methods import VllmAdmin, lora_request
 from tokenwire.worker.vllm_engine.arguments import parse_engine_args
 from tokenwire.worker.vllm_engine.background import Background
@@ -76,8 +76,8 @@ class VllmEngine(VllmAdmin):
         self._traced = False
         self._capabilities = pb.EngineCapabilities()
         self._loras: set[int] = set()
-        self._submitting: set[Sequence] = set()
-        self._aborted_on_submit: set[Sequence] = set()
+        self._submitting: set[EngineSequence] = set()
+        self._aborted_on_submit: set[EngineSequence] = set()
 
     async def start(self) -> None:
         """Load the model. Raises EngineFailed with a message that names a remedy."""
@@ -187,7 +187,7 @@ class VllmEngine(VllmAdmin):
         """Return the files from which a coordinator rebuilds this engine's tokenizer and chat template exactly."""
         return self._files
 
-    async def submit(self, submit: pb.Submit, sequences: list[Sequence]) -> None:
+    async def submit(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
         """Start one request's sequences (one per slot of the submit)."""
         driver = self._started()
         self._submitting.update(sequences)
@@ -240,7 +240,7 @@ class VllmEngine(VllmAdmin):
             reasoning=reasoning,
         )
 
-    async def abort(self, sequences: list[Sequence]) -> None:
+    async def abort(self, sequences: list[EngineSequence]) -> None:
         """Abort sequences; their ABORT finish comes in a later step. Unknown ones are ignored."""
         self._aborted_on_submit.update(self._submitting.intersection(sequences))
         if self._driver is not None:

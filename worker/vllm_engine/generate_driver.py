@@ -10,7 +10,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from tokenwire.errors import EngineFailed, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine.interface import Sequence, Step
+from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.vllm_engine.driver import StepQueue, VllmRequest, aborted, failed, finish, handed_back_error
 from tokenwire.worker.vllm_engine.errors import DEAD, translate, vllm_errors
 from tokenwire.worker.vllm_engine.grammars import GrammarCheck
@@ -29,9 +29,9 @@ class GenerateDriver:
         self._llm = llm
         self._grammars = grammars
         self._queue = StepQueue()
-        self._tasks: dict[Sequence, asyncio.Task[None]] = {}
-        self._without_output: set[Sequence] = set()
-        self._mergeable: tuple[Step, set[Sequence]] | None = None
+        self._tasks: dict[EngineSequence, asyncio.Task[None]] = {}
+        self._without_output: set[EngineSequence] = set()
+        self._mergeable: tuple[Step, set[EngineSequence]] | None = None
         self._weight_version = ""
         self._health_task: asyncio.Task[None] | None = None
 
@@ -41,7 +41,7 @@ class GenerateDriver:
         self._weight_version = await self._llm.get_weight_version()
         self._health_task = asyncio.create_task(self._watch_health(), name="tokenwire-engine-watch")
 
-    async def submit(self, vllm_request: VllmRequest, sequences: list[Sequence]) -> None:
+    async def submit(self, vllm_request: VllmRequest, sequences: list[EngineSequence]) -> None:
         """Start all sequences of a request, or none and raise."""
         if self._queue.closed:
             raise Unavailable(DEAD)
@@ -63,7 +63,7 @@ class GenerateDriver:
         for sequence, task in zip(sequences, tasks, strict=True):
             task.add_done_callback(partial(self._on_task_done, sequence))
 
-    async def _consume(self, sequence: Sequence, vllm_request: VllmRequest, params: Any) -> None:
+    async def _consume(self, sequence: EngineSequence, vllm_request: VllmRequest, params: Any) -> None:
         request_id = f"{sequence.index}_{vllm_request.request_id}"
         stream = self._llm.generate(
             vllm_request.prompt, params, request_id, **vllm_request.inputs, **vllm_request.reasoning
@@ -72,7 +72,7 @@ class GenerateDriver:
             if sequence in self._tasks:
                 self._deliver(sequence, output, params.structured_outputs is not None)
 
-    def _deliver(self, sequence: Sequence, output: Any, has_grammar: bool) -> None:
+    def _deliver(self, sequence: EngineSequence, output: Any, has_grammar: bool) -> None:
         step = self._step_for(sequence)
         completion = output.outputs[0]
         token_ids = list(completion.token_ids)
@@ -97,7 +97,7 @@ class GenerateDriver:
             step.finishes.append((sequence, event))
         step.load = self._load()
 
-    def _step_for(self, sequence: Sequence) -> Step:
+    def _step_for(self, sequence: EngineSequence) -> Step:
         """Return the unconsumed step, unless the sequence is in it already, or append a new one."""
         if self._mergeable is not None and self._mergeable[0] is self._queue.newest:
             step, members = self._mergeable
@@ -109,7 +109,7 @@ class GenerateDriver:
         self._queue.put(step)
         return step
 
-    def _on_task_done(self, sequence: Sequence, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, sequence: EngineSequence, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, EngineDeadError):
             self._fail()
@@ -118,13 +118,13 @@ class GenerateDriver:
             self._unregister(sequence)
             self._put([(sequence, failed(message))])
 
-    async def abort(self, sequences: list[Sequence]) -> None:
+    async def abort(self, sequences: list[EngineSequence]) -> None:
         """End live sequences with an ABORT finish; unknown ones are ignored."""
         live = [sequence for sequence in sequences if self._unregister(sequence)]
         if live:
             self._put([(sequence, aborted()) for sequence in live])
 
-    def _unregister(self, sequence: Sequence) -> bool:
+    def _unregister(self, sequence: EngineSequence) -> bool:
         self._without_output.discard(sequence)
         task = self._tasks.pop(sequence, None)
         if task is not None and task is not asyncio.current_task():
@@ -157,7 +157,7 @@ class GenerateDriver:
         self._put(finishes)
         self._queue.close(EngineFailed(DEAD))
 
-    def _put(self, finishes: list[tuple[Sequence, pb.Finish]]) -> None:
+    def _put(self, finishes: list[tuple[EngineSequence, pb.Finish]]) -> None:
         self._mergeable = None
         self._queue.put(Step(finishes=finishes, load=self._load(), weight_version=self._weight_version))
 

@@ -11,7 +11,7 @@ from vllm.inputs import tokens_input
 from tokenwire.errors import EngineFailed, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
-from tokenwire.worker.engine.interface import Sequence, Step
+from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.vllm_engine.driver import Driver, VllmRequest
 from tokenwire.worker.vllm_engine.errors import vllm_errors
 from tokenwire.worker.vllm_engine.sampling import to_vllm
@@ -61,7 +61,7 @@ def _ranks(llm: Any) -> list[int | None]:
 
 
 async def _run(driver: Driver, steps: AsyncIterator[Step], name: str, rank: int | None) -> None:
-    sequence = Sequence(FrameBuffer(), slot=0, request_id=f"warm-up {name}", index=0)
+    sequence = EngineSequence(FrameBuffer(), slot=0, request_id=f"warm-up {name}", index=0)
     try:
         with vllm_errors():
             vllm_request = _vllm_request(name, rank)

@@ -4,10 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tokenwire.coordinator.text.template.messages import without_billing_header
+from tokenwire.coordinator.text.template.messages import ChatMessage, without_billing_header
 from tokenwire.errors import InvalidRequest
 
-Message = dict[str, Any]
 Blocks = str | Sequence[Mapping[str, Any]]
 
 
@@ -20,13 +19,13 @@ def system_text(system: Blocks | None, where: str) -> str:
 
 def chat_messages(
     system: Blocks | None, messages: Sequence[Mapping[str, Any]], system_first: bool = False
-) -> list[Message]:
+) -> list[ChatMessage]:
     """Return chat messages. Raises an InvalidRequest that names the block.
 
     system_first: move system messages within the conversation to its front.
     """
     first = [system_text(system, "system")]
-    chat: list[Message] = []
+    chat: list[ChatMessage] = []
     for i, message in enumerate(messages):
         where = f"messages[{i}]"
         role, content = message.get("role"), message.get("content")
@@ -46,20 +45,20 @@ def chat_messages(
     return [{"role": "system", "content": text}, *chat] if text else chat
 
 
-def continues(messages: Sequence[Message]) -> bool:
+def continues(messages: Sequence[ChatMessage]) -> bool:
     """Return whether chat messages end with assistant text, which the reply continues."""
     last = messages[-1] if messages else {}
     return last.get("role") == "assistant" and bool(last.get("content")) and "tool_calls" not in last
 
 
-def _turn(role: str, content: Blocks, where: str) -> list[Message]:
+def _turn(role: str, content: Blocks, where: str) -> list[ChatMessage]:
     """Convert one message. Tool results become messages of their own, before the user's."""
     if isinstance(content, str):
         return [{"role": role, "content": content}]
     turn = _Turn()
     for i, block in enumerate(content):
         turn.add(role, block, f"{where}[{i}]")
-    message: Message = {"role": role}
+    message: ChatMessage = {"role": role}
     if turn.reasoning:
         message["reasoning"] = "".join(turn.reasoning)
     if turn.calls:
@@ -78,7 +77,7 @@ class _Turn:
         self.texts: list[str] = []
         self.calls: list[dict[str, Any]] = []
         self.reasoning: list[str] = []
-        self.results: list[Message] = []
+        self.results: list[ChatMessage] = []
 
     def add(self, role: str, block: object, where: str) -> None:
         """Add one block. Raises InvalidRequest."""
@@ -109,7 +108,7 @@ def _tool_call(block: object, where: str) -> dict[str, Any]:
     return {"id": _string(block, "id", where), "type": "function", "function": function}
 
 
-def _tool_result(block: object, where: str) -> Message:
+def _tool_result(block: object, where: str) -> ChatMessage:
     assert isinstance(block, Mapping)
     content = block.get("content") or ""
     if isinstance(content, list):

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
 
-Message = Mapping[str, Any]
+AnthropicMessage = Mapping[str, Any]
 
 _EDIT = "clear_thinking_20251015"
 _THINKING = ("thinking", "redacted_thinking")
@@ -23,7 +23,7 @@ class ContextManagement(RequestModel):
 
     edits: list[dict[str, Any]] = Field(default_factory=list)
 
-    def edited(self, messages: Sequence[Message]) -> Sequence[Message]:
+    def edited(self, messages: Sequence[AnthropicMessage]) -> Sequence[AnthropicMessage]:
         """Return the messages after the edits. Raises InvalidRequest for other edits and unknown fields."""
         for name in self.model_extra or ():
             raise InvalidRequest(f"`context_management.{name}` is not supported.", param="context_management")
@@ -56,9 +56,9 @@ def _kept_turns(edit: Mapping[str, Any], where: str) -> int | None:
     )
 
 
-def _without_old_thinking(messages: Sequence[Message], turns: int) -> list[Message]:
+def _without_old_thinking(messages: Sequence[AnthropicMessage], turns: int) -> list[AnthropicMessage]:
     """Remove thinking from assistant turns, except the last `turns` of those that have some."""
-    left: list[Message] = []
+    left: list[AnthropicMessage] = []
     thought = False  # in the current turn, which is walked from its end
     for message in reversed(messages):
         if _has_thinking(message):
@@ -71,7 +71,7 @@ def _without_old_thinking(messages: Sequence[Message], turns: int) -> list[Messa
     return left[::-1]
 
 
-def _has_thinking(message: Message) -> bool:
+def _has_thinking(message: AnthropicMessage) -> bool:
     content = message.get("content")
     return message.get("role") == "assistant" and isinstance(content, list) and any(map(_is_thinking, content))
 
@@ -80,7 +80,7 @@ def _is_thinking(block: object) -> bool:
     return isinstance(block, Mapping) and block.get("type") in _THINKING
 
 
-def _begins_turn(message: Message) -> bool:
+def _begins_turn(message: AnthropicMessage) -> bool:
     """Return whether the next assistant message starts a new turn; after tool results the current turn continues."""
     content = message.get("content")
     if message.get("role") != "user" or not isinstance(content, list):

@@ -3,7 +3,6 @@
 from json.encoder import encode_basestring
 from typing import Any
 
-from tokenwire.coordinator.api.anthropic.blocks import Message
 from tokenwire.coordinator.api.anthropic.response import as_messages, new_signature, opened_block, shown_usage, stop
 from tokenwire.coordinator.api.errors import anthropic_error_event
 from tokenwire.coordinator.api.fields.finish import resumption_fields
@@ -11,6 +10,7 @@ from tokenwire.coordinator.api.message_parts import MessagePart
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, Usage
 from tokenwire.errors import TokenwireError
 
@@ -75,7 +75,7 @@ class MessageEvents:
         """Render an error, as the last event."""
         return anthropic_error_event(error).decode()
 
-    def as_messages(self, parts: list[MessagePart]) -> list[Message]:
+    def as_messages(self, parts: list[MessagePart]) -> list[ChatMessage]:
         """Return the chat messages that parts become when a client sends them back."""
         return as_messages(parts)
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from tokenwire.coordinator.api.anthropic.blocks import Message, chat_messages
+from tokenwire.coordinator.api.anthropic.blocks import chat_messages
 from tokenwire.coordinator.api.message_parts import MessagePart
 from tokenwire.coordinator.output.json_text import replace_unpaired
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, Usage
 
 
@@ -51,7 +52,7 @@ def _input(arguments: str) -> dict[str, Any]:
     return json.loads(json.dumps(value), parse_constant=lambda _: None) if isinstance(value, dict) else {}
 
 
-def as_messages(parts: list[MessagePart]) -> list[Message]:
+def as_messages(parts: list[MessagePart]) -> list[ChatMessage]:
     """Return the chat messages that parts become when a client sends their blocks back."""
     return chat_messages(None, [{"role": "assistant", "content": [full_block(part) for part in parts]}])
 

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from tokenwire.coordinator.api.anthropic.events import MessageEvents
 from tokenwire.coordinator.api.anthropic.request import CountTokensRequest, MessagesRequest, messages_translator
 from tokenwire.coordinator.api.anthropic.response import as_messages, full_block, shown_usage, stop
-from tokenwire.coordinator.api.api_request import Headers
+from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
 from tokenwire.coordinator.api.message_parts import PartStream, abort_error, full_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
@@ -34,14 +34,16 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
     placement = SystemPlacement()
     left_out = LeftOutTools()
 
-    async def to_chat(body: CountTokensRequest, headers: Headers) -> tuple[ChatCompletionRequest, ServedModel | None]:
+    async def to_chat(
+        body: CountTokensRequest, headers: RequestHeaders
+    ) -> tuple[ChatCompletionRequest, ServedModel | None]:
         """Return a body's translation, and its model where that had to be known."""
         model = await models.resolve(body.model, headers.caller) if body.has_inline_system else None
         return body.to_chat(translator, model is not None and placement.is_first(model.template)), model
 
     @router.post("/v1/messages", MessagesRequest)
     async def create_message(body: MessagesRequest, request: Request) -> Response:
-        headers = Headers.of(request)
+        headers = RequestHeaders.of(request)
         with translator.named():
             chat, model = await to_chat(body, headers)
             call = await service.prepare(chat, headers, "msg_", model)
@@ -54,7 +56,7 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
 
     @router.post("/v1/messages/count_tokens", CountTokensRequest)
     async def count_tokens(body: CountTokensRequest, request: Request) -> Response:
-        headers = Headers.of(request)
+        headers = RequestHeaders.of(request)
         with translator.named():
             chat, model = await to_chat(body, headers)
             count = await service.count_tokens(chat, headers, model)

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields
+from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.api.fields.finish import weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import chat_logprobs, prompt_logprobs
 from tokenwire.coordinator.api.fields.token_history import shown_history, shown_message_ids
@@ -20,11 +20,11 @@ from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
-from tokenwire.coordinator.history.request_history import Message
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.output.sse import ChunkEncoder
 from tokenwire.coordinator.parsing.message import MessageParser, ParsedMessage, ParserPlan, Parsers
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import ServedModel, Usage
 
 
@@ -44,7 +44,7 @@ class ChatCall:
         assert self.plan is not None
         return self.plan.parser(self.prepared.prompts[0].new_ids)
 
-    def keep(self, index: int, messages: Sequence[Message]) -> None:
+    def keep(self, index: int, messages: Sequence[ChatMessage]) -> None:
         """Store a choice, if the reply is recorded, as the messages that clients send back."""
         if self.prepared.history_writer is not None:
             self.prepared.history_writer.keep(index, messages)
@@ -61,7 +61,7 @@ class ChatService:
     async def prepare(
         self,
         body: ChatCompletionRequest,
-        headers: Headers,
+        headers: RequestHeaders,
         prefix: str = "chatcmpl-",
         model: ServedModel | None = None,
     ) -> ChatCall:
@@ -76,7 +76,7 @@ class ChatService:
         return ChatCall(body, self._api, prepared, plan, model.parsers.counts_reasoning, int(time.time()))
 
     async def count_tokens(
-        self, body: ChatCompletionRequest, headers: Headers, model: ServedModel | None = None
+        self, body: ChatCompletionRequest, headers: RequestHeaders, model: ServedModel | None = None
     ) -> int:
         """Return the length of a chat's prompt, which may exceed the model's. Takes and raises what `prepare` does."""
         body.check()
@@ -111,7 +111,7 @@ def chat_routes(service: ChatService) -> ApiRouter:
     @router.post("/v1/chat/completions", ChatCompletionRequest)
     async def create_chat_completion(body: ChatCompletionRequest, request: Request) -> Response:
         unsupported.check_body(body)
-        return await service.respond(await service.prepare(body, Headers.of(request)), request)
+        return await service.respond(await service.prepare(body, RequestHeaders.of(request)), request)
 
     return router
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from tokenwire.coordinator.api.api_request import NOT_SERVED, Headers
+from tokenwire.coordinator.api.api_request import NOT_SERVED, RequestHeaders
 from tokenwire.coordinator.api.fields.common import RequestFields, check_stream_options
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields, without_ids
@@ -146,7 +146,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         return ChatPrompt(self.messages, options, self.add_special_tokens, history)
 
     def history(
-        self, headers: Headers, conversation_id: str | None, api: ApiSettings, keeps: bool
+        self, headers: RequestHeaders, conversation_id: str | None, api: ApiSettings, keeps: bool
     ) -> ExactHistory | None:
         """Return how the prompt reuses ids; None: not at all. Raises InvalidRequest."""
         return self.exact_history(
@@ -160,7 +160,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         )
 
     def to_generation(
-        self, id_prefix: str, headers: Headers, plan: ParserPlan | None, api: ApiSettings
+        self, id_prefix: str, headers: RequestHeaders, plan: ParserPlan | None, api: ApiSettings
     ) -> GenerationRequest:
         """Translate into a GenerationRequest, adapted to the parsers' plan. Raises InvalidRequest.
 

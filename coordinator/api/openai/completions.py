@@ -8,7 +8,7 @@ from pydantic import BeforeValidator
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import NOT_SERVED, Headers, UnsupportedFields
+from tokenwire.coordinator.api.api_request import NOT_SERVED, RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.api.fields.common import RequestFields, check_stream_options
 from tokenwire.coordinator.api.fields.finish import weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
@@ -78,7 +78,7 @@ class CompletionRequest(RequestFields):
             for part in self.prompt
         ]
 
-    def to_generation(self, headers: Headers) -> GenerationRequest:
+    def to_generation(self, headers: RequestHeaders) -> GenerationRequest:
         """Translate into a GenerationRequest. Raises InvalidRequest."""
         return GenerationRequest(
             request_id=headers.response_id("cmpl-", self.request_id),
@@ -133,7 +133,7 @@ def completion_routes(generation: GenerationService, models: ModelDirectory, api
     async def create_completion(body: CompletionRequest, request: Request) -> Response:
         unsupported.check_body(body)
         body.check()
-        headers = Headers.of(request)
+        headers = RequestHeaders.of(request)
         generation_request = body.to_generation(headers)
         prepared = await generation.prepare(generation_request, await models.resolve(body.model, headers.caller))
         created = int(time.time())

@@ -6,10 +6,10 @@ from typing import Any
 
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks, ChunkOptions
 from tokenwire.coordinator.generation.service import PreparedRequest
-from tokenwire.coordinator.history.request_history import Message
 from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, joined
 from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, Usage
 
 
@@ -30,7 +30,7 @@ class ParsedChatChunks(ChatChunks):
         parsers: Sequence[MessageParser],
         hides_tokens: bool,
         counts_reasoning: bool,
-        keep: Callable[[int, Sequence[Message]], None] | None = None,
+        keep: Callable[[int, Sequence[ChatMessage]], None] | None = None,
     ) -> None:
         """keep: called with the message of each choice that has ended."""
         super().__init__(prepared, created, options, role=role, echo=echo)

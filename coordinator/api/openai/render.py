@@ -6,7 +6,7 @@ from google.protobuf.json_format import MessageToDict
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields
+from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.api.fields.token_history import shown_history
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
@@ -29,14 +29,14 @@ def render_routes(
     @router.post("/v1/chat/completions/render", ChatCompletionRequest)
     async def render_chat(body: ChatCompletionRequest, request: Request) -> Response:
         unsupported_chat.check_body(body)
-        call = await service.prepare(body, Headers.of(request))
+        call = await service.prepare(body, RequestHeaders.of(request))
         return JSONResponse({**_rendered(generation, call.prepared), "parsing": _parsing(call.plan, parsers)})
 
     @router.post("/v1/completions/render", CompletionRequest)
     async def render_completion(body: CompletionRequest, request: Request) -> Response:
         unsupported_completion.check_body(body)
         body.check()
-        headers = Headers.of(request)
+        headers = RequestHeaders.of(request)
         generation_request = body.to_generation(headers)
         prepared = await generation.prepare(generation_request, await models.resolve(body.model, headers.caller))
         return JSONResponse({**_rendered(generation, prepared), "parsing": None})

@@ -21,7 +21,7 @@ def _rl(summary: str, response: type[BaseModel] = schemas.RlDone, form: type[Bas
     return Operation("Reinforcement learning", summary, response, form=form)
 
 
-def _trl(summary: str, response: type[BaseModel] = schemas.Message, form: type[BaseModel] = Form) -> Operation:
+def _trl(summary: str, response: type[BaseModel] = schemas.Confirmation, form: type[BaseModel] = Form) -> Operation:
     return Operation("TRL", summary, response, form=form)
 
 
@@ -42,17 +42,17 @@ ADMIN_OPERATIONS = {
     "/reload_weights": _admin("Reload the weights", schemas.Done),
     "/update_weight_version": _admin("Set the weight version", schemas.VersionSet, SetVersion),
     "/weight_info": _admin("Return the weight version", schemas.WeightInfo),
-    "/init_weight_transfer_engine": _admin("Initialize a weight transfer", schemas.Message, InitTransfer),
-    "/shutdown_weight_transfer_engine": _admin("Shut down a weight transfer", schemas.Message),
-    "/start_weight_update": _admin("Start a weight update", schemas.Message),
-    "/start_draft_weight_update": _admin("Start a weight update of a draft model", schemas.Message),
-    "/finish_weight_update": _admin("Finish a weight update", schemas.Message, FinishUpdate),
+    "/init_weight_transfer_engine": _admin("Initialize a weight transfer", schemas.Confirmation, InitTransfer),
+    "/shutdown_weight_transfer_engine": _admin("Shut down a weight transfer", schemas.Confirmation),
+    "/start_weight_update": _admin("Start a weight update", schemas.Confirmation),
+    "/start_draft_weight_update": _admin("Start a weight update of a draft model", schemas.Confirmation),
+    "/finish_weight_update": _admin("Finish a weight update", schemas.Confirmation, FinishUpdate),
     "/get_world_size": _WORLD,
     "/get_world_size/": _WORLD,
     "/server_info": _admin("Return an engine's configuration", schemas.ServerInfoResponse, ServerInfo),
     "/reset_prefix_cache": _RESET,
     "/reset_prefix_cache/": _RESET,
-    "/collective_rpc": _admin("Call a method of every engine process", schemas.Results, RemoteProcedure),
+    "/collective_rpc": _admin("Call a method of every engine process", schemas.MethodResults, RemoteProcedure),
     "/liveness": _admin("Check that every engine responds", schemas.Liveness),
     "/v1/rl/pause": _rl("Pause generation", form=RlPause),
     "/v1/rl/resume": _rl("Resume generation"),

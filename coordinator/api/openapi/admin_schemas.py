@@ -19,7 +19,7 @@ class Done(BaseModel):
     tags: list[str] | None = None
 
 
-class Message(BaseModel):
+class Confirmation(BaseModel):
     """An operation was carried out or started."""
 
     message: str
@@ -82,7 +82,7 @@ class ServerInfoResponse(BaseModel):
     workers: int
 
 
-class Results(BaseModel):
+class MethodResults(BaseModel):
     """The return values of the method, one for each process."""
 
     results: list[Any]

@@ -6,7 +6,7 @@ from typing import Any
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
 from tokenwire.coordinator.api.message_parts import MessagePart
 from tokenwire.coordinator.api.responses.calls import FUNCTION, ArgumentsReader
-from tokenwire.coordinator.api.responses.items import Message, messages_of
+from tokenwire.coordinator.api.responses.items import messages_of
 from tokenwire.coordinator.api.responses.response import (
     ResponseObject,
     closed_item,
@@ -19,6 +19,7 @@ from tokenwire.coordinator.api.responses.response import (
 )
 from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, Usage
 from tokenwire.errors import TokenwireError
 
@@ -107,7 +108,7 @@ class ResponseEvents:
         """Render the failed response."""
         return self._event("response.failed", response=self._response.failed(self._items, error))
 
-    def as_messages(self, parts: list[MessagePart]) -> list[Message]:
+    def as_messages(self, parts: list[MessagePart]) -> list[ChatMessage]:
         """Return the chat messages that parts become when a client sends them back."""
         return messages_of(None, self._items)
 

@@ -6,18 +6,17 @@ from typing import Any
 from tokenwire.coordinator.api.responses.calls import custom_arguments, shell_arguments
 from tokenwire.coordinator.api.responses.functions import SHELL_NAME
 from tokenwire.coordinator.api.responses.tools import prompt_name
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.errors import InvalidRequest
-
-Message = dict[str, Any]
 
 _ROLES = ("user", "assistant", "system", "developer")
 _TEXT_FIELDS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 _UNFINISHED = ("in_progress", "incomplete")
 
 
-def messages_of(instructions: str | None, given: str | Sequence[Mapping[str, Any]]) -> list[Message]:
+def messages_of(instructions: str | None, given: str | Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
     """Return chat messages. Raises an InvalidRequest that names the item."""
-    messages: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
+    messages: list[ChatMessage] = [{"role": "system", "content": instructions}] if instructions else []
     if isinstance(given, str):
         return [*messages, {"role": "user", "content": given}]
     if not given:
@@ -43,7 +42,7 @@ def _is_cut(item: Mapping[str, Any]) -> bool:
     return is_message and item.get("role") == "assistant" and item.get("status") in _UNFINISHED
 
 
-def _add(messages: list[Message], item: Mapping[str, Any], where: str, goes_on: bool) -> None:
+def _add(messages: list[ChatMessage], item: Mapping[str, Any], where: str, goes_on: bool) -> None:
     match item.get("type", "message"):
         case "message":
             _add_message(messages, item, where, goes_on)
@@ -64,7 +63,7 @@ def _add(messages: list[Message], item: Mapping[str, Any], where: str, goes_on: 
             raise InvalidRequest(f"{where} is of the unsupported type {other!r}.", param="input")
 
 
-def _add_message(messages: list[Message], item: Mapping[str, Any], where: str, goes_on: bool) -> None:
+def _add_message(messages: list[ChatMessage], item: Mapping[str, Any], where: str, goes_on: bool) -> None:
     role = item.get("role")
     if role not in _ROLES:
         raise InvalidRequest(f"{where}.role must be one of {', '.join(_ROLES)}, not {role!r}.", param="input")
@@ -79,7 +78,7 @@ def _add_message(messages: list[Message], item: Mapping[str, Any], where: str, g
         messages.append({"role": role, "content": content})
 
 
-def _assistant(messages: list[Message], field: str | None = None) -> Message:
+def _assistant(messages: list[ChatMessage], field: str | None = None) -> ChatMessage:
     """Return the last message if it is the assistant's and lacks the field, or else a new one."""
     last = messages[-1] if messages else None
     if last is None or last["role"] != "assistant" or field in last:
@@ -112,7 +111,7 @@ def _arguments(item: Mapping[str, Any], where: str) -> str:
     return _string(item, "arguments", where)
 
 
-def _output(item: Mapping[str, Any], id_field: str, where: str) -> Message:
+def _output(item: Mapping[str, Any], id_field: str, where: str) -> ChatMessage:
     content = _content(item.get("output"), f"{where}.output")
     return {"role": "tool", "content": content, "tool_call_id": _string(item, id_field, where)}
 

@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import Headers
+from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
 from tokenwire.coordinator.api.message_parts import PartStream, abort_error, full_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
@@ -28,7 +28,7 @@ def responses_routes(service: ChatService) -> ApiRouter:
     @router.post("/v1/responses", ResponsesRequest)
     async def create_response(body: ResponsesRequest, request: Request) -> Response:
         with translator.named():
-            call = await service.prepare(body.to_chat(translator), Headers.of(request), "resp_")
+            call = await service.prepare(body.to_chat(translator), RequestHeaders.of(request), "resp_")
         if body.wants_logprobs and call.plan is not None:
             raise InvalidRequest(
                 f"{LOGPROBS!r} is not supported with tool or reasoning parsers, which do not map text to tokens.",

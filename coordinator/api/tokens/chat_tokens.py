@@ -8,7 +8,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields
+from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.router import ApiRouter
@@ -27,7 +27,7 @@ class ChatTokensRequest(ChatCompletionRequest):
     tokens: Annotated[list[int], Field(min_length=1)]
 
     def to_generation(
-        self, id_prefix: str, headers: Headers, plan: ParserPlan | None, api: ApiSettings
+        self, id_prefix: str, headers: RequestHeaders, plan: ParserPlan | None, api: ApiSettings
     ) -> GenerationRequest:
         """Translate into a GenerationRequest as a chat, with the given prompt."""
         request = super().to_generation(id_prefix, headers, plan, api)
@@ -70,7 +70,7 @@ def chat_tokens_routes(service: ChatService, rendering: RenderingCheck) -> ApiRo
     @router.post("/v1/chat/completions/tokens", ChatTokensRequest)
     async def create_chat_completion_of_tokens(body: ChatTokensRequest, request: Request) -> Response:
         unsupported.check_body(body)
-        call = await service.prepare(body, Headers.of(request))
+        call = await service.prepare(body, RequestHeaders.of(request))
         await rendering.compare(body, call.prepared.model)
         return await service.respond(call, request)
 

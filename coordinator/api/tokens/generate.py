@@ -6,7 +6,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields
+from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.api.fields.logprobs import prompt_logprobs
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
@@ -30,7 +30,7 @@ def generate_routes(generation: GenerationService, models: ModelDirectory, api: 
     async def generate(body: GenerateRequest, request: Request) -> Response:
         unsupported.check(body.model_extra)
         unsupported_params.check(body.sampling_params.model_extra)
-        headers = Headers.of(request)
+        headers = RequestHeaders.of(request)
         response_id = headers.response_id("generate-tokens-", body.request_id)
         generation_request = body.to_generation(response_id, headers)
         prepared = await generation.prepare(generation_request, await models.resolve(body.model, headers.caller))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from tokenwire.coordinator.api.api_request import Headers
+from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.fields.common import Identifier, Int64, StreamOptions
 from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, set_engine_fields
 from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
@@ -59,7 +59,7 @@ class GenerateRequest(RequestModel):
         """Whether every chunk of a stream has usage; only if it ends with usage."""
         return self.shows_usage and bool(self.stream_options and self.stream_options.continuous_usage_stats)
 
-    def to_generation(self, response_id: str, headers: Headers) -> GenerationRequest:
+    def to_generation(self, response_id: str, headers: RequestHeaders) -> GenerationRequest:
         """Translate into a GenerationRequest. Raises InvalidRequest."""
         prompts = [TokenPrompt(self.token_ids, "token_ids")]
         request = self.sampling_params.to_generation(response_id, prompts, model=self.model, shows_text=self.shows_text)

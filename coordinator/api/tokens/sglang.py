@@ -5,7 +5,7 @@ import uuid
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields
+from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.tokens.sglang_request import (
@@ -32,7 +32,7 @@ def sglang_routes(generation: GenerationService, models: ModelDirectory) -> ApiR
     async def generate(body: SglangRequest, request: Request) -> Response:
         unsupported.check(body.model_extra)
         unsupported_params.check(body.sampling_params.model_extra)
-        headers = Headers.of(request)
+        headers = RequestHeaders.of(request)
         conversation_id = headers.identifier("X-SMG-Routing-Key") or headers.conversation_id
         response_id = body.rid or headers.request_id or uuid.uuid4().hex
         generation_request = body.to_generation(response_id, conversation_id, headers.data_parallel_rank)

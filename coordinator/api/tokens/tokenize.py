@@ -5,7 +5,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import Headers, caller_of
+from tokenwire.coordinator.api.api_request import RequestHeaders, caller_of
 from tokenwire.coordinator.api.fields.common import Identifier
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
 from tokenwire.coordinator.api.fields.tools import parse_tools
@@ -37,7 +37,7 @@ class TokenizeRequest(TokenHistoryFields):
     cache_salt: Identifier | None = None
     session_id: Identifier | None = None
 
-    def to_prompt(self, api: ApiSettings, headers: Headers) -> ChatPrompt | TextPrompt:
+    def to_prompt(self, api: ApiSettings, headers: RequestHeaders) -> ChatPrompt | TextPrompt:
         """Return the prompt. Raises InvalidRequest unless exactly one form is given."""
         if (self.prompt is None) == (self.messages is None):
             raise InvalidRequest("Either `prompt` or `messages` must be provided.", param="prompt")
@@ -82,7 +82,7 @@ def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: 
     @router.post("/tokenize", TokenizeRequest)
     @router.post("/v1/tokenize", TokenizeRequest)
     async def tokenize_text(body: TokenizeRequest, request: Request) -> Response:
-        headers = Headers.of(request)
+        headers = RequestHeaders.of(request)
         model = await models.resolve(body.model, headers.caller)
         prompt = body.to_prompt(api, headers)
         token_ids = (await generation.prepare_prompt(prompt, model)).token_ids

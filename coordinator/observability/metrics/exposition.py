@@ -15,7 +15,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SHARED = ("tokenwire_worker_", "tokenwire_build_info", "process_start_time_seconds")
 """Prefixes of families that every process exports alike: not summed."""
 _OWN = frozenset({"tokenwire_worker_open_slots"})
-Key = tuple[str, tuple[tuple[str, str], ...]]
+Series = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Exposition:
@@ -73,7 +73,7 @@ def loaded(data: bytes) -> list[Metric]:
 def merged(processes: Sequence[Iterable[Metric]]) -> list[Metric]:
     """Sum the samples of all processes; of shared families, take the maximum."""
     families: dict[str, Metric] = {}
-    values: dict[str, dict[Key, float]] = {}
+    values: dict[str, dict[Series, float]] = {}
     for process in processes:
         for family in process:
             families.setdefault(family.name, family)
@@ -92,7 +92,7 @@ def _is_shared(name: str) -> bool:
     return name.startswith(_SHARED) and name not in _OWN
 
 
-def _family(like: Metric, samples: dict[Key, float]) -> Metric:
+def _family(like: Metric, samples: dict[Series, float]) -> Metric:
     family = Metric(like.name, like.documentation, like.type)
     for (name, labels), value in samples.items():
         family.add_sample(name, dict(labels), value)

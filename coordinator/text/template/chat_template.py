@@ -9,7 +9,7 @@ from jinja2 import TemplateError
 from tokenwire.coordinator.text.template.budget import RenderLimits
 from tokenwire.coordinator.text.template.content_format import ContentFormat
 from tokenwire.coordinator.text.template.jinja import SANDBOX, CompiledTemplate, compile_template
-from tokenwire.coordinator.text.template.messages import Message, developer_as_system, parse_messages
+from tokenwire.coordinator.text.template.messages import ChatMessage, developer_as_system, parse_messages
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.errors import InvalidRequest
 
@@ -145,7 +145,7 @@ class ChatTemplate:
         parsed = parse_messages(messages, self._format(compiled))
         return self._render(compiled, parsed if compiled.handles_developer else developer_as_system(parsed), values)
 
-    def render(self, messages: Sequence[Message], **options: Any) -> str:
+    def render(self, messages: Sequence[ChatMessage], **options: Any) -> str:
         """Render a conversation whose content already has the content_format; options as for render_messages."""
         given = TemplateOptions.of(options)
         values = self.values(given)
@@ -153,7 +153,7 @@ class ChatTemplate:
         conversation = list(messages) if compiled.handles_developer else developer_as_system(messages)
         return self._render(compiled, conversation, values)
 
-    def _render(self, compiled: CompiledTemplate, conversation: list[Message], values: Mapping[str, Any]) -> str:
+    def _render(self, compiled: CompiledTemplate, conversation: list[ChatMessage], values: Mapping[str, Any]) -> str:
         unfinished = values["continue_final_message"]
         _check(conversation, values)
         final = ""
@@ -216,7 +216,7 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None and value != "auto"}
 
 
-def _check(messages: Sequence[Message], values: Mapping[str, Any]) -> None:
+def _check(messages: Sequence[ChatMessage], values: Mapping[str, Any]) -> None:
     if not messages:
         raise InvalidRequest("messages must hold at least one message.", param="messages")
     if values["continue_final_message"] and values["add_generation_prompt"]:
@@ -232,7 +232,7 @@ def _check(messages: Sequence[Message], values: Mapping[str, Any]) -> None:
             raise InvalidRequest(f"{name} must be a list of objects.", param=name)
 
 
-def _mark(message: Message, source: str) -> tuple[str, Message]:
+def _mark(message: ChatMessage, source: str) -> tuple[str, ChatMessage]:
     """Append a tag to the message's text; return the text and the tagged message. Raises InvalidRequest."""
     content = message.get("content")
     if "content" not in source:

@@ -11,7 +11,7 @@ from tokenwire.errors import InvalidRequest, Malformed
 
 log = logging.getLogger(__name__)
 
-Message = dict[str, Any]
+ChatMessage = dict[str, Any]
 
 MAX_MESSAGES = 10_000
 # Roles whose content may be null.
@@ -36,7 +36,7 @@ _OWN_FIELDS = frozenset(
 _BILLING_HEADER = re.compile("x-anthropic-billing-header:[^\r\n\x85\u2028\u2029]*(\r\n|[\r\n\x85\u2028\u2029])?")
 
 
-def parse_messages(messages: object, content_format: ContentFormat) -> list[Message]:
+def parse_messages(messages: object, content_format: ContentFormat) -> list[ChatMessage]:
     """Check messages and convert them to the template's form. Raises an InvalidRequest that names the message."""
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise Malformed("messages must be a list.", param="messages")
@@ -45,7 +45,7 @@ def parse_messages(messages: object, content_format: ContentFormat) -> list[Mess
     return [_parse(message, f"messages[{i}]", content_format) for i, message in enumerate(messages)]
 
 
-def developer_as_system(messages: Iterable[Message]) -> list[Message]:
+def developer_as_system(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
     """Convert developer messages, which the template does not handle, to system messages, and merge these."""
     conversation = list(messages)
     if "developer" not in [message["role"] for message in conversation]:
@@ -71,7 +71,7 @@ def _text(content: object) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _parse(message: object, where: str, content_format: ContentFormat) -> Message:
+def _parse(message: object, where: str, content_format: ContentFormat) -> ChatMessage:
     if not isinstance(message, Mapping):
         raise Malformed(f"{where} must be an object.", param="messages")
     role = message.get("role")
@@ -79,7 +79,7 @@ def _parse(message: object, where: str, content_format: ContentFormat) -> Messag
         raise Malformed(f"{where}.role is required and must be a string.", param="messages")
     if "content" in message and message["content"] is None and role not in _MAY_BE_EMPTY:
         raise Malformed(f"{where}.content must not be null for the role {role!r}.", param="messages")
-    result: Message = {"role": role, "content": parse_content(message.get("content"), role, where, content_format)}
+    result: ChatMessage = {"role": role, "content": parse_content(message.get("content"), role, where, content_format)}
     if role == "assistant":
         _add_assistant_fields(result, message, where)
     elif role == "tool" and "tool_call_id" in message:
@@ -169,7 +169,7 @@ def _without_billing_header(part: dict[str, Any]) -> dict[str, Any] | None:
     return part | {"text": rest} if rest else None
 
 
-def _add_assistant_fields(result: Message, message: Mapping[str, Any], where: str) -> None:
+def _add_assistant_fields(result: ChatMessage, message: Mapping[str, Any], where: str) -> None:
     calls = message.get("tool_calls")
     if calls is not None and not isinstance(calls, list | tuple):
         raise Malformed(f"{where}.tool_calls must be a list.", param="messages")

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from tests.bodies import body_models
 from tests.coordinator.api.applications import served
 from tests.coordinator.api.fields.requests import request_fields
-from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields, parse_json
+from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields, parse_json
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import AuthSettings
@@ -100,33 +100,33 @@ async def test_no_route_ignores_transfer_parameters() -> None:
 
 def test_the_request_id_is_the_clients_if_given() -> None:
     """The header takes precedence over the body; without either an id is generated."""
-    assert Headers({"x-request-id": "h"}).response_id("chatcmpl-", "b") == "chatcmpl-h"
-    assert Headers({}).response_id("chatcmpl-", "b") == "chatcmpl-b"
-    assert len(Headers({}).response_id("cmpl-", None)) == len("cmpl-") + 32
+    assert RequestHeaders({"x-request-id": "h"}).response_id("chatcmpl-", "b") == "chatcmpl-h"
+    assert RequestHeaders({}).response_id("chatcmpl-", "b") == "chatcmpl-b"
+    assert len(RequestHeaders({}).response_id("cmpl-", None)) == len("cmpl-") + 32
 
 
 def test_a_session_in_extra_arguments_is_bounded_too() -> None:
     """In any place."""
     with pytest.raises(InvalidRequest, match="more than 512"):
-        Headers({}).conversation(request_fields(vllm_xargs={"session_id": "x" * 513}))
+        RequestHeaders({}).conversation(request_fields(vllm_xargs={"session_id": "x" * 513}))
 
 
 def test_an_invalid_rank_is_rejected() -> None:
     """The protocol has 32 bits for it; other text would be ignored silently."""
-    assert Headers({"x-data-parallel-rank": str(2**32 - 1)}).data_parallel_rank == 2**32 - 1
+    assert RequestHeaders({"x-data-parallel-rank": str(2**32 - 1)}).data_parallel_rank == 2**32 - 1
     for rank in (-1, 2**32, 2**70, "x", "", "1.5", "9" * 5000):
         with pytest.raises(InvalidRequest, match="X-Data-Parallel-Rank must be a whole number") as rejected:
-            Headers({"x-data-parallel-rank": str(rank)}).data_parallel_rank  # noqa: B018
+            RequestHeaders({"x-data-parallel-rank": str(rank)}).data_parallel_rank  # noqa: B018
         assert rejected.value.param == "X-Data-Parallel-Rank"
 
 
 def test_headers_add_to_the_body() -> None:
     """A header's priority takes precedence, a body's conversation id does; an invalid priority counts as absent."""
-    headers = Headers({"x-vllm-priority": "3", "x-session-id": "h", "x-data-parallel-rank": "1"})
+    headers = RequestHeaders({"x-vllm-priority": "3", "x-session-id": "h", "x-data-parallel-rank": "1"})
     assert (headers.priority(5), headers.data_parallel_rank, headers.conversation(request_fields())) == (3, 1, "h")
     assert headers.conversation(request_fields(session_id="b")) == "b"
 
-    nothing = Headers({"x-vllm-priority": "high"})
+    nothing = RequestHeaders({"x-vllm-priority": "high"})
     assert (nothing.priority(5), nothing.data_parallel_rank) == (5, None)
     assert nothing.conversation(request_fields(vllm_xargs={"session_id": "x"})) == "x"
 

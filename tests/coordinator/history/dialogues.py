@@ -12,14 +12,13 @@ from tokenwire.coordinator.history.turns import Ending
 from tokenwire.coordinator.parsing.rules import NoParsers
 from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, ServedModel
 
-Message = dict[str, Any]
 
-
-def model_of(tokenizer: Tokenizer, template: str | Mapping[str, str] | None = None) -> ServedModel:
+def model_of(tokenizer: ModelTokenizer, template: str | Mapping[str, str] | None = None) -> ServedModel:
     """Return a model with this tokenizer, and its template unless another is given."""
     return ServedModel(
         names=("model",),
@@ -48,13 +47,13 @@ class Dialogue:
     history: TokenHistory = field(default_factory=new_history)
     exact: ExactHistory = field(default_factory=ExactHistory)
     options: TemplateOptions = field(default_factory=TemplateOptions)
-    messages: list[Message] = field(default_factory=list)
+    messages: list[ChatMessage] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     """The last prompt and completion."""
     ending: Ending = "token"
     """How the last completion ended."""
 
-    async def prepare(self, *messages: Message) -> PreparedPrompt:
+    async def prepare(self, *messages: ChatMessage) -> PreparedPrompt:
         """Add messages; return the resulting prompt."""
         self.messages += messages
         prompt = ChatPrompt(list(self.messages), self.options, history=self.exact)

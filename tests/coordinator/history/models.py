@@ -6,7 +6,7 @@ import re
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from tests.coordinator.history.dialogues import model_of
-from tokenwire.coordinator.text.tokenizer import Tokenizer as TextTokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.coordinator.types import ServedModel
 
 _MARKS = re.compile(r"<\|[a-z_]+\|>|</?[a-z_]+>|</s>")
@@ -90,7 +90,7 @@ def small_model(template: str = CHATML, eos: str = "<|im_end|>", **mark: bool) -
         "tokenizer.json": backend.to_str().encode(),
         "tokenizer_config.json": json.dumps({"eos_token": eos, "chat_template": template}).encode(),
     }
-    return model_of(TextTokenizer.from_files(files))
+    return model_of(ModelTokenizer.from_files(files))
 
 
 def encoded(model: ServedModel, text: str) -> list[int]:

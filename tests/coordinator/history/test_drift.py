@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.coordinator.history.dialogues import Babble, Dialogue, Message, id_of, model_of
+from tests.coordinator.history.dialogues import Babble, Dialogue, id_of, model_of
 from tests.coordinator.history.models import CHATML, MARKER, THINKING, small_model
 from tests.coordinator.text.template.conversations import TOOLS
 from tests.tokenizers import npm_tokenizer_directory, tokenizer_in
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.history.turns import Ending
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import ServedModel
 
@@ -74,7 +75,7 @@ async def drift_of_templates(model: ServedModel, case: DriftCase) -> float:
         dialogue = Dialogue(model, options=TemplateOptions(tools=TOOLS if tools else None))
         if seed % 2:
             dialogue.messages.append({"role": "system", "content": babble.text(5)})
-        message: Message = {"role": "user", "content": babble.text(8)}
+        message: ChatMessage = {"role": "user", "content": babble.text(8)}
         for _ in range(TURNS):
             before, prompt = dialogue.ids, await dialogue.prepare(message)
             if before:
@@ -100,11 +101,11 @@ async def follows(prompt: PreparedPrompt, before: list[int], dialogue: Dialogue,
 
 def reply_in_some_way(
     case: DriftCase, babble: Babble, dialogue: Dialogue, prompt: PreparedPrompt, tools: bool
-) -> Message:
+) -> ChatMessage:
     """Reply in one of the ways of models; return the next message."""
     model, ids = dialogue.model, babble.ids(12)
-    shown: Message = {"content": model.tokenizer.decode(ids)}
-    following: Message = {"role": "user", "content": babble.text(8)}
+    shown: ChatMessage = {"content": model.tokenizer.decode(ids)}
+    following: ChatMessage = {"role": "user", "content": babble.text(8)}
     if case.thinks and babble.chance(0.7):
         ids = [id_of(model, "<think>"), *babble.ids(9), id_of(model, "</think>"), *ids]
         shown["reasoning"] = babble.text(9)
@@ -122,6 +123,6 @@ def reply_in_some_way(
     return following
 
 
-def replied_call(call_id: str, name: str, arguments: Message) -> Message:
+def replied_call(call_id: str, name: str, arguments: ChatMessage) -> ChatMessage:
     """Return a tool call of a reply."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

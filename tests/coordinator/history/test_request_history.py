@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.history.dialogues import Dialogue, Message
+from tests.coordinator.history.dialogues import Dialogue
 from tests.coordinator.history.models import TWICE, decoded, encoded, small_model
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.history.digests import Transcript
 from tokenwire.coordinator.history.request_history import Destination, HistoryWriter, RequestHistory
@@ -21,8 +22,8 @@ from tokenwire.coordinator.types import Finish, Prefill, ServedModel
 from tokenwire.errors import EngineFailed
 
 Replies = Sequence[Mapping[str, Any]]
-USER: Message = {"role": "user", "content": "One?"}
-MORE: Message = {"role": "user", "content": "Two?"}
+USER: ChatMessage = {"role": "user", "content": "One?"}
+MORE: ChatMessage = {"role": "user", "content": "Two?"}
 OPEN = TemplateOptions(add_generation_prompt=False, continue_final_message=True)
 
 
@@ -57,7 +58,7 @@ async def test_a_cut_reply_is_continued_by_its_ids(model: ServedModel) -> None:
 
 async def test_a_continued_message_is_found_as_one(model: ServedModel) -> None:
     """The client joins both parts, and so does the history."""
-    unfinished: Message = {"role": "assistant", "content": "Ye"}
+    unfinished: ChatMessage = {"role": "assistant", "content": "Ye"}
     dialogue = Dialogue(model, messages=[USER, unfinished])
     dialogue.options = TemplateOptions(add_generation_prompt=False, continue_final_message=True)
     dialogue.answer(await dialogue.prepare(), encoded(model, "s<|im_end|>"), content="s")
@@ -126,11 +127,11 @@ async def test_reasoning_of_a_continued_message_is_joined(model: ServedModel) ->
 
 async def test_a_clients_own_reasoning_must_stay(model: ServedModel) -> None:
     """It was not generated here, even if the rest of its message was."""
-    unfinished: Message = {"role": "assistant", "content": "Ye", "reasoning": "hm"}
+    unfinished: ChatMessage = {"role": "assistant", "content": "Ye", "reasoning": "hm"}
     dialogue = Dialogue(model, messages=[USER, unfinished], options=OPEN)
     dialogue.answer(await dialogue.prepare(), encoded(model, "s<|im_end|>"), content="s")
     for reasoning, expected in (("hm", len(dialogue.ids)), (None, 0)):
-        messages: list[Message] = [USER, {"role": "assistant", "content": "Yes", "reasoning": reasoning}]
+        messages: list[ChatMessage] = [USER, {"role": "assistant", "content": "Yes", "reasoning": reasoning}]
         again = Dialogue(model, dialogue.history, messages=messages)
         assert (await again.prepare(MORE)).reused == expected, reasoning
 
@@ -139,11 +140,11 @@ async def test_a_clients_own_reasoning_must_stay(model: ServedModel) -> None:
     "unfinished",
     [{"role": "user", "content": "Ye"}, {"role": "assistant", "content": [{"type": "text", "text": "Ye"}]}],
 )
-async def test_an_ambiguous_continuation_is_not_stored(model: ServedModel, unfinished: Message) -> None:
+async def test_an_ambiguous_continuation_is_not_stored(model: ServedModel, unfinished: ChatMessage) -> None:
     """A message of another role, or one of parts, cannot be joined with its continuation."""
     dialogue = Dialogue(model, messages=[USER, unfinished], options=OPEN)
     dialogue.answer(await dialogue.prepare(), encoded(model, "s<|im_end|>"), content="s")
-    messages: list[Message] = [USER, {**unfinished, "content": "Yes"}]
+    messages: list[ChatMessage] = [USER, {**unfinished, "content": "Yes"}]
 
     assert (await Dialogue(model, dialogue.history, messages=messages).prepare(MORE)).reused == 0
 
@@ -152,7 +153,7 @@ async def test_a_reply_may_be_sent_back_as_several_messages(model: ServedModel) 
     """Some routes return text after a call as another message: the last one ends the turn."""
     dialogue = Dialogue(model)
     prompt = await dialogue.prepare(USER)
-    reply: list[Message] = [
+    reply: list[ChatMessage] = [
         {"role": "assistant", "content": "a", "reasoning": "so", "tool_calls": [{"function": {"name": "f"}}]},
         {"role": "assistant", "content": "b"},
     ]
@@ -171,11 +172,11 @@ async def test_a_reply_may_be_sent_back_as_several_messages(model: ServedModel) 
 
 async def test_a_continued_message_may_be_sent_back_with_others(model: ServedModel) -> None:
     """The first of the reply's messages continues it. The reasoning of the others was generated here."""
-    unfinished: Message = {"role": "assistant", "content": "Ye", "reasoning": "hm"}
+    unfinished: ChatMessage = {"role": "assistant", "content": "Ye", "reasoning": "hm"}
     dialogue = Dialogue(model, messages=[USER, unfinished], options=OPEN)
     prompt, ids = await dialogue.prepare(), encoded(model, "s<|im_end|>")
     call = {"function": {"name": "f"}}
-    reply: list[Message] = [
+    reply: list[ChatMessage] = [
         {"role": "assistant", "content": "s", "tool_calls": [call]},
         {"role": "assistant", "content": "b", "reasoning": "so"},
     ]
@@ -193,7 +194,7 @@ async def test_reasoning_of_the_continuation_alone_may_be_omitted(model: ServedM
     dialogue = Dialogue(model, messages=[USER, {"role": "assistant", "content": "Ye"}], options=OPEN)
     dialogue.answer(await dialogue.prepare(), encoded(model, "s<|im_end|>"), content="s", reasoning="so")
     for reasoning in ("so", None):
-        messages: list[Message] = [USER, {"role": "assistant", "content": "Yes", "reasoning": reasoning}]
+        messages: list[ChatMessage] = [USER, {"role": "assistant", "content": "Yes", "reasoning": reasoning}]
         assert (await Dialogue(model, dialogue.history, messages=messages).prepare(MORE)).reused == len(dialogue.ids)
 
 
@@ -202,7 +203,7 @@ async def test_a_clients_own_reasoning_must_stay_after_a_stored_turn(model: Serv
     dialogue = Dialogue(model)
     dialogue.answer(await dialogue.prepare(USER), encoded(model, "Yes<|im_end|>"), content="Yes")
     first, dialogue.options = len(dialogue.ids), OPEN
-    unfinished: Message = {"role": "assistant", "content": "N", "reasoning": "hm"}
+    unfinished: ChatMessage = {"role": "assistant", "content": "N", "reasoning": "hm"}
     prompt = await dialogue.prepare(MORE, unfinished)
     assert prompt.reused == first
     dialogue.answer(prompt, encoded(model, "o<|im_end|>"), content="o")
@@ -293,7 +294,7 @@ async def test_a_parsed_choice_is_stored_as_it_was_returned() -> None:
     wrapped.delta(0, "Yes", [7], Finish("length"))
     assert history.kept == []
 
-    shown: list[Message] = [{"role": "assistant", "content": "Yes", "reasoning": "so"}]
+    shown: list[ChatMessage] = [{"role": "assistant", "content": "Yes", "reasoning": "so"}]
     history_writer.keep(0, shown)
 
     assert history.kept == [(shown, [5, 6, 7], "cut")]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.history.dialogues import Dialogue, Message
+from tests.coordinator.history.dialogues import Dialogue
 from tests.coordinator.history.models import (
     BREAKS,
     CALLS_FIRST,
@@ -26,17 +26,18 @@ from tests.coordinator.history.models import (
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.history.tail import PLACEHOLDER, TailRenderer, Target
 from tokenwire.coordinator.history.turns import Ending, Turn
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import ServedModel
 
-USER: Message = {"role": "user", "content": "One?"}
-MORE: Message = {"role": "user", "content": "Two?"}
-TOOL: Message = {"role": "tool", "tool_call_id": "1", "content": "rain"}
+USER: ChatMessage = {"role": "user", "content": "One?"}
+MORE: ChatMessage = {"role": "user", "content": "Two?"}
+TOOL: ChatMessage = {"role": "tool", "tool_call_id": "1", "content": "rain"}
 CALLS = [{"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "X"}'}}]
 
 
 async def tail(
-    template: str, text: str, ending: Ending, following: Message = MORE, **message: object
+    template: str, text: str, ending: Ending, following: ChatMessage = MORE, **message: object
 ) -> tuple[str | None, PreparedPrompt]:
     """Return the text after a reply in the next prompt, None if the prompt was rendered by the template."""
     model = small_model(template)
@@ -216,7 +217,7 @@ async def after(renderer: TailRenderer, model: ServedModel, text: str, **reply: 
     ids=["text after calls", "calls after text"],
 )
 async def test_a_cached_closing_contains_nothing_of_its_reply(
-    template: str, replies: Sequence[Message], expected: str
+    template: str, replies: Sequence[ChatMessage], expected: str
 ) -> None:
     """The closing is cached, without the reply's text before it."""
     renderer, model = TailRenderer(), small_model(template)

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.history.dialogues import Dialogue, Message, new_history
+from tests.coordinator.history.dialogues import Dialogue, new_history
 from tests.coordinator.history.models import CHATML, TWICE, decoded, encoded, small_model
 from tokenwire.coordinator.history.token_history import TokenHistory
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import ExactHistory, KnownPrefix, ServedModel
 from tokenwire.errors import InvalidRequest
 
-USER: Message = {"role": "user", "content": "One?"}
-MORE: Message = {"role": "user", "content": "Two?"}
+USER: ChatMessage = {"role": "user", "content": "One?"}
+MORE: ChatMessage = {"role": "user", "content": "Two?"}
 REPLY = "Yes<|im_end|>"
 TURN_NEXT = "<|open|>user<|sep|>Two?<|close|>text<|sep|><|close|>turn<|sep|><|open|>assistant<|sep|>"
 
@@ -168,7 +169,7 @@ async def test_reasoning_may_be_dropped_but_not_changed(model: ServedModel) -> N
 
 async def test_reasoning_from_elsewhere_must_stay(model: ServedModel) -> None:
     """The template may have rendered it: without it, or with other reasoning, the conversation differs."""
-    foreign: list[Message] = [USER, {"role": "assistant", "content": "No", "reasoning": "hm"}]
+    foreign: list[ChatMessage] = [USER, {"role": "assistant", "content": "No", "reasoning": "hm"}]
     dialogue = Dialogue(model, messages=foreign)
     dialogue.answer(await dialogue.prepare(MORE), encoded(model, REPLY), content="Yes")
 
@@ -182,7 +183,7 @@ async def test_reasoning_from_elsewhere_must_stay(model: ServedModel) -> None:
 async def test_reasoning_from_elsewhere_must_stay_between_stored_turns(model: ServedModel) -> None:
     """A message of another model may follow a reply of this one."""
     dialogue = await held(model)
-    foreign: Message = {"role": "assistant", "content": "No", "reasoning": "hm"}
+    foreign: ChatMessage = {"role": "assistant", "content": "No", "reasoning": "hm"}
     dialogue.answer(await dialogue.prepare(MORE, foreign, USER), encoded(model, REPLY), content="Yes")
     messages = [*dialogue.messages[:3], {"role": "assistant", "content": "No"}, *dialogue.messages[4:]]
 

@@ -23,7 +23,7 @@ from tests.tokenizers import npm_tokenizer_files
 from tokenwire.coordinator.parsing.batching import ParserBudget
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, merge
 from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 
 if TYPE_CHECKING:
     from tokenwire.coordinator.parsing.vllm_parsers import VllmParsers
@@ -52,9 +52,9 @@ def parsers_for(name: str, budget: str) -> "VllmParsers":
 
 
 @cache
-def tokenizer_for(name: str) -> Tokenizer:
+def tokenizer_for(name: str) -> ModelTokenizer:
     """Return the coordinator's own tokenizer."""
-    return Tokenizer.from_files(npm_tokenizer_files(name))
+    return ModelTokenizer.from_files(npm_tokenizer_files(name))
 
 
 @cache

@@ -9,7 +9,7 @@ import pytest
 from tests.coordinator.parsing import loaded
 from tests.tokenizers import npm_tokenizer_files
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, joined
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 
 pytestmark = [pytest.mark.engine, pytest.mark.npm, pytest.mark.filterwarnings("ignore")]
 
@@ -30,9 +30,9 @@ REST = " is four."
 
 
 @cache
-def tokenizer() -> Tokenizer:
+def tokenizer() -> ModelTokenizer:
     """Return a tokenizer with the special tokens that parsers need."""
-    return Tokenizer.from_files(npm_tokenizer_files("qwen3"))
+    return ModelTokenizer.from_files(npm_tokenizer_files("qwen3"))
 
 
 def read(parser: MessageParser, stream: bool, rest: str = REST) -> tuple[str, str, list[tuple[str, Any]]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.tokenizers import npm_tokenizer_directory, tokenizer_in
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.errors import EngineFailed
 from tokenwire.process.shared_options import default_cache_dir
 from tokenwire.worker.vllm_engine.embedded_model import prepare_embedded_model
@@ -23,7 +23,7 @@ def smollm2_directory() -> Path:
 
 
 @pytest.fixture(scope="session")
-def smollm2(smollm2_directory: Path) -> Tokenizer:
+def smollm2(smollm2_directory: Path) -> ModelTokenizer:
     """Return SmolLM2's tokenizer."""
     return tokenizer_in(smollm2_directory)
 
@@ -35,6 +35,6 @@ def npm_directory(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="session")
-def npm_tokenizer(npm_directory: Path) -> Tokenizer:
+def npm_tokenizer(npm_directory: Path) -> ModelTokenizer:
     """Return a real model's tokenizer."""
     return tokenizer_in(npm_directory)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tokenizers.decoders import DecodeStream
 
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class ReferenceResult:
     matched: str | None
 
 
-def visible_text(tokenizer: Tokenizer, prompt: Sequence[int], ids: Sequence[int], skip: bool = True) -> list[str]:
+def visible_text(tokenizer: ModelTokenizer, prompt: Sequence[int], ids: Sequence[int], skip: bool = True) -> list[str]:
     """Return the text after 0, 1, 2 … tokens, without incomplete characters."""
     before = len(tokenizer.decode(list(prompt), skip))
     texts = [""]
@@ -27,7 +27,7 @@ def visible_text(tokenizer: Tokenizer, prompt: Sequence[int], ids: Sequence[int]
     return texts
 
 
-def stream_deltas(tokenizer: Tokenizer, prompt: Sequence[int], ids: Sequence[int], skip: bool) -> list[str]:
+def stream_deltas(tokenizer: ModelTokenizer, prompt: Sequence[int], ids: Sequence[int], skip: bool) -> list[str]:
     """Return the text of each token, from a stream primed with the whole prompt."""
     stream, deltas = DecodeStream(ids=list(prompt), skip_special_tokens=skip), []
     for token_id in ids:

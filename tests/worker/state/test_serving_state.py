@@ -12,7 +12,7 @@ from tests.worker.serving import ADAPTER, ServingWorker
 from tokenwire.errors import CannotAdopt, EngineFailed, InvalidRequest, NotFound, Superseded
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
-from tokenwire.worker.engine.interface import PauseMode, Sequence
+from tokenwire.worker.engine.interface import EngineSequence, PauseMode
 
 
 async def test_every_operation_is_published_with_its_epoch(one: ServingWorker, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ async def test_a_change_outside_fleet_operations_is_marked_as_unmanaged(one: Ser
 
 async def test_a_resume_ends_a_waiting_pause(one: ServingWorker) -> None:
     """It does not queue behind the pause, is what came last, and the state matches the engine's."""
-    sequence = Sequence(FrameBuffer(), 0, "request", 0)
+    sequence = EngineSequence(FrameBuffer(), 0, "request", 0)
     submit = pb.Submit(prompt_token_ids=[65], sampling_params=pb.SamplingParams(max_tokens=5_000))
     await one.engine.submit(submit, [sequence])
     steps = one.engine.steps()
@@ -79,7 +79,7 @@ async def test_a_resume_ends_a_waiting_pause(one: ServingWorker) -> None:
 async def test_an_older_resume_does_not_end_a_waiting_pause(one: ServingWorker) -> None:
     """The pause is newer, so it would be confirmed although the engine runs."""
     submit = pb.Submit(prompt_token_ids=[65], sampling_params=pb.SamplingParams(max_tokens=5_000))
-    await one.engine.submit(submit, [Sequence(FrameBuffer(), 0, "request", 0)])
+    await one.engine.submit(submit, [EngineSequence(FrameBuffer(), 0, "request", 0)])
     steps = one.engine.steps()
     await anext(steps)
     pausing = asyncio.create_task(one.controller.pause(2, PauseMode.WAIT, clear_cache=False))

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
-from tokenwire.worker.engine.interface import Sequence, Step
+from tokenwire.worker.engine.interface import EngineSequence, Step
 
 if TYPE_CHECKING:
     from tokenwire.worker.vllm_engine.engine import VllmEngine
@@ -44,7 +44,7 @@ class Run:
         self.engine = engine
         self.tokenizer: Tokenizer = Tokenizer.from_str(engine.tokenizer_files()["tokenizer.json"].decode())
         self.load = pb.Load()
-        self._results: dict[Sequence, RecordedOutput] = {}
+        self._results: dict[EngineSequence, RecordedOutput] = {}
         self.consumer = asyncio.create_task(self._consume())
 
     async def _consume(self) -> None:
@@ -69,22 +69,22 @@ class Run:
         for sequence in [*step.sequences, *(sequence for sequence, _ in step.finishes)]:
             self._results[sequence].moved.set()
 
-    def _open(self, sequence: Sequence) -> RecordedOutput:
+    def _open(self, sequence: EngineSequence) -> RecordedOutput:
         result = self._results[sequence]
         assert result.finish is None, "output after the end of a sequence"
         return result
 
-    def sequences(self, n: int, request_id: str = "request") -> list[Sequence]:
+    def sequences(self, n: int, request_id: str = "request") -> list[EngineSequence]:
         """Create n sequences and record their output."""
-        made = [Sequence(FrameBuffer(lambda _: None), index, request_id, index) for index in range(n)]
+        made = [EngineSequence(FrameBuffer(lambda _: None), index, request_id, index) for index in range(n)]
         self._results.update((sequence, RecordedOutput()) for sequence in made)
         return made
 
-    def result(self, sequence: Sequence) -> RecordedOutput:
+    def result(self, sequence: EngineSequence) -> RecordedOutput:
         """Return a sequence's output so far."""
         return self._results[sequence]
 
-    async def start(self, prompt: str | list[int], n: int = 1, **params: Any) -> list[Sequence]:
+    async def start(self, prompt: str | list[int], n: int = 1, **params: Any) -> list[EngineSequence]:
         """Submit a request."""
         ids = self.chat(prompt) if isinstance(prompt, str) else prompt
         wire = pb.Submit(request_id="request", slots=range(n), prompt_token_ids=ids)
@@ -93,7 +93,7 @@ class Run:
         await self.engine.submit(wire, sequences)
         return sequences
 
-    async def until(self, sequence: Sequence, tokens: int | None = None) -> RecordedOutput:
+    async def until(self, sequence: EngineSequence, tokens: int | None = None) -> RecordedOutput:
         """Wait until a sequence has this number of tokens, or has ended."""
         result = self._results[sequence]
         while result.finish is None and (tokens is None or len(result.ids) < tokens):

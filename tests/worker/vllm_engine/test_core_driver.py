@@ -10,7 +10,7 @@ from tests.lazily import Lazily
 from tokenwire.errors import EngineFailed, Overloaded, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
-from tokenwire.worker.engine.interface import Sequence, Step
+from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.vllm_engine.driver import VllmRequest
 
 core_driver = Lazily("tokenwire.worker.vllm_engine.core_driver")
@@ -86,9 +86,9 @@ class Driven:
         self.driver = core_driver.CoreDriver(self.core, None)
         self.steps = self.driver.steps()
 
-    async def submit(self, name: str = "r", n: int = 1, **params: Any) -> list[Sequence]:
+    async def submit(self, name: str = "r", n: int = 1, **params: Any) -> list[EngineSequence]:
         """Submit a request of n sequences."""
-        sequences = [Sequence(FrameBuffer(), slot, name, slot) for slot in range(n)]
+        sequences = [EngineSequence(FrameBuffer(), slot, name, slot) for slot in range(n)]
         vllms = sampling.to_vllm(pb.SamplingParams(**params), n)
         await self.driver.submit(VllmRequest(name, [1, 2, 3], vllms, {}, {"reasoning_ended": True}), sequences)
         return sequences

@@ -11,7 +11,7 @@ from tests.lazily import Lazily
 from tokenwire.errors import EngineFailed, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
-from tokenwire.worker.engine.interface import Sequence
+from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.vllm_engine.driver import VllmRequest
 
 generate = Lazily("tokenwire.worker.vllm_engine.generate_driver")
@@ -45,7 +45,7 @@ async def test_a_dead_engine_fails_every_sequence(monkeypatch: pytest.MonkeyPatc
     llm = _SilentLlm()
     driver = generate.GenerateDriver(llm, grammars.GrammarCheck(None, None))
     await driver.start()
-    sequence = Sequence(FrameBuffer(), slot=0, request_id="r", index=0)
+    sequence = EngineSequence(FrameBuffer(), slot=0, request_id="r", index=0)
     vllm_request = VllmRequest("r", None, sampling.to_vllm(pb.SamplingParams(), 1), {}, {})
     await driver.submit(vllm_request, [sequence])
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.lazily import Lazily
 from tokenwire.errors import EngineFailed, InvalidRequest
-from tokenwire.worker.engine.interface import Sequence, Step
+from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.vllm_engine.driver import StepQueue, VllmRequest, failed, handed_back_error
 
 warm_up = Lazily("tokenwire.worker.vllm_engine.warm_up")
@@ -48,7 +48,7 @@ class AnsweringDriver:
         """Take over vLLM's output handler."""
         self._llm.output_handler = asyncio.create_task(asyncio.Event().wait())  # type: ignore[arg-type]
 
-    async def submit(self, vllm_request: VllmRequest, sequences: list[Sequence]) -> None:
+    async def submit(self, vllm_request: VllmRequest, sequences: list[EngineSequence]) -> None:
         """End the request, or refuse it."""
         self.counted |= self._llm.logger_manager is not None
         if vllm_request.request_id == self._refused:
@@ -59,7 +59,7 @@ class AnsweringDriver:
         if self._dies:
             self._queue.close(EngineFailed("died"))
 
-    async def abort(self, sequences: list[Sequence]) -> None:
+    async def abort(self, sequences: list[EngineSequence]) -> None:
         """Do nothing: nothing runs."""
 
     def steps(self) -> AsyncIterator[Step]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.coordinator.api.fields.requests import request_fields
-from tokenwire.coordinator.api.api_request import Headers
+from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.fields.common import check_stream_options
 from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.types import Truncation
@@ -105,7 +105,7 @@ def test_identifiers_from_clients_are_bounded(name: str, value: str) -> None:
         request_fields(**{name: value})
     header = f"x-{name.replace('_', '-')}"
     with pytest.raises(InvalidRequest) as in_header:
-        Headers({header: value})
+        RequestHeaders({header: value})
 
     assert in_body.value.param == name
     assert (in_header.value.param or "").lower() == header

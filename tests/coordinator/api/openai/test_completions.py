@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.coordinator.api.applications import served
-from tokenwire.coordinator.api.api_request import Headers
+from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.fields.common import RequestFields
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
 from tokenwire.coordinator.api.openai.completions import CompletionRequest
@@ -76,7 +76,7 @@ def test_absent_max_tokens_are_sixteen() -> None:
     scored = CompletionRequest(prompt="a", echo=True, max_tokens=0, logprobs=2)
 
     assert CompletionRequest.model_validate({"prompt": "a", "max_tokens": None}).max_tokens == 16
-    sampling = scored.to_generation(Headers({})).sampling
+    sampling = scored.to_generation(RequestHeaders({})).sampling
     assert (scored.scores_only, sampling.max_tokens, sampling.prompt_logprobs) == (True, 1, 2)
 
 

@@ -8,9 +8,9 @@ from tests.coordinator.api.replies import ScriptedMessageParser, tool_call
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
-from tokenwire.coordinator.history.request_history import Message
 from tokenwire.coordinator.parsing.message import MessageDelta
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, TokenPrompt, Usage
 
 STOP = Finish("stop")
@@ -29,7 +29,7 @@ def parsed(
     *deltas: MessageDelta | None,
     parser: type[ScriptedMessageParser] = ScriptedMessageParser,
     hides_tokens: bool = False,
-    kept: list[tuple[int, Sequence[Message]]] | None = None,
+    kept: list[tuple[int, Sequence[ChatMessage]]] | None = None,
     **options: Any,
 ) -> ParsedChatChunks:
     """Return the chunks of one choice with these deltas."""
@@ -95,7 +95,7 @@ def test_reasoning_tokens_are_counted_in_the_usage() -> None:
 
 def test_a_finished_choice_is_kept_as_one_message() -> None:
     """As clients send it back, joined from its deltas."""
-    kept: list[tuple[int, Sequence[Message]]] = []
+    kept: list[tuple[int, Sequence[ChatMessage]]] = []
     writer = parsed(MessageDelta("a", "hm"), MessageDelta("b"), kept=kept)
 
     writer.delta(0, "a", [5], None)

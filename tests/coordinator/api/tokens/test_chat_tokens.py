@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from tests.coordinator.api.replies import ScriptedPlan
 from tests.coordinator.fakes import ids, served_model
-from tokenwire.coordinator.api.api_request import Headers
+from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.tokens.chat_tokens import ChatTokensRequest, RenderingCheck
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.types import TokenPrompt
@@ -31,7 +31,7 @@ def rendering() -> RenderingCheck:
 def test_the_ids_are_the_prompt(plan: ScriptedPlan | None) -> None:
     """Whatever the messages or a parser contain; everything else is the chat's."""
     made = tokens_request([5, 6], max_completion_tokens=7, logprobs=True).to_generation(
-        "x", Headers({}), plan, ApiSettings()
+        "x", RequestHeaders({}), plan, ApiSettings()
     )
 
     assert made.prompts == [TokenPrompt([5, 6], "tokens")]

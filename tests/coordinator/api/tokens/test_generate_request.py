@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tokenwire.coordinator.api.api_request import Headers
+from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.tokens.generate_request import GenerateRequest
 from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.types import GenerationRequest, TokenPrompt
@@ -15,7 +15,7 @@ from tokenwire.errors import InvalidRequest
 def generation_of(sampling: dict[str, Any] | None = None, headers: dict[str, str] | None = None, **body: Any) -> Any:
     """Return the GenerationRequest of a request."""
     full = {"token_ids": [5, 6], "sampling_params": sampling or {}, **body}
-    request: GenerationRequest = GenerateRequest.model_validate(full).to_generation("id", Headers(headers or {}))
+    request: GenerationRequest = GenerateRequest.model_validate(full).to_generation("id", RequestHeaders(headers or {}))
     return request
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.coordinator.api.applications import served
-from tokenwire.coordinator.api.api_request import Headers
+from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.tokens.tokenize import TokenizeRequest
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.types import ChatPrompt, TextPrompt
@@ -17,7 +17,7 @@ MESSAGES = [{"role": "user", "content": "Hi"}]
 
 def prompt_of(headers: dict[str, str] | None = None, **body: Any) -> ChatPrompt | TextPrompt:
     """Return the prompt of a request."""
-    return TokenizeRequest.model_validate(body).to_prompt(ApiSettings(), Headers(headers or {}))
+    return TokenizeRequest.model_validate(body).to_prompt(ApiSettings(), RequestHeaders(headers or {}))
 
 
 @pytest.mark.parametrize(

