@@ -18,7 +18,7 @@ CLIENT = (ExtendedKeyUsageOID.CLIENT_AUTH,)
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class CertificateFiles:
     """Files of a certificate and its key."""
 
     cert: Path
@@ -55,7 +55,7 @@ class Authority:
         names: Sequence[str] = ("tokenwire-worker",),
         usage: Sequence[x509.ObjectIdentifier] = BOTH,
         days: int = 30,
-    ) -> Pair:
+    ) -> CertificateFiles:
         """Write a certificate for DNS names or addresses, with its key; negative days: expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         alternatives = x509.SubjectAlternativeName([_alternative(each) for each in names])
@@ -66,7 +66,7 @@ class Authority:
             .add_extension(alternatives, critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
+        pair = CertificateFiles(folder / f"{name}.crt", folder / f"{name}.key")
         pair.cert.write_bytes(cert.public_bytes(serialization.Encoding.PEM))
         pair.key.write_bytes(
             key.private_bytes(

@@ -4,6 +4,7 @@ import gc
 import sys
 from collections.abc import Generator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import settings
 
 from tests.certificates import Authority
 from tests.clock import Clock
+from tests.workers import unix_address
 from tokenwire.process.gc_tuning import gc_disabled
 
 pytest_plugins = ["tests.skips", "tests.scheduling", "tests.real_services"]
@@ -45,6 +47,12 @@ def pytest_collection_finish() -> None:
 def time() -> Clock:
     """A clock that the test advances."""
     return Clock()
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    """The address of a worker."""
+    return unix_address(tmp_path)
 
 
 @pytest.fixture(scope="module")

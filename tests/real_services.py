@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.servers import serving
+from tests.conformance.servers import running_service
 from tests.processes import Service
 from tests.tiny_model import tiny_model
 
@@ -17,14 +17,14 @@ _ADAPTERS = ("--enable-lora", "--max-lora-rank", "8")
 @pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """Plain `tokenwire serve` with the tiny model; test_real_failover.py kills its worker."""
-    with serving(tmp_path_factory.mktemp("real"), model=tiny_model()) as started:
+    with running_service(tmp_path_factory.mktemp("real"), model=tiny_model()) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def trainable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The same with routes for trainers and room for one adapter; test_real_service.py ends by killing its engine."""
-    with serving(tmp_path_factory.mktemp("trainable"), ["--enable-rl"], _ADAPTERS, tiny_model()) as started:
+    with running_service(tmp_path_factory.mktemp("trainable"), ["--enable-rl"], _ADAPTERS, tiny_model()) as started:
         yield started
 
 
@@ -32,7 +32,7 @@ def trainable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The embedded model with the options of `make serve`, and those that the examples need."""
     options = [*make_serve_options(), "--enable-rl"]
-    with serving(tmp_path_factory.mktemp("embedded"), options, _ADAPTERS) as started:
+    with running_service(tmp_path_factory.mktemp("embedded"), options, _ADAPTERS) as started:
         yield started
 
 

@@ -53,9 +53,6 @@ ABOUT_SEVERAL_MODULES = {
 }
 """Test files, or folders of them, that no module has the name of, and why."""
 
-PROGRAMS = ("conformance", "faults", "model", "simulation")
-"""Folders with programs of their own, each with its own words for what it does."""
-
 
 def modules() -> Iterator[str]:
     """Yield the modules that people wrote."""
@@ -100,13 +97,14 @@ def is_fixture(node: ast.AST) -> bool:
 def helpers(path: Path) -> Iterator[str]:
     """Yield the functions and classes of a module that are neither tests nor fixtures.
 
-    Private ones count in test files; in shared modules they are nobody else's.
+    Private ones count in test files; in shared modules they are nobody else's. Every program has its main.
     """
     for node in ast.parse(path.read_text()).body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or is_fixture(node):
             continue
         is_shared = not path.name.startswith("test_")
-        if not node.name.startswith(("test_", "Test", "pytest_")) and not (is_shared and node.name.startswith("_")):
+        is_own = node.name == "main" or (is_shared and node.name.startswith("_"))
+        if not is_own and not node.name.startswith(("test_", "Test", "pytest_")):
             yield node.name
 
 
@@ -114,9 +112,8 @@ def test_helpers_of_tests_have_names_of_their_own() -> None:
     """What two files need is in one module that both import; what only has the same name gets another one."""
     places = defaultdict(list)
     for path in sorted(TESTS.rglob("*.py")):
-        if path.relative_to(TESTS).parts[0] not in PROGRAMS:
-            for name in helpers(path):
-                places[name].append(str(path.relative_to(TESTS)))
+        for name in helpers(path):
+            places[name].append(str(path.relative_to(TESTS)))
 
     assert len(places) > 500
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

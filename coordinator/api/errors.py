@@ -17,9 +17,11 @@ from tokenwire.errors import FleetFailed, InvalidRequest, Malformed, TokenwireEr
 
 log = logging.getLogger(__name__)
 
+CLIENT_CLOSED_REQUEST = 499
+"""The status of a request whose client left, as nginx records it."""
+
 _MAX_REPORTED = 10
 _MAX_INPUT_CHARS = 200
-_CLIENT_CLOSED_REQUEST = 499
 _HTTP_TYPES = {404: "NotFoundError", 405: "MethodNotAllowedError", 413: "RequestEntityTooLargeError"}
 _ANTHROPIC_TYPES = {
     401: "authentication_error",
@@ -113,7 +115,7 @@ async def _on_recursion(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _on_client_disconnect(request: Request, error: Exception) -> Response:
-    return Response(status_code=_CLIENT_CLOSED_REQUEST)  # the client is gone
+    return Response(status_code=CLIENT_CLOSED_REQUEST)  # the client is gone
 
 
 async def _on_unexpected_error(request: Request, error: Exception) -> JSONResponse:

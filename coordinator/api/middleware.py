@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tokenwire.coordinator.api.errors import error_response
+from tokenwire.coordinator.api.errors import CLIENT_CLOSED_REQUEST, error_response
 from tokenwire.coordinator.api.fields.finish import RESUMED_HEADER
 from tokenwire.coordinator.auth.authenticator import Authenticator
 from tokenwire.coordinator.auth.rate_limit import Account
@@ -22,7 +22,6 @@ from tokenwire.process.for_each import for_each
 
 WORKER_HEADER = "X-Tokenwire-Worker"
 _TIMEOUT_HEADER = b"x-request-timeout"
-_CLIENT_CLOSED_REQUEST = 499
 _SMALL_BODY_BYTES = 64 * 1024
 _LOCAL_DOMAINS = (".localhost", ".internal")
 """Domains that cannot be registered; containers use the second one for their host."""
@@ -127,7 +126,7 @@ class RequestMiddleware:
         finally:
             self._readiness.in_flight -= 1
             record.ended_at = self._clock()
-            record.status = record.status or _CLIENT_CLOSED_REQUEST
+            record.status = record.status or CLIENT_CLOSED_REQUEST
             record.route = getattr(scope.get("route"), "path", record.route)
             record.tenant = context.caller.tenant
             for_each(self._listeners, lambda listener: listener.on_end(record))

@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.history.digests import Transcript, reasoning_digest, reasoning_of
 from tokenwire.coordinator.history.store import HistoryStore
 from tokenwire.coordinator.history.turns import Ending, MessageReasoning, Turn
 from tokenwire.coordinator.output.choice import Reply
 from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish
 
 Source = Literal["required_prefix_token_ids", "message", "stored"]

@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers.decoders import DecodeStream
 
 from tokenwire.coordinator.text.stops import StopAutomaton, StopScanner, compile_stops
-from tokenwire.coordinator.text.tokenizer import ModelTokenizer
+from tokenwire.coordinator.text.tokenizer import REPLACEMENT_CHARACTER, ModelTokenizer
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +16,6 @@ StepText = tuple[str, int, str | None]
 """New text, the number of the step's tokens that count, and the stop string that matched."""
 
 _INVALID_PREFIX = "Invalid prefix encountered"
-_BROKEN = "\ufffd"
 _SUFFIX_LENGTHS = (8, 16, 32, 64)
 
 
@@ -222,12 +221,12 @@ def _prime(tokenizer: ModelTokenizer, prompt: Sequence[int], skip_special_tokens
     """Return a stream primed with the prompt, and what its first text will repeat of the prompt: almost always ""."""
     ids = _stand_in(tokenizer, prompt, skip_special_tokens)
     tail = ids[-_SUFFIX_LENGTHS[-1] :]
-    if not tokenizer.decode(tail, skip_special_tokens).endswith(_BROKEN):
+    if not tokenizer.decode(tail, skip_special_tokens).endswith(REPLACEMENT_CHARACTER):
         return DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), ""
     # The prompt ends inside a character. Primed with all of it, a stream would repeat the whole prompt, so this one
     # gets only the tokens of that character.
     for size in range(1, len(tail) + (len(tail) == len(ids))):  # all of a short prompt, but never of a truncated one
-        if not tokenizer.decode(tail[:-size], skip_special_tokens).endswith(_BROKEN):
+        if not tokenizer.decode(tail[:-size], skip_special_tokens).endswith(REPLACEMENT_CHARACTER):
             ids = tail[-size:]
             return DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), tokenizer.decode(
                 ids, skip_special_tokens
@@ -239,7 +238,7 @@ def _without_echo(text: str, echo: str) -> str:
     """Remove from a stream's first text what it repeats of a prompt that ended inside a character."""
     if text.startswith(echo):  # the character remained incomplete
         return text[len(echo) :]
-    return text.removeprefix(echo.rstrip(_BROKEN))
+    return text.removeprefix(echo.rstrip(REPLACEMENT_CHARACTER))
 
 
 def _stand_in(tokenizer: ModelTokenizer, prompt: Sequence[int], skip_special_tokens: bool) -> list[int]:

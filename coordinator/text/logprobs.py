@@ -4,10 +4,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tokenwire.coordinator.text.tokenizer import ModelTokenizer
+from tokenwire.coordinator.text.tokenizer import REPLACEMENT_CHARACTER, ModelTokenizer
 from tokenwire.v1 import inference_pb2 as pb
 
-_BROKEN = "\ufffd"
 # A character has at most four bytes, so at most three earlier tokens can be parts of it.
 _CONTEXT = 3
 
@@ -42,14 +41,14 @@ class TokenTexts:
         text = self._known.get(token_id)
         if text is None:
             text = self._known[token_id] = self._decode(token_id)
-            if not text.endswith(_BROKEN):
+            if not text.endswith(REPLACEMENT_CHARACTER):
                 self.whole[token_id] = text
         return text
 
     def text_after(self, token_id: int, before: Sequence[int]) -> str:
         """Return a token's text after the last tokens of its sequence: "" while its character is incomplete."""
         text = self.text(token_id)
-        return text if not text.endswith(_BROKEN) else self._completed(token_id, before)
+        return text if not text.endswith(REPLACEMENT_CHARACTER) else self._completed(token_id, before)
 
     def _decode(self, token_id: int) -> str:
         text = self._tokenizer.decode([token_id], skip_special_tokens=False)
@@ -63,7 +62,7 @@ class TokenTexts:
     def _completed(self, token_id: int, before: Sequence[int]) -> str:
         for count in range(1, len(before) + 1):
             text = self._tokenizer.decode([*before[-count:], token_id], skip_special_tokens=False)
-            if not text.endswith(_BROKEN):
+            if not text.endswith(REPLACEMENT_CHARACTER):
                 # The shortest run whose text is complete: its earlier tokens were parts of the character, without text.
                 return text
         return ""

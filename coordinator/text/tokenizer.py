@@ -17,6 +17,9 @@ from tokenwire.errors import InvalidRequest
 # Up to this many characters encoding takes less than about 2 ms, and a thread would only add to that.
 INLINE_CHARS = 4096
 
+# What incomplete or invalid bytes decode to.
+REPLACEMENT_CHARACTER = "\ufffd"
+
 # Up to this many characters cutting a text and looking up its pieces takes less time than a thread.
 _LOOKUP_CHARS = 65_536
 

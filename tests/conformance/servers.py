@@ -73,7 +73,7 @@ class VllmServer(Process):
 
 
 @contextmanager
-def serving(
+def running_service(
     folder: Path,
     options: Sequence[str] = PLAIN,
     engine_arguments: Sequence[str] = (),

@@ -128,7 +128,7 @@ async def serving(
 
 
 @dataclass(slots=True)
-class Reply:
+class HttpReply:
     """A received response."""
 
     status: int
@@ -142,7 +142,7 @@ class Reply:
         return b"".join(self.chunks)
 
 
-class Client:
+class SocketClient:
     """A connection that reads only on request."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -176,12 +176,12 @@ class Client:
     async def _receive(self, size: int) -> bytes:
         return await asyncio.get_running_loop().sock_recv(self._socket, size)
 
-    async def read_reply(self) -> Reply:
+    async def read_reply(self) -> HttpReply:
         """Read one response, to its end or that of the connection."""
         head = await self._take_until(b"\r\n\r\n")
         assert head is not None, "the connection ended before a response came"
         assert b"transfer-encoding: chunked" in head
-        reply = Reply(int(head[9:12]))
+        reply = HttpReply(int(head[9:12]))
         while (line := await self._take_until(b"\r\n")) is not None:
             size = int(line, 16)
             while len(self._unparsed) < size + 2 and await self.read_some(1_000_000):
@@ -215,7 +215,7 @@ class Client:
         return taken
 
 
-class TlsClient(Client):
+class TlsClient(SocketClient):
     """The same over TLS."""
 
     def __init__(self, connection: socket.socket, context: ssl.SSLContext) -> None:
@@ -248,13 +248,13 @@ class TlsClient(Client):
 
 
 @asynccontextmanager
-async def connected_to(port: int, context: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
+async def connected_to(port: int, context: ssl.SSLContext | None = None) -> AsyncIterator[SocketClient]:
     """Connect, with a small receive buffer."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         connection.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
-        yield Client(connection) if context is None else TlsClient(connection, context)
+        yield SocketClient(connection) if context is None else TlsClient(connection, context)
 
 
 async def greet(exchange: Exchange) -> None:

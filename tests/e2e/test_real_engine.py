@@ -15,11 +15,11 @@ import pytest
 
 from tests.conformance.parity.corpus import corpus
 from tests.conformance.parity.corpus.prompts_used import STORY, SUM
-from tests.conformance.parity.generator import generate
+from tests.conformance.parity.generator import generate_request
 from tests.conformance.parity.premises import wrong_premise
 from tests.conformance.parity.report import describe
 from tests.conformance.parity.request import chat
-from tests.conformance.parity.run import Outcome, run
+from tests.conformance.parity.run import ParityOutcome, judge_all
 from tests.conformance.servers import ENGINE_ARGUMENTS, START_TIMEOUT_S, VllmServer, child, environment
 from tests.e2e.bare_streams import send_unread
 from tests.e2e.reader import Reader
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 HEAVY = re.compile(r"torch|vllm|transformers")
 WRITTEN = corpus(brief=True)
-DRAWN = [generate(seed=20, number=number) for number in range(60)]
+DRAWN = [generate_request(seed=20, number=number) for number in range(60)]
 _AT_A_TIME = 32
 
 
@@ -38,7 +38,7 @@ _AT_A_TIME = 32
 class Compared:
     """What both servers answered to the same requests, and what of their prompts they found in their caches."""
 
-    outcomes: dict[str, Outcome]
+    outcomes: dict[str, ParityOutcome]
     cached: list[list[int]]
 
 
@@ -61,8 +61,8 @@ def compared(vllm: VllmServer, real: Service) -> Compared:
     """Both servers' answers; vLLM is stopped afterwards, so that the other tests have the machine."""
     vllm.wait_ready()
     urls = (real.url, vllm.url)
-    outcomes = asyncio.run(run(urls, WRITTEN, False, _AT_A_TIME, lambda _: None))
-    outcomes += asyncio.run(run(urls, DRAWN, True, _AT_A_TIME, lambda _: None))
+    outcomes = asyncio.run(judge_all(urls, WRITTEN, False, _AT_A_TIME, lambda _: None))
+    outcomes += asyncio.run(judge_all(urls, DRAWN, True, _AT_A_TIME, lambda _: None))
     cached = [_cached_tokens(url) for url in urls]
     vllm.stop()
     return Compared({outcome.request.name: outcome for outcome in outcomes}, cached)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.conformance.servers import child
-from tests.faults.test_real_engine import announce, send
+from tests.faults.test_real_engine import announce, answer_to
 from tests.processes import Service, coordinator
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
@@ -35,11 +35,11 @@ async def test_a_seeded_reply_of_a_killed_worker_goes_on(real: Service, trainabl
     announce(tmp_path, other)
     with coordinator(tmp_path, [f"file:{tmp_path}/workers"], *PATIENT, start_timeout_s=60) as (process, url):
         async with httpx.AsyncClient(base_url=url, timeout=300) as client:
-            undisturbed = await send(client, SEEDED, asyncio.Event())
+            undisturbed = await answer_to(client, SEEDED, asyncio.Event())
             announce(tmp_path, doomed)
             await asyncio.to_thread(process.wait_for, rf"worker {other} removed")
             begun = asyncio.Event()
-            requests = asyncio.create_task(send(client, SEEDED, begun))
+            requests = asyncio.create_task(answer_to(client, SEEDED, begun))
             await begun.wait()
             family = [worker, *worker.children(recursive=True)]
             for each in family:

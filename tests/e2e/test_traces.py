@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("opentelemetry.exporter.otlp")
 
 from tests.collector import running_collector, span_attributes
-from tests.conformance.servers import serving
+from tests.conformance.servers import running_service
 from tests.processes import Service, simulated_service
 
 TRACE, CLIENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -56,7 +56,7 @@ async def test_the_engine_continues_the_trace(tmp_path: Path) -> None:
     """vLLM's own span is a child of the coordinator's."""
     async with running_collector() as collector:
         endpoint = ["--otlp-traces-endpoint", collector.endpoint]
-        async with in_thread(serving(tmp_path, endpoint, endpoint)) as service:
+        async with in_thread(running_service(tmp_path, endpoint, endpoint)) as service:
             await send_chats(service.url)
             async with asyncio.timeout(60):
                 server, engine = await collector.wait_for(f"POST {ROUTE}", "llm_request")

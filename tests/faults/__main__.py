@@ -10,13 +10,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.__main__ import machine
-from tests.faults.scenarios import FAULTS, Outcome, outcome_of
+from tests.faults.scenarios import FAULTS, FaultOutcome, outcome_of
 
 _BEGIN, _END = "<!-- table -->\n", "<!-- end -->\n"
 _HEAD = "| fault | streams | lost | corrupted | longest gap | budget |\n|---|---|---|---|---|---|\n"
 
 
-def _row(outcome: Outcome) -> str:
+def _row(outcome: FaultOutcome) -> str:
     fault, gap = outcome.fault, outcome.longest_gap_s
     verdict = "" if outcome.holds else " **missed**"
     return (
@@ -31,7 +31,7 @@ def _write(document: Path, rows: Sequence[str]) -> None:
     document.write_text(before + _BEGIN + _HEAD + "".join(rows) + _END + after)
 
 
-def _record(outcome: Outcome) -> dict[str, object]:
+def _record(outcome: FaultOutcome) -> dict[str, object]:
     """Return what the file has of an outcome."""
     names = ("streams", "lost", "corrupted", "longest_gap_s")
     figures = {name: getattr(outcome, name) for name in names}

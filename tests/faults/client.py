@@ -13,7 +13,7 @@ from tests.chunked import unchunk
 
 
 @dataclass(slots=True)
-class Stream:
+class ClientRecord:
     """The record of one client."""
 
     body: dict[str, Any]
@@ -41,7 +41,7 @@ class Stream:
         return self.text, self.token_ids, self.finish_reason, self.usage
 
 
-async def read_stream(url: str, stream: Stream) -> Stream:
+async def read_stream(url: str, stream: ClientRecord) -> ClientRecord:
     """Send a request and read its stream to the end. Never raises: errors are recorded in the stream."""
     parts = urlsplit(url)
     data = bytearray()
@@ -66,7 +66,7 @@ async def read_stream(url: str, stream: Stream) -> Stream:
     return stream
 
 
-def _parse(data: bytes, stream: Stream) -> None:
+def _parse(data: bytes, stream: ClientRecord) -> None:
     head, _, chunked = data.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
         stream.problem = stream.problem or head[:40].decode(errors="replace") + " " + chunked[:300].decode("utf-8")
@@ -80,7 +80,7 @@ def _parse(data: bytes, stream: Stream) -> None:
         stream.problem = stream.problem or "the stream broke off"
 
 
-def _take(event: dict[str, Any], stream: Stream) -> None:
+def _take(event: dict[str, Any], stream: ClientRecord) -> None:
     if "error" in event:
         stream.problem = json.dumps(event["error"])
         return

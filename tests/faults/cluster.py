@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from tests.certificates import Authority, certify_peers, peer_options
-from tests.faults.client import Stream, read_stream
+from tests.faults.client import ClientRecord, read_stream
 from tests.faults.clock import FakedClock
 from tests.faults.proxy import Proxy
 from tests.processes import Process
@@ -88,7 +88,7 @@ class FaultyCluster:
             while (await client.get(f"{self.url}/health")).status_code != 200:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
-    def begin(self, streams: Sequence[Stream]) -> list[asyncio.Task[Stream]]:
+    def begin(self, streams: Sequence[ClientRecord]) -> list[asyncio.Task[ClientRecord]]:
         """Start reading streams."""
         return [asyncio.create_task(read_stream(self.url, stream)) for stream in streams]
 

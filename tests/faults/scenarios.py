@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.faults.client import Stream
+from tests.faults.client import ClientRecord
 from tests.faults.cluster import STEP_MS, FaultyCluster, Layout, running_cluster
 
 Strike = Callable[[FaultyCluster], Awaitable[None]]
@@ -50,7 +50,7 @@ class Gaps:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FaultOutcome:
     """The results of the streams."""
 
     fault: Fault
@@ -80,12 +80,12 @@ def _body(number: int, tokens: int, sampling: dict[str, Any] | None = None) -> d
     return body | (sampling or {})
 
 
-async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tokens: int = TOKENS) -> Outcome:
+async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tokens: int = TOKENS) -> FaultOutcome:
     """Inject a fault during streams and compare these to uninterrupted ones."""
     count = streams or fault.streams
     async with running_cluster(folder, fault.layout) as cluster:
-        undisturbed = [Stream(_body(number, tokens, fault.sampling)) for number in range(_PROMPTS)]
-        running = [Stream(_body(number, tokens, fault.sampling)) for number in range(count)]
+        undisturbed = [ClientRecord(_body(number, tokens, fault.sampling)) for number in range(_PROMPTS)]
+        running = [ClientRecord(_body(number, tokens, fault.sampling)) for number in range(count)]
         tasks = cluster.begin(running)
         await asyncio.gather(*(stream.began.wait() for stream in running))
         await asyncio.sleep(10 * STEP_MS / 1000)
@@ -97,11 +97,11 @@ async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tok
     return _compare(fault, running, undisturbed, struck)
 
 
-def _compare(fault: Fault, running: list[Stream], undisturbed: list[Stream], struck: float) -> Outcome:
+def _compare(fault: Fault, running: list[ClientRecord], undisturbed: list[ClientRecord], struck: float) -> FaultOutcome:
     problems = [stream.problem for stream in (*running, *undisturbed) if stream.problem]
     complete = [(number, stream) for number, stream in enumerate(running) if not stream.problem]
     corrupted = sum(stream.output != undisturbed[number % _PROMPTS].output for number, stream in complete)
-    return Outcome(
+    return FaultOutcome(
         fault,
         len(running),
         lost=len(running) - len(complete),
@@ -188,7 +188,7 @@ async def stop_coordinator(cluster: FaultyCluster) -> None:
 
 async def poison(cluster: FaultyCluster) -> None:
     """Send a request that kills every worker that starts it."""
-    (task,) = cluster.begin([Stream({**_body(0, TOKENS), "prompt": _POISON})])
+    (task,) = cluster.begin([ClientRecord({**_body(0, TOKENS), "prompt": _POISON})])
     stream = await task
     if "Two workers died" not in stream.problem:
         raise AssertionError(f"the request was not stopped: {stream.problem}")
@@ -214,7 +214,7 @@ async def jump(cluster: FaultyCluster) -> None:
     for offset, hours in (("+1d", 24), ("-1d", -24), ("+0", 0)):
         cluster.clock.set(offset)
         await asyncio.sleep(1.5)
-        stream = await cluster.begin([Stream(_body(0, 5))])[0]
+        stream = await cluster.begin([ClientRecord(_body(0, 5))])[0]
         if stream.problem or abs(stream.created - time.time() - hours * 3600) > 60:
             raise AssertionError(f"the clock did not follow, or the stream broke: {stream.problem or stream.created}")
 

@@ -54,7 +54,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @dataclass
-class Answer:
+class ChatAnswer:
     """All that a client got, whichever way."""
 
     text: dict[int, str] = field(default_factory=dict)
@@ -84,9 +84,9 @@ class Answer:
         return self.text, self.tool, self.token_ids, tokens, self.finishes, self.stop_reason, self.usage
 
 
-async def send(client: httpx.AsyncClient, body: dict[str, Any], begun: asyncio.Event) -> Answer:
+async def answer_to(client: httpx.AsyncClient, body: dict[str, Any], begun: asyncio.Event) -> ChatAnswer:
     """Send a request; `begun` is set when a stream's first tokens are there."""
-    answer = Answer()
+    answer = ChatAnswer()
     if not body.get("stream"):
         begun.set()
         response = await client.post("/v1/chat/completions", json=body)
@@ -138,15 +138,15 @@ async def test_nobody_notices_a_killed_worker(place: Path, workers: list[Process
     options = ("--tool-call-parser", "hermes", "--enable-auto-tool-choice")
     with coordinator(place, [f"file:{place}/workers"], *options, start_timeout_s=60) as (process, url):
         async with httpx.AsyncClient(base_url=url, timeout=300) as client:
-            undisturbed = await _send_all(client, CASES)
+            undisturbed = await _answers(client, CASES)
             stop = _late_piece(undisturbed["streamed"].text[0])
             stopped = {"messages": _STORY, **_LONG, "stop": [stop]}
             cases = {**CASES, "stop string": stopped, "streamed stop string": {**stopped, "stream": True}}
-            undisturbed |= await _send_all(client, {name: cases[name] for name in cases if "stop" in name})
+            undisturbed |= await _answers(client, {name: cases[name] for name in cases if "stop" in name})
             assert undisturbed["stop string"].stop_reason == stop
 
             begun = [asyncio.Event() for _ in cases]
-            requests = _send(client, cases, begun)
+            requests = _started(client, cases, begun)
             await asyncio.gather(*(event.wait() for event in begun))
             announce(place, *addresses)
             await asyncio.to_thread(process.wait_for, r"worker unix:\S+/1.sock: .*, ready")
@@ -187,13 +187,13 @@ def _late_piece(text: str) -> str:
     return piece
 
 
-def _send(
+def _started(
     client: httpx.AsyncClient, cases: dict[str, dict[str, Any]], begun: list[asyncio.Event]
-) -> dict[str, asyncio.Task[Answer]]:
+) -> dict[str, asyncio.Task[ChatAnswer]]:
     pairs = zip(cases.items(), begun, strict=True)
-    return {name: asyncio.create_task(send(client, body, event)) for (name, body), event in pairs}
+    return {name: asyncio.create_task(answer_to(client, body, event)) for (name, body), event in pairs}
 
 
-async def _send_all(client: httpx.AsyncClient, cases: dict[str, dict[str, Any]]) -> dict[str, Answer]:
-    requests = _send(client, cases, [asyncio.Event() for _ in cases])
+async def _answers(client: httpx.AsyncClient, cases: dict[str, dict[str, Any]]) -> dict[str, ChatAnswer]:
+    requests = _started(client, cases, [asyncio.Event() for _ in cases])
     return {name: await task for name, task in requests.items()}

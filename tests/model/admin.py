@@ -36,7 +36,7 @@ class Pair(NamedTuple):
     answers: tuple[Answer, ...] = ()
 
 
-class Node(NamedTuple):
+class WorkerNode(NamedTuple):
     """A worker, its pairs by coordinator, and the operations that it confirmed to a coordinator."""
 
     state: int
@@ -55,7 +55,7 @@ class Coordinator(NamedTuple):
 class Fleet(NamedTuple):
     """A state of the whole system."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[WorkerNode, ...]
     coordinators: tuple[Coordinator, ...]
     left: tuple[int, ...]
     """Numbers of the operations that have not begun."""
@@ -111,7 +111,7 @@ class AdminModel:
         scope, serving = self.scope, self._table.serving(WorkerTable.INITIAL)
         pair = Pair(CONNECTED, heard=serving)
         return Fleet(
-            (Node(WorkerTable.INITIAL, (pair,) * scope.coordinators),) * scope.workers,
+            (WorkerNode(WorkerTable.INITIAL, (pair,) * scope.coordinators),) * scope.workers,
             tuple(Coordinator(2 * number + 2) for number in range(scope.coordinators)),
             tuple(range(len(scope.verbs))),
             (),
@@ -373,7 +373,7 @@ def _confirmed(state: Fleet) -> set[int]:
     return set.intersection(*(set(node.confirmed) for node in state.nodes))
 
 
-def _absorb(node: Node) -> Node:
+def _absorb(node: WorkerNode) -> WorkerNode:
     """Read what says nothing new to a coordinator; operations may be confirmed by it."""
     confirmed, pairs = set(node.confirmed), []
     for pair in node.pairs:
@@ -402,7 +402,7 @@ def _adoption(desired: bytes) -> bytes:
     return control_pb2.AdoptStateRequest(target=target).SerializeToString(deterministic=True)
 
 
-def _with_node(state: Fleet, w: int, node: Node) -> Fleet:
+def _with_node(state: Fleet, w: int, node: WorkerNode) -> Fleet:
     return state._replace(nodes=(*state.nodes[:w], node, *state.nodes[w + 1 :]))
 
 

@@ -18,7 +18,7 @@ from tokenwire.errors import Overloaded, TokenwireError, Unavailable
 from tokenwire.protocol.version import protocol_version
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
-from tokenwire.worker.engine.interface import Engine, Sequence
+from tokenwire.worker.engine.interface import Engine, EngineSequence
 from tokenwire.worker.services.session import Session
 
 TOKEN = "token"
@@ -168,18 +168,18 @@ class _Engine:
     """Accepts or refuses sequences, and generates when it is told to."""
 
     def __init__(self) -> None:
-        self.sequences: dict[int, Sequence] = {}
+        self.sequences: dict[int, EngineSequence] = {}
         """By request."""
         self.generated: set[int] = set()
         self.aborted: set[int] = set()
         self.refuses = False
 
-    async def submit(self, submit: pb.Submit, sequences: list[Sequence]) -> None:
+    async def submit(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
         if self.refuses:
             raise Overloaded("full", retry_after_s=1)
         self.sequences[int(submit.request_id)] = sequences[0]
 
-    async def abort(self, sequences: list[Sequence]) -> None:
+    async def abort(self, sequences: list[EngineSequence]) -> None:
         self.aborted.update(int(sequence.request_id) for sequence in sequences)
 
 

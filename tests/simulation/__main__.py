@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from tests.simulation.report import print_result, print_summary
-from tests.simulation.history import run
+from tests.simulation.history import run_script
 from tests.simulation.runner import Campaign, run_seeds
-from tests.simulation.script import Script, generate
+from tests.simulation.script import Script, generate_script
 from tests.simulation.shrink import shrink
 
 __all__ = ["chance"]
@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--print-script", action="store_true", help="print the script of the first seed, run nothing")
     arguments = parser.parse_args()
     if arguments.print_script:
-        sys.stdout.write(generate(arguments.first).to_json())
+        sys.stdout.write(generate_script(arguments.first).to_json())
         return 0
     if arguments.script is not None or arguments.log is not None:
         return _run_one(arguments.script, arguments.first, arguments.log)
@@ -41,7 +41,7 @@ def main() -> int:
             if arguments.failures is not None:
                 arguments.failures.mkdir(parents=True, exist_ok=True)
                 path = arguments.failures / f"seed-{result.seed}.json"
-                path.write_text(shrink(generate(result.seed)).to_json())
+                path.write_text(shrink(generate_script(result.seed)).to_json())
                 sys.stdout.write(f"    shrunk: python -m tests.simulation --script {path}\n")
             if arguments.stop:
                 break
@@ -51,12 +51,12 @@ def main() -> int:
 
 
 def _run_one(path: Path | None, seed: int, log: Path | None) -> int:
-    script = generate(seed) if path is None else Script.from_json(path.read_text())
+    script = generate_script(seed) if path is None else Script.from_json(path.read_text())
     if log is None:
-        result = run(script)
+        result = run_script(script)
     else:
         with log.open("w") as file:
-            result = run(script, file)
+            result = run_script(script, file)
     print_result(result)
     return 1 if result.violations else 0
 

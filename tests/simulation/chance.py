@@ -36,7 +36,7 @@ class Escape(BaseException):
     """Simulated code reached for the real world. Not an Exception, so that no handler of the product takes it."""
 
 
-class Source(Protocol):
+class ChanceSource(Protocol):
     """Where simulated code gets its time and its random numbers."""
 
     def time(self) -> float:
@@ -49,7 +49,7 @@ class Source(Protocol):
 class _Door:
     """What the replaced functions ask; None: reality."""
 
-    source: Source | None = None
+    source: ChanceSource | None = None
 
 
 _door = _Door()
@@ -64,7 +64,7 @@ REAL: dict[str, Callable[..., Any]] = {
 """The functions that are replaced."""
 
 
-def enter(source: Source | None) -> None:
+def enter(source: ChanceSource | None) -> None:
     """Take time and chance from a source from now on; None: from reality."""
     _door.source = source
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.simulation.engines import Placements
 from tests.simulation.http import HttpExchange, HttpRequest
-from tests.simulation.oracle import IM_END, Explanation, chat_prompt, visible_text
+from tests.simulation.oracle import IM_END, ChoiceOracle, chat_prompt, visible_text
 from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
 
@@ -29,7 +29,7 @@ def tenant_key(number: int) -> str:
     return f"key-of-{number}"
 
 
-def request_of(spec: Mapping[str, Any], earlier: "Client | None" = None) -> HttpRequest:
+def http_request_of(spec: Mapping[str, Any], earlier: "SimulatedClient | None" = None) -> HttpRequest:
     """Return the HTTP request of a script's request, which may continue an earlier chat."""
     body: dict[str, Any] = {
         "max_tokens": spec["max_tokens"],
@@ -61,7 +61,7 @@ def request_of(spec: Mapping[str, Any], earlier: "Client | None" = None) -> Http
     return HttpRequest(path, tuple(headers), json.dumps({k: v for k, v in body.items() if v is not None}).encode())
 
 
-def _prompts(spec: Mapping[str, Any], earlier: "Client | None") -> list[list[int]]:
+def _prompts(spec: Mapping[str, Any], earlier: "SimulatedClient | None") -> list[list[int]]:
     if spec["route"] == "completions":
         return [list(spec["prompt"].encode())]
     if earlier is None:
@@ -72,7 +72,7 @@ def _prompts(spec: Mapping[str, Any], earlier: "Client | None") -> list[list[int
     return [[*earlier.prompt, *reply, *turn], chat_prompt([*earlier.messages, ("user", spec["prompt"])])]
 
 
-class Client:
+class SimulatedClient:
     """The reader of one response."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Client:
         witness: Witness,
         violate: Violate,
         may_abort: Callable[[], bool] = lambda: False,
-        earlier: "Client | None" = None,
+        earlier: "SimulatedClient | None" = None,
     ) -> None:
         """`may_abort` returns whether anybody has aborted requests. `earlier`: the chat that this one continues."""
         self._may_abort = may_abort
@@ -98,7 +98,7 @@ class Client:
         self.prompts = _prompts(spec, earlier)
         """The prompts that the request may have: with the exact ids of the earlier turn, and the template's own."""
         self.prompt = self.prompts[0]
-        self.choices = [Explanation(index, self.prompt) for index in range(spec["n"])]
+        self.choices = [ChoiceOracle(index, self.prompt) for index in range(spec["n"])]
         self.progress_at = 0.0
         """When something was read last, in the world's time."""
         self.server_node: Node | None = None
@@ -165,7 +165,7 @@ class Client:
     def _use_prompt(self, ids: list[int]) -> None:
         if ids != self.prompt:
             self.prompt = ids
-            self.choices = [Explanation(index, ids) for index in range(self.spec["n"])]
+            self.choices = [ChoiceOracle(index, ids) for index in range(self.spec["n"])]
 
     def _check(self, holds: object, problem: str) -> None:
         if not holds:
@@ -230,10 +230,10 @@ class Client:
 
     def _on_choice(self, choice: Mapping[str, Any]) -> None:
         index = choice["index"]
-        explanation, token_ids = self.choices[index], choice.get("token_ids") or []
+        oracle, token_ids = self.choices[index], choice.get("token_ids") or []
         self._check(self._finishes[index] is None, f"choice {index} goes on after its end")
         placements = self._placements.by_request.get(self.request_id, [])
-        self._check(not (wrong := explanation.take(token_ids, placements)), wrong)
+        self._check(not (wrong := oracle.take(token_ids, placements)), wrong)
         self._check_logprobs(choice, token_ids)
         self._texts[index] += self._text_of(choice)
         self._check_text(index, choice.get("finish_reason"))
@@ -245,18 +245,18 @@ class Client:
         return str((choice.get("delta") or choice.get("message") or {}).get("content") or "")
 
     def _check_text(self, index: int, finish: str | None) -> None:
-        explanation, text = self.choices[index], self._texts[index]
-        expected, stopped_at = visible_text(explanation.token_ids, self.spec["stop"] or ())
+        oracle, text = self.choices[index], self._texts[index]
+        expected, stopped_at = visible_text(oracle.token_ids, self.spec["stop"] or ())
         self._check(expected.startswith(text), f"wrong text of choice {index}: {text!r} is not in {expected!r}")
         if finish is None:
             return
         self._check(text == expected, f"choice {index} ended ({finish}) with {text!r} instead of {expected!r}")
-        count = len(explanation.token_ids)
+        count = len(oracle.token_ids)
         if stopped_at is not None:
             self._check(finish == "stop", f"ended as {finish} with a stop string in its text")
             self._check(stopped_at == count, f"{count} tokens, though a stop string was complete after {stopped_at}")
         elif finish in _ENGINE_ENDS:
-            ends = {"stop": explanation.finish is not None and explanation.finish.HasField("eos_token_id")}
+            ends = {"stop": oracle.finish is not None and oracle.finish.HasField("eos_token_id")}
             ends["length"] = count == self.spec["max_tokens"]
             self._check(ends[finish], f"choice {index} ended as {finish} after {count} tokens")
 

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.client import Client
+from tests.simulation.client import SimulatedClient
 from tests.simulation.http import HttpExchange
-from tests.simulation.processes import Coordinator, Worker, worker_address
-from tests.simulation.script import Event
+from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
+from tests.simulation.script import ScriptedEvent
 from tests.simulation.world import Node
 from tokenwire.coordinator.app import Core
 from tokenwire.errors import TokenwireError
@@ -40,7 +40,7 @@ class Faults:
         self._under_way = 0
         """Operations that have not ended."""
 
-    def inject(self, event: Event) -> None:
+    def inject(self, event: ScriptedEvent) -> None:
         """Let an event happen, and end after its length."""
         args = event.args
         worker = self._history.workers[args["worker"]]
@@ -49,21 +49,21 @@ class Faults:
 
     # Processes.
 
-    def _kill(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _kill(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         worker.kill(silent=False)
         self._start_later(worker, args["length"])
 
-    def _power_cut(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _power_cut(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         worker.kill(silent=True)
         self._start_later(worker, args["length"])
 
-    def _chase_resumed(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _chase_resumed(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         """Kill a worker that has what was lost before."""
         for chased in self._resumed()[:1]:
             holder = next(each for each in self._history.workers if each.address == chased[1])
             self._kill(holder, coordinator, args)
 
-    def _resumed(self) -> list[tuple[Coordinator, str, str]]:
+    def _resumed(self) -> list[tuple[CoordinatorHost, str, str]]:
         """Return the sequences that were lost before: coordinator, address of the worker now, and request id."""
         return [
             (coordinator, sequence.session.address, sequence.request.submit.request_id)
@@ -73,37 +73,37 @@ class Faults:
             if sequence.avoid and sequence.session is not None
         ]
 
-    def _terminate(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _terminate(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         worker.terminate()
         self._start_later(worker, 8.0 + args["length"])
 
-    def _drain(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _drain(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         worker.drain()
 
-    def _freeze(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _freeze(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._freeze_node(worker.node, args["length"])
 
-    def _freeze_coordinator(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _freeze_coordinator(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._freeze_node(coordinator.node, args["length"])
 
-    def _kill_coordinator(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _kill_coordinator(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         coordinator.kill(silent=args["draw"] < 0.5)
         self._world.call_later(args["length"], coordinator.start, self._history.settings)
 
-    def _terminate_coordinator(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _terminate_coordinator(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         coordinator.terminate(drain_timeout_s=args["length"])
         self._world.call_later(args["length"] + 8.0, coordinator.start, self._history.settings)
 
-    def _hang(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _hang(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._break_engine("hang", worker, args)
 
-    def _crash(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _crash(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._break_engine("crash", worker, args)
 
-    def _slow_engine(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _slow_engine(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._break_engine("slow_engine", worker, args)
 
-    def _break_engine(self, kind: str, worker: Worker, args: dict[str, Any]) -> None:
+    def _break_engine(self, kind: str, worker: WorkerHost, args: dict[str, Any]) -> None:
         worker.break_engine(_ENGINE_FAULTS[kind])
         self._world.call_later(args["length"] + _REPLACED_AFTER_S, self._replace, worker, worker.node)
 
@@ -112,56 +112,56 @@ class Faults:
             node.freeze()
             self._world.call_later(length, node.thaw)
 
-    def _start_later(self, worker: Worker, after_s: float) -> None:
+    def _start_later(self, worker: WorkerHost, after_s: float) -> None:
         self._world.call_later(after_s, worker.start, self._history.engine_settings)
 
-    def _replace(self, worker: Worker, node: Node | None) -> None:
+    def _replace(self, worker: WorkerHost, node: Node | None) -> None:
         if worker.node is node:
             worker.kill(silent=False)
         worker.start(self._history.engine_settings)
 
     # The network.
 
-    def _cut(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _cut(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         for connection in self._network.between(worker.name, coordinator.name):
             connection.cut()
 
-    def _cut_resumed(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _cut_resumed(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         """Cut the connection of a sequence that was lost before."""
         for owner, address, _ in self._resumed()[:1]:
             holder = next(each for each in self._history.workers if each.address == address)
             self._cut(holder, owner, args)
 
-    def _stall(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _stall(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         for connection in self._network.between(worker.name, coordinator.name):
             connection.lanes[args["draw"] < 0.5].hold(self._world.time() + args["length"])
 
-    def _partition(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _partition(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._network.block(worker.name, coordinator.name)
         self._world.call_later(args["length"], self._network.unblock, worker.name, coordinator.name)
 
-    def _slow_link(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _slow_link(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._network.slow_down(worker.name, coordinator.name, _SLOW_FACTOR)
 
-    def _cut_client(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _cut_client(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         exchanges = [each for each in self._network.connections if isinstance(each, HttpExchange)]
         for exchange in exchanges[: 1 + int(args["draw"] * 3)]:
             exchange.cut()
 
-    def _flap_discovery(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _flap_discovery(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         every = [each.address for each in self._history.workers]
         coordinator.list_workers([worker_address(index) for index in args["subset"]])
         self._world.call_later(args["length"], coordinator.list_workers, every)
 
     # Operations.
 
-    def _pause_abort(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _pause_abort(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._operate(coordinator, lambda core: self._pause(core, "abort", args))
 
-    def _pause_keep(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _pause_keep(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._operate(coordinator, lambda core: self._pause(core, "keep", args))
 
-    def _pause_wait(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _pause_wait(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._operate(coordinator, lambda core: self._pause(core, "wait", args))
 
     async def _pause(self, core: Core, mode: str, args: dict[str, Any]) -> None:
@@ -182,7 +182,7 @@ class Faults:
                     self._history.violate(f"{engine.instance} generated tokens during a pause ({mode})")
         await self._try(core.admin.resume(None))
 
-    def _sleep(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _sleep(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         async def sleep_and_wake(core: Core) -> None:
             await self._try(core.admin.sleep(None, 1, "keep"))
             await asyncio.sleep(args["length"])
@@ -190,30 +190,30 @@ class Faults:
 
         self._operate(coordinator, sleep_and_wake)
 
-    def _label_weights(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _label_weights(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._operate(coordinator, lambda core: core.admin.set_weight_version(None, f"v{args['draw']}"))
 
-    def _load_weights(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _load_weights(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         path = WEIGHTS[int(args["draw"] * 1000) % len(WEIGHTS)]
         self._operate(coordinator, lambda core: core.admin.load_weights(None, path, path.rpartition("/")[2], True))
 
-    def _load_adapter(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _load_adapter(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         replace = args["draw"] < 0.5
         self._operate(coordinator, lambda core: core.admin.load_lora(None, ADAPTER, "/adapters/a", replace=replace))
 
-    def _reset_cache(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _reset_cache(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._operate(coordinator, lambda core: core.admin.reset_cache(None, args["draw"] < 0.5, False))
 
-    def _abort(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _abort(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         open_clients = [each for each in self._history.clients if not each.ending]
         self._abort_clients(coordinator, open_clients[: 1 + int(args["draw"] * 5)])
 
-    def _abort_resumed(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+    def _abort_resumed(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         """Abort a request that was lost before, by any coordinator."""
         ids = {request_id for _, _, request_id in self._resumed()[:2]}
         self._abort_clients(coordinator, [each for each in self._history.clients if each.request_id in ids])
 
-    def _abort_clients(self, coordinator: Coordinator, aborted: list[Client]) -> None:
+    def _abort_clients(self, coordinator: CoordinatorHost, aborted: list[SimulatedClient]) -> None:
         # A coordinator does not reach the queues of the others. Slow readers still get what was generated before.
         own = [each for each in aborted if each.server_node is coordinator.node and not each.spec["read_delay_s"]]
 
@@ -231,7 +231,7 @@ class Faults:
 
         self._operate(coordinator, abort)
 
-    def _operate(self, coordinator: Coordinator, operation: Callable[[Core], Coroutine[Any, Any, object]]) -> None:
+    def _operate(self, coordinator: CoordinatorHost, operation: Callable[[Core], Coroutine[Any, Any, object]]) -> None:
         if coordinator.node is not None and coordinator.core is not None and coordinator.is_running:
             self._begun += 1
             self._under_way += 1

@@ -8,14 +8,14 @@ from hashlib import sha256
 from typing import Any, TextIO
 
 from tests.simulation.chance import Escape
-from tests.simulation.client import Client, request_of, tenant_key
+from tests.simulation.client import SimulatedClient, http_request_of, tenant_key
 from tests.simulation.engines import Placements
 from tests.simulation.faults import Faults
 from tests.simulation.http import HttpExchange
 from tests.simulation.invariants import Epochs, leftovers, violations_now
 from tests.simulation.network import Network
-from tests.simulation.processes import Coordinator, Worker, worker_address
-from tests.simulation.script import Event, Script
+from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
+from tests.simulation.script import Script, ScriptedEvent
 from tests.simulation.witness import Witness
 from tests.simulation.world import World
 from tokenwire.coordinator.auth.admin_key import AdminKey
@@ -63,17 +63,17 @@ class History:
         self.network = Network(self.world, config["latency_s"], config["window"])
         self.placements = Placements()
         self.witness = Witness(self.violate)
-        self.clients: list[Client] = []
+        self.clients: list[SimulatedClient] = []
         self.violations: list[str] = []
         self.engine_settings = SimulationSettings(**config["engine"])
         self.settings = _coordinator_settings(config)
         addresses = [worker_address(index) for index in range(config["workers"])]
         self.workers = [
-            Worker(self.world, self.network, index, config["intake_s"], self.placements)
+            WorkerHost(self.world, self.network, index, config["intake_s"], self.placements)
             for index in range(config["workers"])
         ]
         self.coordinators = [
-            Coordinator(self.world, self.network, index, addresses, self.witness)
+            CoordinatorHost(self.world, self.network, index, addresses, self.witness)
             for index in range(config["coordinators"])
         ]
         self.faults = Faults(self)
@@ -102,7 +102,7 @@ class History:
         await asyncio.sleep(_CHECK_S)  # for callbacks of what has just ended
         self.violations += [f"uncaught: {error}" for error in (*self.world.errors, *self.world.failures())]
 
-    def _on_event(self, event: Event) -> None:
+    def _on_event(self, event: ScriptedEvent) -> None:
         self.world.note("event", event.kind, event.args)
         if event.kind == "request":
             self._send(event)
@@ -115,20 +115,20 @@ class History:
             event.kind in ("abort", "abort_resumed", "pause_abort") and event.at <= now for event in self.script.events
         )
 
-    def _send(self, event: Event) -> None:
+    def _send(self, event: ScriptedEvent) -> None:
         follows, earlier = event.args["follows"], None
         if follows is not None:
             earlier = next((client for client in self.clients if client.name == follows), None)
             if earlier is None or not earlier.may_be_continued:
                 return
-        client = Client(
+        client = SimulatedClient(
             self.world, event.args, self.placements, self.witness, self.violate, self._may_abort, earlier=earlier
         )
         self.clients.append(client)
         http = self.coordinators[event.args["coordinator"]].http
         exchange = None
         if http is not None and not http.node.dead and http.accepts:
-            exchange = HttpExchange(self.network, self._client_node, http, request_of(event.args, earlier))
+            exchange = HttpExchange(self.network, self._client_node, http, http_request_of(event.args, earlier))
         self._client_node.spawn(client.run(exchange))
 
     async def _check_always(self) -> None:
@@ -192,7 +192,7 @@ def _coordinator_settings(config: dict[str, Any]) -> CoordinatorSettings:
     )
 
 
-def run(script: Script, log: TextIO | None = None) -> Result:
+def run_script(script: Script, log: TextIO | None = None) -> Result:
     """Run a script in a world of its own."""
     history = History(script, log)
     world = history.world

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message
 
-from tests.simulation.network import Connection, Network
+from tests.simulation.network import Connection, Network, resolve
 from tests.simulation.world import Node
 
 WINDOW_BYTES = 16 * 1024
@@ -91,17 +91,17 @@ class HttpExchange(Connection):
         """Disconnect."""
         self.to_server.send("done")
         self.lost = True
-        _resolve(self._message_arrived)
+        resolve(self._message_arrived)
 
     def on_client_message(self, *message: Any) -> None:
         """Take a message of the response."""
         self._messages.append(message[1])
-        _resolve(self._message_arrived)
+        resolve(self._message_arrived)
 
     def on_client_lost(self) -> None:
         """End `read`."""
         self.lost = True
-        _resolve(self._message_arrived)
+        resolve(self._message_arrived)
 
     # At the server.
 
@@ -164,7 +164,7 @@ class HttpExchange(Connection):
                 self.cut()
         elif kind == "read":
             self._unread -= rest[0]
-            _resolve(self._writable)
+            resolve(self._writable)
         else:
             self.on_server_lost()
             self.close()
@@ -172,13 +172,8 @@ class HttpExchange(Connection):
     def on_server_lost(self) -> None:
         """Tell the application that the client has disconnected."""
         self._server_gone = True
-        _resolve(self._event_arrived)
-        _resolve(self._writable)
-
-
-def _resolve(future: "asyncio.Future[None] | None") -> None:
-    if future is not None and not future.done():
-        future.set_result(None)
+        resolve(self._event_arrived)
+        resolve(self._writable)
 
 
 Connect = Callable[[HttpRequest], HttpExchange]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from tests.simulation.processes import Coordinator, Worker
+from tests.simulation.processes import CoordinatorHost, WorkerHost
 from tests.simulation.world import Node
 from tokenwire.coordinator.app import Core
 from tokenwire.coordinator.fleet.session import WorkerSession
@@ -18,7 +18,7 @@ class Epochs:
     def __init__(self) -> None:
         self._newest: dict[Node, int] = {}
 
-    def problems(self, coordinators: Sequence[Coordinator]) -> Iterator[str]:
+    def problems(self, coordinators: Sequence[CoordinatorHost]) -> Iterator[str]:
         """Yield the coordinator processes whose epoch has gone back since the last call."""
         for coordinator in coordinators:
             if coordinator.node is not None and coordinator.core is not None:
@@ -30,7 +30,7 @@ class Epochs:
                     yield f"{coordinator.name} went back from epoch {before} to {epoch}"
 
 
-def violations_now(coordinators: Sequence[Coordinator]) -> Iterator[str]:
+def violations_now(coordinators: Sequence[CoordinatorHost]) -> Iterator[str]:
     """Yield what is wrong at this moment."""
     for coordinator in coordinators:
         core = coordinator.core
@@ -44,7 +44,7 @@ def violations_now(coordinators: Sequence[Coordinator]) -> Iterator[str]:
             yield f"{coordinator.name} has {owned} placed sequences in {core.pool.open_slots} open slots"
 
 
-def leftovers(coordinators: Sequence[Coordinator], workers: Sequence[Worker]) -> list[str]:
+def leftovers(coordinators: Sequence[CoordinatorHost], workers: Sequence[WorkerHost]) -> list[str]:
     """Return what is left though no request is."""
     found: list[str] = []
     for coordinator in coordinators:
@@ -61,7 +61,7 @@ def leftovers(coordinators: Sequence[Coordinator], workers: Sequence[Worker]) ->
     return found
 
 
-def _desired(coordinator: Coordinator) -> bytes:
+def _desired(coordinator: CoordinatorHost) -> bytes:
     assert coordinator.core is not None
     state = coordinator.core.pool._desired.get(MODEL)
     return b"" if state is None else state.SerializeToString(deterministic=True)
@@ -98,7 +98,7 @@ def _session_leftovers(core: Core, session: WorkerSession) -> Iterator[str]:
         yield f"keeps prompts of {session.address}"
 
 
-def _worker_leftovers(worker: Worker, coordinators: int) -> Iterator[str]:
+def _worker_leftovers(worker: WorkerHost, coordinators: int) -> Iterator[str]:
     server, engine = worker.server, worker.engine
     assert server is not None
     assert engine is not None

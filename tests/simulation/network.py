@@ -15,7 +15,7 @@ _NOTICE_S = 0.01
 """The most by which the two sides of a broken connection notice it apart."""
 
 
-class Listener(Protocol):
+class ListeningServer(Protocol):
     """A server's address: connections are made to it while it is registered."""
 
     node: Node
@@ -32,7 +32,7 @@ class Network:
         """How often what seldom happens has happened."""
         self.messages = 0
         self.random = random.Random(f"{world.seed} network")
-        self.listeners: dict[str, Listener] = {}
+        self.listeners: dict[str, ListeningServer] = {}
         self.connections: list[Connection] = []
         self._latency_s = latency_s
         self._blocked: set[tuple[str, str]] = set()
@@ -204,3 +204,9 @@ class Connection:
             self._passed_at = now
         elif now - self._passed_at > _KEEPALIVE_S:
             self.cut()
+
+
+def resolve(future: asyncio.Future[None] | None) -> None:
+    """Wake what waits, if anything does."""
+    if future is not None and not future.done():
+        future.set_result(None)

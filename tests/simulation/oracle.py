@@ -36,7 +36,7 @@ def visible_text(token_ids: Sequence[int], stops: Sequence[str]) -> tuple[str, i
     return decode(token_ids), None
 
 
-class Explanation:
+class ChoiceOracle:
     """Checks the ids of one choice, as they come, against its placements.
 
     Each id must be the next one that some placement draws after exactly the ids before it. The placement may change, to

@@ -29,7 +29,7 @@ def worker_address(index: int) -> str:
     return f"10.0.0.{index + 1}:50051"
 
 
-class Worker:
+class WorkerHost:
     """A host where worker processes run, one after the other."""
 
     def __init__(self, world: World, network: Network, index: int, intake_s: float, placements: Placements) -> None:
@@ -104,7 +104,7 @@ def _ignore(addresses: Collection[str]) -> None:
     """Take no update: there is no process, or it has stopped its discovery."""
 
 
-class Source:
+class ScriptedDiscovery:
     """Discovery that lists what it is given."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
@@ -126,7 +126,7 @@ class Source:
         self._update(addresses)
 
 
-class Coordinator:
+class CoordinatorHost:
     """A host where coordinator processes run, one after the other."""
 
     def __init__(self, world: World, network: Network, index: int, workers: Sequence[str], witness: Witness) -> None:
@@ -135,7 +135,7 @@ class Coordinator:
         self.node: Node | None = None
         self.core: Core | None = None
         self.http: HttpServer | None = None
-        self.source = Source(workers)
+        self.source = ScriptedDiscovery(workers)
         self._workers = workers
         self._world = world
         self._network = network
@@ -155,7 +155,7 @@ class Coordinator:
         """Start a process if there is none."""
         if not self.is_running:
             self.node = self._world.node(self.name)
-            self.source = Source(self._workers)
+            self.source = ScriptedDiscovery(self._workers)
             self.node.context.run(self._build, settings, self.node)
 
     def _build(self, settings: CoordinatorSettings, node: Node) -> None:

@@ -51,21 +51,21 @@ class Channel:
         self.address = address
         self.node = NODE.get()
         self.connection: RpcConnection | None = None
-        self.calls: dict[int, Call] = {}
+        self.calls: dict[int, ClientCall] = {}
         self.closed = False
         self._numbers = 0
 
     def stream_stream(
         self, method: str, request_serializer: Any, response_deserializer: Callable[[bytes], Any], **_: Any
-    ) -> Callable[..., "Call"]:
+    ) -> Callable[..., "ClientCall"]:
         """Return a method of streams."""
-        return lambda requests, metadata=None: Call(self, method, response_deserializer, requests=requests)
+        return lambda requests, metadata=None: ClientCall(self, method, response_deserializer, requests=requests)
 
     def unary_unary(
         self, method: str, request_serializer: Any, response_deserializer: Callable[[bytes], Any], **_: Any
-    ) -> Callable[..., "Call"]:
+    ) -> Callable[..., "ClientCall"]:
         """Return a method of single messages."""
-        return lambda request, timeout=None, metadata=None: Call(
+        return lambda request, timeout=None, metadata=None: ClientCall(
             self, method, response_deserializer, request=request, timeout=timeout
         )
 
@@ -106,7 +106,7 @@ class Channel:
             await asyncio.sleep(_CONNECT_RETRY_S)
 
 
-class Call:
+class ClientCall:
     """The client's side of a call: awaited for a single response, read for a stream."""
 
     def __init__(

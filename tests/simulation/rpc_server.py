@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from google.protobuf.message import Message
 
-from tests.simulation.network import Connection, Network
+from tests.simulation.network import Connection, Network, resolve
 from tests.simulation.world import NODE, Node
 from tokenwire.peer_auth.server import GuardedPort
 from tokenwire.peer_auth.settings import PeerAuthSettings
 
 if TYPE_CHECKING:
-    from tests.simulation.rpc_client import Call
+    from tests.simulation.rpc_client import ClientCall
 
 Status = tuple[grpc.StatusCode, str]
 
@@ -55,7 +55,7 @@ class RpcConnection(Connection):
     """The calls between one channel and one server."""
 
     def __init__(self, network: Network, client: Node, server: "Server") -> None:
-        self.calls: dict[int, Call] = {}
+        self.calls: dict[int, ClientCall] = {}
         self.served: dict[int, ServedCall] = {}
         self.rpc_server = server
         super().__init__(network, client, server.node)
@@ -116,7 +116,7 @@ class ServedCall:
     def on_message(self, data: bytes) -> None:
         """Take a request of the stream."""
         self._requests.append(data)
-        _resolve(self._arrived)
+        resolve(self._arrived)
 
     @property
     def is_blocked(self) -> bool:
@@ -125,7 +125,7 @@ class ServedCall:
 
     def on_read(self) -> None:
         """Go on writing: the client has read something."""
-        _resolve(self._readable)
+        resolve(self._readable)
 
     def cancel(self) -> None:
         """Cancel the handler: the client is gone, or the server stops."""
@@ -182,11 +182,6 @@ class ServedCall:
         if not self._over and not self._connection.broken:
             self._connection.to_client.send("status", self._number, status)
         self._over = True
-
-
-def _resolve(future: "asyncio.Future[None] | None") -> None:
-    if future is not None and not future.done():
-        future.set_result(None)
 
 
 class Server:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
-from tests.simulation.history import Result, run
-from tests.simulation.script import generate
+from tests.simulation.history import Result, run_script
+from tests.simulation.script import generate_script
 
 _CHUNK = 10
 """Seeds that a process runs before it reports."""
@@ -62,7 +62,7 @@ def run_seeds(seeds: Sequence[int], processes: int) -> Iterator[Result]:
     """Yield the result of each seed, in order."""
     if processes == 1:
         gc.freeze()
-        yield from (run(generate(seed)) for seed in seeds)
+        yield from (run_script(generate_script(seed)) for seed in seeds)
         return
     chunks = [seeds[start : start + _CHUNK] for start in range(0, len(seeds), _CHUNK)]
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=gc.freeze) as executor:
@@ -74,4 +74,4 @@ def run_seeds(seeds: Sequence[int], processes: int) -> Iterator[Result]:
 
 
 def _run_chunk(seeds: Sequence[int]) -> list[Result]:
-    return [run(generate(seed)) for seed in seeds]
+    return [run_script(generate_script(seed)) for seed in seeds]

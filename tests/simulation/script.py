@@ -19,7 +19,7 @@ OPERATIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ScriptedEvent:
     """Something that happens at a time."""
 
     at: float
@@ -35,7 +35,7 @@ class Script:
 
     seed: int
     config: dict[str, Any]
-    events: tuple[Event, ...] = ()
+    events: tuple[ScriptedEvent, ...] = ()
 
     def to_json(self) -> str:
         """Return the script with an event in each line."""
@@ -46,17 +46,17 @@ class Script:
     def from_json(cls, text: str) -> "Script":
         """Read what `to_json` returned."""
         data = json.loads(text)
-        return cls(data["seed"], data["config"], tuple(Event(*event) for event in data["events"]))
+        return cls(data["seed"], data["config"], tuple(ScriptedEvent(*event) for event in data["events"]))
 
 
-def generate(seed: int) -> Script:
+def generate_script(seed: int) -> Script:
     """Draw a script. Few kinds of events at a time reach deeper than all of them together (swarm testing)."""
     rng = random.Random(f"script {seed}")
     config = _config(rng)
     events = _requests(rng, config)
     kinds = rng.sample([*FAULTS, *OPERATIONS], rng.randrange(1, 7))
     for _ in range(rng.choice([0, 3, 8, 15, 25])):
-        events.append(Event(_time(rng, config), rng.choice(kinds), _arguments(rng, config)))
+        events.append(ScriptedEvent(_time(rng, config), rng.choice(kinds), _arguments(rng, config)))
     return Script(seed, config, tuple(sorted(events, key=lambda event: event.at)))
 
 
@@ -94,24 +94,24 @@ def _time(rng: random.Random, config: dict[str, Any]) -> float:
     return round(rng.uniform(0.5, config["seconds"]), 3)
 
 
-def _requests(rng: random.Random, config: dict[str, Any]) -> list[Event]:
+def _requests(rng: random.Random, config: dict[str, Any]) -> list[ScriptedEvent]:
     prefixes = [_text(rng, 10, 150) for _ in range(3)]
     requests = [
-        Event(_time(rng, config), "request", _request(rng, config, number, prefixes))
+        ScriptedEvent(_time(rng, config), "request", _request(rng, config, number, prefixes))
         for number in range(rng.randrange(10, 45))
     ]
     return requests + [_follow_up(rng, config, event) for event in requests if _may_be_continued(rng, event)]
 
 
-def _may_be_continued(rng: random.Random, event: Event) -> bool:
+def _may_be_continued(rng: random.Random, event: ScriptedEvent) -> bool:
     return event.args["route"] == "chat" and event.args["n"] == 1 and rng.random() < 0.2
 
 
-def _follow_up(rng: random.Random, config: dict[str, Any], event: Event) -> Event:
+def _follow_up(rng: random.Random, config: dict[str, Any], event: ScriptedEvent) -> ScriptedEvent:
     """Return the next turn of a chat: sent when the first one has ended, by a coordinator of its own."""
     args = dict(event.args, id=f"{event.args['id']}b", follows=event.args["id"], prompt=_text(rng, 1, 20))
     args["coordinator"] = rng.choice([event.args["coordinator"], rng.randrange(config["coordinators"])])
-    return Event(round(event.at + rng.uniform(0.5, 3.0), 3), "request", args)
+    return ScriptedEvent(round(event.at + rng.uniform(0.5, 3.0), 3), "request", args)
 
 
 def _request(rng: random.Random, config: dict[str, Any], number: int, prefixes: list[str]) -> dict[str, Any]:

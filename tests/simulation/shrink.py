@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.simulation.history import run
-from tests.simulation.script import Event, Script
+from tests.simulation.history import run_script
+from tests.simulation.script import Script, ScriptedEvent
 
 Fails = Callable[[Script], bool]
 
@@ -51,13 +51,13 @@ def story(violation: str) -> str:
 
 def shrink(script: Script, runs: int = 400) -> Script:
     """Return the smallest script found within so many runs that tells one of the same stories."""
-    stories = {story(violation) for violation in run(script).violations}
+    stories = {story(violation) for violation in run_script(script).violations}
     left = runs
 
     def fails(candidate: Script) -> bool:
         nonlocal left
         left -= 1
-        return left > 0 and any(story(violation) in stories for violation in run(candidate).violations)
+        return left > 0 and any(story(violation) in stories for violation in run_script(candidate).violations)
 
     script = _without_events(script, fails)
     script = _with_plain_fleet(script, fails)
@@ -94,7 +94,7 @@ def _with_plain_fleet(script: Script, fails: Fails) -> Script:
     return script
 
 
-def _folded(event: Event, config: dict[str, Any]) -> Event:
+def _folded(event: ScriptedEvent, config: dict[str, Any]) -> ScriptedEvent:
     """Return an event that names only hosts and tenants that there are."""
     args = dict(event.args)
     for name in ("worker", "coordinator"):
@@ -119,7 +119,7 @@ def _with_plain_requests(script: Script, fails: Fails) -> Script:
     return script
 
 
-def _plainer(event: Event) -> Sequence[dict[str, Any]]:
+def _plainer(event: ScriptedEvent) -> Sequence[dict[str, Any]]:
     if event.kind != "request":
         return ()
     args = event.args

@@ -10,10 +10,10 @@ import pytest
 from tests.simulation.inside import run_inside
 
 _TRACES = """
-    from tests.simulation.history import run
-    from tests.simulation.script import generate
+    from tests.simulation.history import run_script
+    from tests.simulation.script import generate_script
     for seed in {seeds}:
-        print(seed, run(generate(seed)).trace)
+        print(seed, run_script(generate_script(seed)).trace)
 """
 
 
@@ -39,8 +39,8 @@ def test_a_script_survives_json() -> None:
     """Shrunk scripts are kept as files."""
     run_inside(
         """
-        from tests.simulation.script import Script, generate
-        assert Script.from_json(generate(5).to_json()) == generate(5)
+        from tests.simulation.script import Script, generate_script
+        assert Script.from_json(generate_script(5).to_json()) == generate_script(5)
         """
     )
 
@@ -51,16 +51,16 @@ def test_a_slot_that_is_free_too_early_is_found_and_shrunk(tmp_path: Path) -> No
         """
         import json
         from tokenwire.coordinator.fleet.slots import SlotTable
-        from tests.simulation.history import run
-        from tests.simulation.script import generate
+        from tests.simulation.history import run_script
+        from tests.simulation.script import generate_script
         from tests.simulation.shrink import shrink
 
         SlotTable.give_up = SlotTable.release
 
-        seed = next(seed for seed in range(200) if run(generate(seed)).violations)
-        small = shrink(generate(seed), runs=120)
-        assert run(small).violations
-        print(json.dumps([seed, len(generate(seed).events), len(small.events)]))
+        seed = next(seed for seed in range(200) if run_script(generate_script(seed)).violations)
+        small = shrink(generate_script(seed), runs=120)
+        assert run_script(small).violations
+        print(json.dumps([seed, len(generate_script(seed).events), len(small.events)]))
         """
     )
     _, before, after = json.loads(output.splitlines()[-1])

@@ -1,18 +1,10 @@
-"""Fixtures of the worker's tests: an address, and serving-state controllers over simulated engines."""
+"""Fixtures of the worker's tests: serving-state controllers over simulated engines."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from tests.worker.serving import ServingWorker
-from tests.workers import unix_address
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> str:
-    """The worker's address."""
-    return unix_address(tmp_path)
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from hashlib import blake2b
 BLOCK_TOKENS = 64
 """Small enough to distinguish prompts, large enough that a hash costs less than a microsecond for 30 tokens."""
 
-_BYTES = BLOCK_TOKENS * array("I").itemsize
+BLOCK_BYTES = BLOCK_TOKENS * array("I").itemsize
+"""Of packed ids."""
 _HASH_BYTES = 8
 
 
@@ -30,7 +31,7 @@ def prefix_hashes(token_ids: Iterable[int], scope: bytes = b"") -> list[int]:
 def chain(data: bytes, parent: bytes) -> list[bytes]:
     """Return the chain digests of each full block of packed ids, after a parent digest."""
     digests = []
-    for start in range(0, len(data) - len(data) % _BYTES, _BYTES):
-        parent = blake2b(parent + data[start : start + _BYTES], digest_size=_HASH_BYTES).digest()
+    for start in range(0, len(data) - len(data) % BLOCK_BYTES, BLOCK_BYTES):
+        parent = blake2b(parent + data[start : start + BLOCK_BYTES], digest_size=_HASH_BYTES).digest()
         digests.append(parent)
     return digests

@@ -4,10 +4,8 @@ from array import array
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from tokenwire.protocol.prefix_hash import BLOCK_TOKENS, chain
+from tokenwire.protocol.prefix_hash import BLOCK_BYTES, chain
 from tokenwire.worker.cache.prefix_cache import CacheChange
-
-_BYTES = BLOCK_TOKENS * array("I").itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +58,6 @@ class BlockHashes:
 def _next_block(before: _Block, token_ids: Sequence[int]) -> _Block:
     data = before.tail + array("I", token_ids).tobytes()
     digests = chain(data, before.digest)
-    tail = data[len(digests) * _BYTES :]
+    tail = data[len(digests) * BLOCK_BYTES :]
     prefix_hashes = tuple(int.from_bytes(digest, "little") for digest in digests)
     return _Block(digests[-1] if digests else before.digest, tail, prefix_hashes)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 
-_FLOOR = -9999.0
+LOGPROB_FLOOR = -9999.0
 """Replaces minus infinity, which JSON cannot represent."""
 
 
@@ -40,10 +40,10 @@ def _chat_entry(position: ScoredPosition, style: LogprobStyle) -> dict[str, Any]
     top = position if style.shows_all() else position[: style.top]
     return {
         "token": style.name(token),
-        "logprob": max(token.logprob, _FLOOR),
+        "logprob": max(token.logprob, LOGPROB_FLOOR),
         "bytes": _bytes(token.text),
         "top_logprobs": [
-            {"token": (name := style.name(other)), "logprob": max(other.logprob, _FLOOR), "bytes": _bytes(name)}
+            {"token": (name := style.name(other)), "logprob": max(other.logprob, LOGPROB_FLOOR), "bytes": _bytes(name)}
             for other in top
         ],
     }
@@ -75,7 +75,7 @@ def completion_logprobs(
             values.append(None)
             tops.append(None)
         else:
-            values.append(max(position[0].logprob, _FLOOR))
+            values.append(max(position[0].logprob, LOGPROB_FLOOR))
             tops.append(_top(position, style))
         tokens.append(style.name(position[0]))
         offsets.append(offset)
@@ -86,7 +86,7 @@ def completion_logprobs(
 def _top(position: ScoredPosition, style: LogprobStyle) -> dict[str, float]:
     # OpenAI's definition: up to one more than requested, because the sampled token is included.
     shown = position if style.shows_all() else position[: style.top + 1]
-    return {style.name(token): max(token.logprob, _FLOOR) for token in shown}
+    return {style.name(token): max(token.logprob, LOGPROB_FLOOR) for token in shown}
 
 
 def prompt_logprobs(positions: Sequence[ScoredPosition | None] | None) -> list[dict[str, Any] | None] | None:
@@ -100,4 +100,4 @@ def prompt_logprobs(positions: Sequence[ScoredPosition | None] | None) -> list[d
 
 
 def _scored(token: ScoredToken) -> dict[str, Any]:
-    return {"logprob": max(token.logprob, _FLOOR), "rank": token.rank, "decoded_token": token.text}
+    return {"logprob": max(token.logprob, LOGPROB_FLOOR), "rank": token.rank, "decoded_token": token.text}

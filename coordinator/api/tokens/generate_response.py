@@ -7,6 +7,7 @@ from typing import Any
 
 from tokenwire.coordinator.api.errors import error_event
 from tokenwire.coordinator.api.fields.finish import resumption_fields, weight_version_spans
+from tokenwire.coordinator.api.fields.logprobs import LOGPROB_FLOOR
 from tokenwire.coordinator.api.tokens.generate_request import GenerateRequest
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.json_text import compact
@@ -14,9 +15,6 @@ from tokenwire.coordinator.output.sse import DONE
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError
-
-_FLOOR = -9999.0
-"""Replaces minus infinity and NaN, which JSON cannot represent."""
 
 
 def generate_logprobs(positions: Sequence[ScoredPosition], top: int, shows_text: bool) -> dict[str, Any]:
@@ -37,7 +35,7 @@ def _scored(token: ScoredToken, shows_text: bool) -> dict[str, Any]:
     return {
         "token": token.text if shows_text else f"token_id:{token.token_id}",
         "token_id": token.token_id,
-        "logprob": _FLOOR if math.isnan(token.logprob) else max(token.logprob, _FLOOR),
+        "logprob": LOGPROB_FLOOR if math.isnan(token.logprob) else max(token.logprob, LOGPROB_FLOOR),
         "bytes": list(token.text.encode("utf-8", errors="replace")) if shows_text else None,
         "rank": token.rank or None,
     }

@@ -24,7 +24,7 @@ def _replies(name: str) -> dict[str, str]:
 
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(sorted(AGENTS)))
-def command(names: tuple[str, ...]) -> None:
+def run_agents(names: tuple[str, ...]) -> None:
     """Run agents, all unless NAMES are given: each must show an answer, and run a tool and continue with its output."""
     chosen = names or tuple(AGENTS)
     for name in chosen:
@@ -52,4 +52,4 @@ def _has_lines(text: str, count: int, output: str) -> bool:
 
 
 if __name__ == "__main__":
-    command()
+    run_agents()

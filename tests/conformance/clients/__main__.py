@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tests.conformance.clients.environments import CLIENTS, python_of
-from tests.conformance.servers import serving
+from tests.conformance.servers import running_service
 from tokenwire.process.shared_options import default_cache_dir
 from tokenwire.worker.vllm_engine.embedded_model import prepare_embedded_model
 
@@ -20,7 +20,7 @@ _TIMEOUT_S = 600
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(sorted(CLIENTS)))
 @click.option("--url", help="A service that is running already, with the embedded model.")
-def command(names: tuple[str, ...], url: str | None) -> None:
+def run_clients(names: tuple[str, ...], url: str | None) -> None:
     """Run clients, all unless NAMES are given, with tokenwire serve."""
     chosen = names or tuple(CLIENTS)
     pythons = {name: python_of(name) for name in chosen}
@@ -28,7 +28,7 @@ def command(names: tuple[str, ...], url: str | None) -> None:
     if url is not None:
         failed = [name for name in chosen if not _works(name, pythons[name], url, model)]
     else:
-        with tempfile.TemporaryDirectory() as folder, serving(Path(folder), ["--enable-rl"]) as service:
+        with tempfile.TemporaryDirectory() as folder, running_service(Path(folder), ["--enable-rl"]) as service:
             failed = [name for name in chosen if not _works(name, pythons[name], service.url, model)]
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
@@ -52,4 +52,4 @@ def _works(name: str, python: Path, url: str, model: Path) -> bool:
 
 
 if __name__ == "__main__":
-    command()
+    run_clients()

@@ -11,7 +11,7 @@ from tests.cache import CACHE, making
 
 
 @dataclass(frozen=True)
-class Client:
+class ClientScript:
     """A client: its script, and the packages that the script imports."""
 
     script: str
@@ -29,12 +29,12 @@ _TRL_NEEDS = (
 _VERIFIERS_NEEDS = ("renderers==0.1.12", "prime-pydantic-config", "tenacity")
 
 CLIENTS = {
-    "openai": Client("openai_client.py", ["openai"]),
-    "anthropic": Client("anthropic_client.py", ["anthropic"]),
-    "verifiers": Client("verifiers_client.py", ["verifiers==0.3.1", *_VERIFIERS_NEEDS], shared=True),
-    "renderers": Client("renderers_client.py", ["renderers==0.1.12", "prime-pydantic-config"], shared=True),
-    "trl": Client("trl_client.py", ["trl==1.16.0", *_TRL_NEEDS], shared=True),
-    "trl-1.10": Client("trl_1_10_client.py", ["trl==1.10.0", *_TRL_NEEDS], shared=True),
+    "openai": ClientScript("openai_client.py", ["openai"]),
+    "anthropic": ClientScript("anthropic_client.py", ["anthropic"]),
+    "verifiers": ClientScript("verifiers_client.py", ["verifiers==0.3.1", *_VERIFIERS_NEEDS], shared=True),
+    "renderers": ClientScript("renderers_client.py", ["renderers==0.1.12", "prime-pydantic-config"], shared=True),
+    "trl": ClientScript("trl_client.py", ["trl==1.16.0", *_TRL_NEEDS], shared=True),
+    "trl-1.10": ClientScript("trl_1_10_client.py", ["trl==1.10.0", *_TRL_NEEDS], shared=True),
 }
 """By name."""
 
@@ -52,7 +52,7 @@ def python_of(name: str) -> Path:
     return folder / "bin" / "python"
 
 
-def _make(folder: Path, client: Client) -> None:
+def _make(folder: Path, client: ClientScript) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True, timeout=120)
     if client.shared:
         own = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from tests.conformance.parity.corpus import PARSER_TOPICS, TOPICS, corpus
 from tests.conformance.parity.document import write_document
-from tests.conformance.parity.generator import generate
+from tests.conformance.parity.generator import generate_request
 from tests.conformance.parity.premises import wrong_premise
 from tests.conformance.parity.report import describe, faults, reasons, table
 from tests.conformance.parity.request import Request
-from tests.conformance.parity.run import DIFFERENT, Outcome, run
-from tests.conformance.servers import PARSERS, PLAIN, VllmServer, serving
+from tests.conformance.parity.run import DIFFERENT, ParityOutcome, judge_all
+from tests.conformance.servers import PARSERS, PLAIN, VllmServer, running_service
 
 PROFILES = {"plain": (TOPICS, PLAIN), "parsers": (PARSER_TOPICS, PARSERS)}
 """The written requests and the options of both servers."""
@@ -26,13 +26,13 @@ def main() -> int:
     """Run the selected requests; return 1 if there are unexplained differences."""
     options = _options()
     started = time.monotonic()
-    outcomes: list[Outcome] = []
+    outcomes: list[ParityOutcome] = []
     for profile in options.profile or PROFILES:
         written, drawn = _requests(options, profile)
         if written or drawn:
             with _servers(options.ours, options.reference, profile) as urls:
-                outcomes += asyncio.run(run(urls, written, False, options.jobs, _progress))
-                outcomes += asyncio.run(run(urls, drawn, True, options.jobs, _progress))
+                outcomes += asyncio.run(judge_all(urls, written, False, options.jobs, _progress))
+                outcomes += asyncio.run(judge_all(urls, drawn, True, options.jobs, _progress))
     print(f"\n{table(outcomes)}\n\n{reasons(outcomes)}\n\n{time.monotonic() - started:.0f} s", flush=True)
     _show(options, outcomes)
     if options.document:
@@ -40,7 +40,7 @@ def main() -> int:
     return 1 if any(outcome.verdict == DIFFERENT for outcome in outcomes) else 0
 
 
-def _show(options: argparse.Namespace, outcomes: list[Outcome]) -> None:
+def _show(options: argparse.Namespace, outcomes: list[ParityOutcome]) -> None:
     """Print or write the differences, and every outcome of selected requests."""
     for outcome in outcomes:
         if wrong := wrong_premise(outcome.request, outcome.theirs):
@@ -78,7 +78,7 @@ def _requests(options: argparse.Namespace, profile: str) -> tuple[list[Request],
     else:
         numbers = list(range(options.cases if servers_options is PLAIN else options.cases // 10))
         written = [] if options.no_corpus else corpus(topics)
-    return written, [generate(options.seed, number, profile) for number in numbers]
+    return written, [generate_request(options.seed, number, profile) for number in numbers]
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def _servers(ours: str | None, reference: str | None, profile: str) -> Iterator[
         print(f"starting vLLM and tokenwire with the embedded model ({profile}) …", flush=True)
         vllm = VllmServer(Path(folder), servers_options)
         try:
-            with serving(Path(folder), servers_options) as service:
+            with running_service(Path(folder), servers_options) as service:
                 vllm.wait_ready()
                 yield service.url, vllm.url
         finally:
@@ -102,7 +102,7 @@ def _servers(ours: str | None, reference: str | None, profile: str) -> Iterator[
 _done = 0
 
 
-def _progress(outcome: Outcome) -> None:
+def _progress(outcome: ParityOutcome) -> None:
     """Print the progress now and then, and the name of every difference immediately."""
     global _done
     _done += 1

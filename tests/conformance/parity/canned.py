@@ -30,14 +30,14 @@ _WHOLE: dict[str, Any] = {
 }
 
 
-def full() -> dict[str, Any]:
+def full_body() -> dict[str, Any]:
     """Return a response without streaming."""
     return copy.deepcopy(_WHOLE)
 
 
 def chunks() -> list[dict[str, Any]]:
     """Return the same response in chunks."""
-    answer = full()
+    answer = full_body()
     scored = answer["choices"][0]["logprobs"]["content"]
     opening = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
     first = {"index": 0, "delta": {"content": "Hey"}, "logprobs": {"content": scored[:1]}, "finish_reason": None}
@@ -78,7 +78,7 @@ def listed(message: str, param: str) -> Reply:
     return error(message, param, kind="Bad Request")
 
 
-def event(message: str) -> Reply:
+def error_stream(message: str) -> Reply:
     """Return a stream that consists of an error."""
     return stream([{"error": {"message": message, "type": "BadRequestError", "param": "n", "code": 400}}])
 

@@ -10,14 +10,14 @@ from tests.conformance.parity.request import Reply, Request
 _TIMEOUT_S = 300.0
 
 
-class Client:
+class ParityClient:
     """A client of one server."""
 
     def __init__(self, url: str, at_a_time: int) -> None:
         limits = httpx.Limits(max_connections=at_a_time, max_keepalive_connections=at_a_time)
         self._http = httpx.AsyncClient(base_url=url, timeout=httpx.Timeout(_TIMEOUT_S), limits=limits, trust_env=False)
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> "ParityClient":
         return self
 
     async def __aexit__(

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tests.conformance.parity.report import reasons, table
-from tests.conformance.parity.run import DIFFERENT, Outcome
+from tests.conformance.parity.run import DIFFERENT, ParityOutcome
 
 _TEXT = """# Parity with vLLM's own server
 
@@ -60,7 +60,7 @@ make parity ARGS="--cases 500 --seed 7"                              # other ran
 """
 
 
-def write_document(path: Path, outcomes: Sequence[Outcome], seed: int) -> None:
+def write_document(path: Path, outcomes: Sequence[ParityOutcome], seed: int) -> None:
     """Write the document."""
     differing = [outcome.request.name for outcome in outcomes if outcome.verdict == DIFFERENT]
     faults = "None." if not differing else f"{len(differing)}: " + ", ".join(f"`{name}`" for name in differing[:50])

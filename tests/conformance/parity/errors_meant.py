@@ -10,7 +10,7 @@ Error = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Pair:
+class ErrorPair:
     """Two errors about the same mistake."""
 
     ours: str
@@ -107,28 +107,30 @@ _IDS_FIRST = r"when using `logprob_token_ids`, `logprobs` must be set( to true)?
 _CHOICE_FIRST = r"When using `tool_choice`, `tools` must be set\.|Invalid value for `tool_choice`: .*"
 
 TOO_LONG = (
-    Pair(_TOO_LONG.format(_LENGTH), _TOO_LONG.format(_THEIR_LENGTH), "input_tokens", "input_tokens"),
-    Pair(_TOO_LONG.format(_NO_ROOM), r"max_tokens must be at least 1, got 0\.", "input_tokens", "max_tokens"),
+    ErrorPair(_TOO_LONG.format(_LENGTH), _TOO_LONG.format(_THEIR_LENGTH), "input_tokens", "input_tokens"),
+    ErrorPair(_TOO_LONG.format(_NO_ROOM), r"max_tokens must be at least 1, got 0\.", "input_tokens", "max_tokens"),
 )
 BEAMS = (
-    Pair(_BEAMS, r"Streaming is not currently supported with beam search", "use_beam_search"),
-    Pair(_BEAMS, r"beam_width must be at least 1, got -?\d+\.", "use_beam_search"),
-    Pair(_BEAMS, r"`echo` with `logprobs` is not supported with beam search .*", "use_beam_search", "echo"),
-    Pair(_BEAMS, r"`logprob_token_ids` is not supported with beam search\.", "use_beam_search", "logprob_token_ids"),
+    ErrorPair(_BEAMS, r"Streaming is not currently supported with beam search", "use_beam_search"),
+    ErrorPair(_BEAMS, r"beam_width must be at least 1, got -?\d+\.", "use_beam_search"),
+    ErrorPair(_BEAMS, r"`echo` with `logprobs` is not supported with beam search .*", "use_beam_search", "echo"),
+    ErrorPair(
+        _BEAMS, r"`logprob_token_ids` is not supported with beam search\.", "use_beam_search", "logprob_token_ids"
+    ),
 )
 TYPES_FIRST = (
-    Pair(
+    ErrorPair(
         r"1 validation error:\n  logprob_token_ids.*", _IDS_FIRST, "logprob_token_ids", "logprob_token_ids", _TYPE_FIRST
     ),
-    Pair(
+    ErrorPair(
         r"1 validation error:\n  logprob_token_ids.*",
         _IDS_FIRST,
         "logprob_token_ids.0",
         "logprob_token_ids",
         _TYPE_FIRST,
     ),
-    Pair(r"2 validation errors:\n  tool_choice: .*", _CHOICE_FIRST, "tool_choice", "tool_choice", _TYPE_FIRST),
-    Pair(
+    ErrorPair(r"2 validation errors:\n  tool_choice: .*", _CHOICE_FIRST, "tool_choice", "tool_choice", _TYPE_FIRST),
+    ErrorPair(
         r"1 validation error:\n  truncation_side: .*",
         r"`logprob_token_ids` is not supported with beam search\.",
         "truncation_side",
@@ -137,15 +139,15 @@ TYPES_FIRST = (
     ),
 )
 GRAMMARS = (
-    Pair(r"Invalid grammar specification: .*", _TAG, None, "response_format"),
-    Pair(r"Invalid grammar specification: .*", _TAG, None, "structured_outputs"),
-    Pair(r"structured_outputs\.structural_tag cannot be an empty string", _TAG, None, "structured_outputs"),
-    Pair(_CONSTRAINTS, _CONSTRAINTS, "structured_outputs"),
-    Pair(_CONSTRAINTS, _CONSTRAINTS, "response_format"),
+    ErrorPair(r"Invalid grammar specification: .*", _TAG, None, "response_format"),
+    ErrorPair(r"Invalid grammar specification: .*", _TAG, None, "structured_outputs"),
+    ErrorPair(r"structured_outputs\.structural_tag cannot be an empty string", _TAG, None, "structured_outputs"),
+    ErrorPair(_CONSTRAINTS, _CONSTRAINTS, "structured_outputs"),
+    ErrorPair(_CONSTRAINTS, _CONSTRAINTS, "response_format"),
 )
 WORDS = (
     *(
-        Pair(
+        ErrorPair(
             rf"{name} is out of range: \d+",
             r"Requested \w+ logprobs of \d+, which is greater than max allowed: \d+",
             name,
@@ -153,71 +155,71 @@ WORDS = (
         )
         for name in ("logprobs", "prompt_logprobs")
     ),
-    Pair(
+    ErrorPair(
         r"1 validation error:\n  messages: Input should be a valid list .*",
         r"'\w+' object is not iterable",
         "messages",
         types=("Bad Request", "BadRequestError"),
     ),
-    Pair(
+    ErrorPair(
         r"(token_id.* out-of-vocab token ids)\.", r"token_id.* ids\. Vocabulary size: \d+", "logit_bias", "logit_bias"
     ),
-    Pair(
+    ErrorPair(
         r"(token_id.* out-of-vocab token ids)\.",
         r"token_id.* ids\. Vocabulary size: \d+",
         "stop_token_ids",
         "stop_token_ids",
     ),
-    Pair(r"The chat template does not parse: (Expected .*) \(line \d+\)\.", r"Expected .*", "chat_template"),
-    Pair(
+    ErrorPair(r"The chat template does not parse: (Expected .*) \(line \d+\)\.", r"Expected .*", "chat_template"),
+    ErrorPair(
         r"Cannot set both `continue_final_message` and `add_generation_prompt` to True\.",
         r"continue_final_message and add_generation_prompt are not compatible\. .*",
         "continue_final_message",
     ),
-    Pair(
+    ErrorPair(
         r"messages\[\d+\]\.content\[\d+\] is of type '\w+', but this server takes text only\.",
         r"\S+ is not a multimodal model",
         "messages",
     ),
-    Pair(r"messages\[\d+\]\.content\[\d+\]\.type is required\.", _PARTS, None),
-    Pair(r"messages\[\d+\]\.content\[\d+\] is of the unknown type '.*'\. Supported types: .*", _PARTS, None),
-    Pair(r"messages\[\d+\]\.content\[\d+\]\.type is required\.", _PARTS, "messages"),
-    Pair(r"messages\[\d+\]\.content\[\d+\] is of the unknown type '.*'\. Supported types: .*", _PARTS, "messages"),
-    Pair(_CALL, _LISTED, "messages", "0.ChatCompletionMessageFunctionToolCallParam.function", _MALFORMED),
-    Pair(_CALL, _LISTED, "messages", "0.ChatCompletionMessageFunctionToolCallParam.type", _MALFORMED),
-    Pair(
+    ErrorPair(r"messages\[\d+\]\.content\[\d+\]\.type is required\.", _PARTS, None),
+    ErrorPair(r"messages\[\d+\]\.content\[\d+\] is of the unknown type '.*'\. Supported types: .*", _PARTS, None),
+    ErrorPair(r"messages\[\d+\]\.content\[\d+\]\.type is required\.", _PARTS, "messages"),
+    ErrorPair(r"messages\[\d+\]\.content\[\d+\] is of the unknown type '.*'\. Supported types: .*", _PARTS, "messages"),
+    ErrorPair(_CALL, _LISTED, "messages", "0.ChatCompletionMessageFunctionToolCallParam.function", _MALFORMED),
+    ErrorPair(_CALL, _LISTED, "messages", "0.ChatCompletionMessageFunctionToolCallParam.type", _MALFORMED),
+    ErrorPair(
         r"Token id -\d+ is out of vocabulary",
         r"4 validation errors:\n  prompt\.0: .*",
         "prompt",
         "prompt.0",
         _MALFORMED,
     ),
-    Pair(
+    ErrorPair(
         r"1 validation error:\n  messages: Input should be a valid list .*",
         r"2 validation errors:\n  prompt: Field required .*\n  messages: Input should be a valid list .*",
         "messages",
         "prompt",
         _MALFORMED,
     ),
-    Pair(
+    ErrorPair(
         r"Token id -\d+ is out of vocabulary", r"1 validation error:\n  tokens\.0: .*", "tokens", "tokens.0", _MALFORMED
     ),
-    Pair(r"Token id \d+ is out of vocabulary", r"Token id \d+ is out of vocabulary", "token_ids"),
-    Pair(r"`input` must not be empty\.", r"Cannot apply chat template to an empty conversation\. .*", "input"),
-    Pair(r"n must be at most \d+, got \d+\.", r"n must be at most \d+, got \d+\. To increase this limit, .*", "n"),
-    Pair(
+    ErrorPair(r"Token id \d+ is out of vocabulary", r"Token id \d+ is out of vocabulary", "token_ids"),
+    ErrorPair(r"`input` must not be empty\.", r"Cannot apply chat template to an empty conversation\. .*", "input"),
+    ErrorPair(r"n must be at most \d+, got \d+\.", r"n must be at most \d+, got \d+\. To increase this limit, .*", "n"),
+    ErrorPair(
         r"Per-request media_io_kwargs are disabled: this server takes text only\.",
         r"Per-request media_io_kwargs are disabled by default .*",
         "media_io_kwargs",
         "media_io_kwargs",
     ),
-    Pair(
+    ErrorPair(
         r"Per-request mm_processor_kwargs are disabled: this server takes text only\.",
         r"Per-request mm_processor_kwargs are disabled by default .*",
         "mm_processor_kwargs",
         "mm_processor_kwargs",
     ),
-    Pair(
+    ErrorPair(
         r"`prompt_embeds` is not supported\.",
         r"You must set `--enable-prompt-embeds` to input `prompt_embeds`\.",
         "prompt_embeds",
@@ -225,7 +227,7 @@ WORDS = (
     ),
 )
 ENGINE = (
-    Pair(
+    ErrorPair(
         r"The engine reported an internal error for this sequence\.|"
         r"The grammar allows no further token, so the sequence cannot continue\.",
         r"Internal server error",
@@ -235,7 +237,7 @@ ENGINE = (
     ),
 )
 BROKEN = (
-    Pair(
+    ErrorPair(
         r"1 validation error:\n  structured_outputs: Input should be a valid dictionary .*",
         r"'\w+' object has no attribute 'get'",
         "structured_outputs",
@@ -244,7 +246,7 @@ BROKEN = (
     ),
 )
 SEVERAL = (
-    Pair(
+    ErrorPair(
         r"suffix is only supported for models with FIM completion rendering",
         r"suffix is not supported with truncate_prompt_tokens",
         "suffix",
@@ -253,6 +255,6 @@ SEVERAL = (
 )
 
 
-def is_one_of(pairs: tuple[Pair, ...], ours: Error, theirs: Error) -> bool:
+def is_one_of(pairs: tuple[ErrorPair, ...], ours: Error, theirs: Error) -> bool:
     """Return whether two errors are an intended pair."""
     return any(pair.applies(ours, theirs) for pair in pairs)

@@ -17,7 +17,7 @@ from tests.conformance.parity.errors_meant import (
     TYPES_FIRST,
     WORDS,
     Error,
-    Pair,
+    ErrorPair,
     is_one_of,
     lists_fewer_types,
     names_the_field,
@@ -65,7 +65,7 @@ def _errors(rule: Callable[[Error, Error], bool]) -> Callable[[Request, str, Any
     return lambda _, path, ours, theirs: path == "error" and ABSENT not in (ours, theirs) and rule(ours, theirs)
 
 
-def _pairs(pairs: tuple[Pair, ...]) -> Callable[[Request, str, Any, Any], bool]:
+def _pairs(pairs: tuple[ErrorPair, ...]) -> Callable[[Request, str, Any, Any], bool]:
     return _errors(lambda ours, theirs: is_one_of(pairs, ours, theirs))
 
 

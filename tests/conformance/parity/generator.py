@@ -18,7 +18,7 @@ _INVALID_OF_BOTH: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def generate(seed: int, number: int, profile: str = "plain") -> Request:
+def generate_request(seed: int, number: int, profile: str = "plain") -> Request:
     """Return a random request for one kind of server."""
     draw = Random(f"{profile}:{seed}:{number}")
     parsed = profile == "parsers"

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tests.conformance.parity.explained import EXPLANATIONS
-from tests.conformance.parity.run import DIFFERENT, EQUAL, EXPLAINED, UNSTABLE, Outcome
+from tests.conformance.parity.run import DIFFERENT, EQUAL, EXPLAINED, UNSTABLE, ParityOutcome
 
 _VERDICTS = (EQUAL, EXPLAINED, DIFFERENT, UNSTABLE)
 _SHOWN = 300
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
+def table(outcomes: Sequence[ParityOutcome]) -> str:
     """Count verdicts by route and form, as a Markdown table."""
     rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for outcome in outcomes:
@@ -33,7 +33,7 @@ def _row(route: str, form: str, counts: Counter[str]) -> str:
     return f"| {route} | {form} | " + " | ".join(map(str, numbers)) + " |"
 
 
-def reasons(outcomes: Iterable[Outcome]) -> str:
+def reasons(outcomes: Iterable[ParityOutcome]) -> str:
     """Count the requests to which each explanation applied, as a Markdown table."""
     counts: Counter[str] = Counter()
     for outcome in outcomes:
@@ -43,9 +43,9 @@ def reasons(outcomes: Iterable[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def faults(outcomes: Iterable[Outcome], examples: int = 3) -> str:
+def faults(outcomes: Iterable[ParityOutcome], examples: int = 3) -> str:
     """List differences by cause, the most frequent first."""
-    causes: dict[str, list[Outcome]] = defaultdict(list)
+    causes: dict[str, list[ParityOutcome]] = defaultdict(list)
     for outcome in outcomes:
         for name in causes_of(outcome):
             causes[name].append(outcome)
@@ -59,7 +59,7 @@ def faults(outcomes: Iterable[Outcome], examples: int = 3) -> str:
     return "\n".join(parts)
 
 
-def causes_of(outcome: Outcome) -> list[str]:
+def causes_of(outcome: ParityOutcome) -> list[str]:
     """Return the causes of an outcome's differences, in a form shared by outcomes with the same cause."""
     names: dict[str, None] = {}
     for difference in outcome.differences:
@@ -76,7 +76,7 @@ def _general(value: Any) -> str:
     return re.sub(r"\d+(\.\d+)?(e[-+]\d+)?", "#", shown)[:120].replace("\n", " ")
 
 
-def describe(outcome: Outcome, limit: int = 5) -> str:
+def describe(outcome: ParityOutcome, limit: int = 5) -> str:
     """Describe one request and its differences."""
     body = outcome.request.body
     shown = repr(body) if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from tests.conformance.parity.client import Client
+from tests.conformance.parity.client import ParityClient
 from tests.conformance.parity.compare import Difference, compare
 from tests.conformance.parity.consistency import inconsistencies, marked, other_form
 from tests.conformance.parity.explained import Explanation, explain
@@ -17,7 +17,7 @@ EQUAL, EXPLAINED, DIFFERENT, UNSTABLE = "equal", "explained", "different", "unst
 
 
 @dataclass
-class Outcome:
+class ParityOutcome:
     """The result of one request on both servers."""
 
     request: Request
@@ -42,11 +42,11 @@ class Outcome:
 class Servers:
     """Both servers, as clients of them."""
 
-    ours: Client
-    theirs: Client
+    ours: ParityClient
+    theirs: ParityClient
 
 
-async def judge(servers: Servers, request: Request, thorough: bool) -> Outcome:
+async def judge(servers: Servers, request: Request, thorough: bool) -> ParityOutcome:
     """Compare the responses to one request; `thorough`: the reference gets it twice, and tokenwire in both forms."""
     other = other_form(request) if thorough else None
     ours, theirs, again, otherwise = await asyncio.gather(
@@ -55,7 +55,7 @@ async def judge(servers: Servers, request: Request, thorough: bool) -> Outcome:
         servers.theirs.send(request) if thorough else _nothing(),
         servers.ours.send(other) if other else _nothing(),
     )
-    outcome = Outcome(request, ours, theirs)
+    outcome = ParityOutcome(request, ours, theirs)
     if again is not None:
         outcome.stable = all(explain(request, moved) or _by_chance(moved) for moved in compare(request, again, theirs))
     found = compare(request, ours, theirs) if outcome.stable else _shape_only(ours, theirs)
@@ -78,12 +78,12 @@ async def judge(servers: Servers, request: Request, thorough: bool) -> Outcome:
     return outcome
 
 
-async def run(
-    urls: tuple[str, str], requests: Iterable[Request], thorough: bool, jobs: int, seen: Callable[[Outcome], None]
-) -> list[Outcome]:
+async def judge_all(
+    urls: tuple[str, str], requests: Iterable[Request], thorough: bool, jobs: int, seen: Callable[[ParityOutcome], None]
+) -> list[ParityOutcome]:
     """Judge many requests concurrently; `seen` is called with each outcome."""
     numbered = list(enumerate(requests))
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, ParityOutcome] = {}
 
     async def work(servers: Servers, waiting: Iterator[tuple[int, Request]]) -> None:
         for position, request in waiting:
@@ -91,7 +91,7 @@ async def run(
             outcomes[position] = outcome
             seen(outcome)
 
-    async with Client(urls[0], 2 * jobs) as ours, Client(urls[1], 2 * jobs) as theirs:
+    async with ParityClient(urls[0], 2 * jobs) as ours, ParityClient(urls[1], 2 * jobs) as theirs:
         servers = Servers(ours, theirs)
         try:
             together = iter([each for each in numbered if not each[1].alone])

@@ -11,8 +11,8 @@ from tests.conformance.parity.canned import (
     STREAMED,
     chunks,
     error,
-    event,
-    full,
+    error_stream,
+    full_body,
     listed,
     paths,
     reply,
@@ -26,9 +26,9 @@ Change = Callable[[dict[str, Any]], object]
 
 def test_a_response_equals_itself() -> None:
     """Another server's ids, times and fingerprint are no difference."""
-    other = {**full(), "id": "chatcmpl-9", "created": 9, "system_fingerprint": "b"}
+    other = {**full_body(), "id": "chatcmpl-9", "created": 9, "system_fingerprint": "b"}
 
-    assert compare(REQUEST, reply(full()), reply(other)) == []
+    assert compare(REQUEST, reply(full_body()), reply(other)) == []
     assert compare(STREAMED, stream(chunks()), stream([{**chunk, "id": "chatcmpl-9"} for chunk in chunks()])) == []
 
 
@@ -53,26 +53,26 @@ def test_a_response_equals_itself() -> None:
 )
 def test_a_changed_field_is_found(change: Change, path: str) -> None:
     """Any change of a full response is a difference with its path."""
-    changed = full()
+    changed = full_body()
     change(changed)
 
-    assert paths(REQUEST, reply(changed), reply(full())) == [path]
-    assert paths(REQUEST, reply(full()), reply(changed)) == [path]
+    assert paths(REQUEST, reply(changed), reply(full_body())) == [path]
+    assert paths(REQUEST, reply(full_body()), reply(changed)) == [path]
 
 
 def test_rounding_is_no_difference() -> None:
     """Logprobs that differ in the seventh digit are the same."""
-    rounded = full()
+    rounded = full_body()
     rounded["choices"][0]["logprobs"]["content"][0]["logprob"] -= 1e-7
 
-    assert compare(REQUEST, reply(rounded), reply(full())) == []
+    assert compare(REQUEST, reply(rounded), reply(full_body())) == []
 
 
 def test_an_id_that_the_request_gives_is_compared() -> None:
     """If the request has an id, both servers must use it."""
     request = REQUEST.with_fields(request_id="mine")
 
-    assert paths(request, reply(full()), reply({**full(), "id": "chatcmpl-mine"})) == ["body.id"]
+    assert paths(request, reply(full_body()), reply({**full_body(), "id": "chatcmpl-mine"})) == ["body.id"]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_the_grouping_of_tokens_is_not_compared() -> None:
 
 def test_a_success_differs_from_an_error() -> None:
     """If only one server succeeds, the difference is the outcome of both."""
-    (found,) = compare(REQUEST, error("n is wrong"), reply(full()))
+    (found,) = compare(REQUEST, error("n is wrong"), reply(full_body()))
 
     assert (found.path, found.ours["message"], found.theirs) == ("outcome", "n is wrong", ANSWERED)
     assert explain(REQUEST, found) is None
@@ -152,8 +152,8 @@ SMALL_N = "n must be at least 1, got 0."
         (error(SMALL_N), error(f"{SMALL_N} (parameter=n, value=0)"), "the same error, readable"),
         (error(SMALL_N), error(SMALL_N, param=None), "names of fields"),
         (listed(OURS_LISTED, "n"), listed(LISTED, "body.n"), "the same error, readable"),
-        (error(SMALL_N), event(SMALL_N), "a status"),
-        (error("`use_beam_search` is not supported.", "use_beam_search"), reply(full()), "beam search"),
+        (error(SMALL_N), error_stream(SMALL_N), "a status"),
+        (error("`use_beam_search` is not supported.", "use_beam_search"), reply(full_body()), "beam search"),
     ],
 )
 def test_deliberate_differences_of_errors_are_explained(ours: Any, theirs: Any, name: str) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.parity.canned import REQUEST, STREAMED, chunks, error, full, reply, stream
+from tests.conformance.parity.canned import REQUEST, STREAMED, chunks, error, full_body, reply, stream
 from tests.conformance.parity.compare import Difference
 from tests.conformance.parity.consistency import inconsistencies, marked, other_form
 from tests.conformance.parity.explained import explain
@@ -10,7 +10,7 @@ from tests.conformance.parity.explained import explain
 
 def test_the_same_answer_in_both_forms_is_consistent() -> None:
     """The assembled stream equals the full response."""
-    assert inconsistencies(REQUEST, reply(full()), stream(chunks())) == []
+    assert inconsistencies(REQUEST, reply(full_body()), stream(chunks())) == []
 
 
 @pytest.mark.parametrize("position", [1, 2])
@@ -19,7 +19,7 @@ def test_lost_text_is_found(position: int) -> None:
     events = chunks()
     del events[position]["choices"][0]["delta"]["content"]
 
-    assert inconsistencies(REQUEST, reply(full()), stream(events))[0].path == "self.choices.0.content"
+    assert inconsistencies(REQUEST, reply(full_body()), stream(events))[0].path == "self.choices.0.content"
 
 
 def test_inconsistencies_of_the_reference_are_marked() -> None:
@@ -34,7 +34,7 @@ def test_inconsistencies_of_the_reference_are_marked() -> None:
 
 def test_an_error_in_one_form_only_is_found() -> None:
     """A request that succeeds in one form only is inconsistent."""
-    assert inconsistencies(REQUEST, reply(full()), error("no"))[0].path == "self.status"
+    assert inconsistencies(REQUEST, reply(full_body()), error("no"))[0].path == "self.status"
 
 
 def test_forms_are_converted() -> None:

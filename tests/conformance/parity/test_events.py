@@ -28,7 +28,7 @@ def deltas(*texts: str, id_: str = "resp_1") -> Events:
     return [{**event, "sequence_number": number} for number, event in enumerate(events)]
 
 
-def ids(*chunks: list[int]) -> Reply:
+def stream_of_ids(*chunks: list[int]) -> Reply:
     """Return a stream of ids."""
     events = [{"request_id": "a-1", "choices": [{"index": 0, "token_ids": each, "logprobs": None}]} for each in chunks]
     return Reply(200, "text/event-stream", "".join(f"data: {json.dumps(event)}\n\n" for event in events))
@@ -37,7 +37,7 @@ def ids(*chunks: list[int]) -> Reply:
 def test_the_grouping_of_tokens_is_not_compared() -> None:
     """Several deltas equal one; generated ids are not compared."""
     assert compare(RESPONSE, named(deltas("One two")), named(deltas("One", " two", id_="resp_2"))) == []
-    assert compare(IDS, ids([1, 2, 3]), ids([1], [2, 3])) == []
+    assert compare(IDS, stream_of_ids([1, 2, 3]), stream_of_ids([1], [2, 3])) == []
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_other_events_are_different(change: Callable[[Events], object]) -> None:
 
 def test_other_ids_are_different() -> None:
     """Token ids are compared."""
-    assert compare(IDS, ids([1], [3]), ids([1], [2]))
-    assert compare(IDS, ids([1]), ids([1], [2]))
+    assert compare(IDS, stream_of_ids([1], [3]), stream_of_ids([1], [2]))
+    assert compare(IDS, stream_of_ids([1]), stream_of_ids([1], [2]))
 
 
 def test_a_stream_that_is_an_error_is_distinguished() -> None:
@@ -73,4 +73,4 @@ def test_a_stream_that_is_an_error_is_distinguished() -> None:
     early = Reply(400, "application/json", json.dumps({"error": error}))
 
     assert [found.path for found in compare(IDS, early, late)] == ["status"]
-    assert compare(IDS, early, ids([1]))
+    assert compare(IDS, early, stream_of_ids([1]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.parity.canned import error, event, full, listed, reply, stream
+from tests.conformance.parity.canned import error, error_stream, full_body, listed, reply, stream
 from tests.conformance.parity.compare import compare
 from tests.conformance.parity.explained import explain
 from tests.conformance.parity.request import MESSAGES, RESPONSES, Reply, Request, chat
@@ -164,9 +164,9 @@ ERRORS: dict[str, tuple[Reply, Reply]] = {
         error("Internal server error", None, 503, "ServiceUnavailableError"),
         error("Internal server error", None, 500, "InternalServerError"),
     ),
-    "an error instead of an answer": (error("seed is out of range", "seed"), reply(full())),
-    "an answer instead of an error": (reply(full()), error(SMALL, "top_k")),
-    "an answer instead of an error in a stream": (stream(right()), event(SMALL)),
+    "an error instead of an answer": (error("seed is out of range", "seed"), reply(full_body())),
+    "an answer instead of an error": (reply(full_body()), error(SMALL, "top_k")),
+    "an answer instead of an error in a stream": (stream(right()), error_stream(SMALL)),
     "a list with a line too few": (listed(RIGHT.rpartition("\n")[0], "n"), listed(LISTED, "body.n")),
     "a list with another value": (listed(RIGHT.replace("'x'", "'y'"), "n"), listed(LISTED, "body.n")),
     "a list with another field": (listed(RIGHT, "stop"), listed(LISTED, "body.n")),
@@ -213,7 +213,7 @@ def failed(message: str) -> Reply:
 
 def test_a_wrong_full_response_differs() -> None:
     """A time must be present and a number."""
-    assert objections(chat("Hi"), reply({**full(), "created": "now"}), reply(full()))
+    assert objections(chat("Hi"), reply({**full_body(), "created": "now"}), reply(full_body()))
 
 
 MESSAGE = Request(MESSAGES, {"model": "m", "messages": [], "max_tokens": 1})

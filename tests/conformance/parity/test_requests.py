@@ -6,32 +6,32 @@ import pytest
 
 from tests.conformance.parity import fields
 from tests.conformance.parity.corpus import corpus
-from tests.conformance.parity.generator import generate
+from tests.conformance.parity.generator import generate_request
 from tests.conformance.parity.request import CHAT, TEXT
 
 
 def test_a_random_request_is_reproducible() -> None:
     """By its seed and number; others differ."""
-    drawn = {json.dumps(generate(1, number).body) for number in range(200)}
+    drawn = {json.dumps(generate_request(1, number).body) for number in range(200)}
 
-    assert generate(3, 14).content() == generate(3, 14).content()
-    assert generate(3, 14).content() != generate(4, 14).content()
+    assert generate_request(3, 14).content() == generate_request(3, 14).content()
+    assert generate_request(3, 14).content() != generate_request(4, 14).content()
     assert len(drawn) > 190
 
 
 def test_responses_to_random_requests_are_reproducible() -> None:
     """No request is sampled without a seed, and none is long."""
     for number in range(2000):
-        body = generate(1, number).body
+        body = generate_request(1, number).body
         assert body["temperature"] == 0 or body["seed"] is not None
         assert body.get("max_tokens") is not None or body.get("max_completion_tokens") is not None
 
 
 def test_random_requests_are_of_all_kinds() -> None:
     """Both routes, streamed and not, and many different fields."""
-    requests = [generate(1, number) for number in range(300)]
+    requests = [generate_request(1, number) for number in range(300)]
 
-    assert generate(1, 1, "parsers").body != generate(1, 1).body
+    assert generate_request(1, 1, "parsers").body != generate_request(1, 1).body
     assert {(request.route, request.streamed) for request in requests} == {
         (route, streamed) for route in ("chat", "completions") for streamed in (True, False)
     }

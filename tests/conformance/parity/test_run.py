@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.parity.canned import error, stream
-from tests.conformance.parity.client import Client
+from tests.conformance.parity.client import ParityClient
 from tests.conformance.parity.compare import compare
 from tests.conformance.parity.request import Reply, Request, chat
 from tests.conformance.parity.run import Servers, judge
@@ -14,7 +14,7 @@ from tests.conformance.parity.run import Servers, judge
 REQUEST = chat("Hi", stream=True)
 
 
-class Scripted(Client):
+class Scripted(ParityClient):
     """A server that streams a text in these pieces, other ones each time."""
 
     def __init__(self, *answers: Sequence[str]) -> None:

@@ -85,19 +85,19 @@ def tool_call(index: int, arguments: str | None = None, name: str | None = None)
 
 
 @dataclass(frozen=True)
-class Event:
+class ServerSentEvent:
     """One server-sent event."""
 
     kind: str
     data: dict[str, Any] = field(compare=False)
 
 
-def events_of(data: bytes) -> list[Event]:
+def events_of(data: bytes) -> list[ServerSentEvent]:
     """Return the events of a stream, whose data repeats their names."""
     events = []
     for block in data.decode().split("\n\n")[:-1]:
         name, body = block.split("\n", 1)
-        event = Event(name.removeprefix("event: "), json.loads(body.removeprefix("data: ")))
+        event = ServerSentEvent(name.removeprefix("event: "), json.loads(body.removeprefix("data: ")))
         assert event.data["type"] == event.kind
         events.append(event)
     return events
@@ -105,7 +105,7 @@ def events_of(data: bytes) -> list[Event]:
 
 def streamed(
     call: ChatCall, renderer: PartRenderer, steps: Sequence[str], finish: Finish = STOP, cached_tokens: int = 0
-) -> list[Event]:
+) -> list[ServerSentEvent]:
     """Stream a call with these texts, one step and one token each; the last one has the finish."""
     stream = PartStream(call, renderer)
     stream.prefilled(0, Prefill(cached_tokens))

@@ -20,7 +20,7 @@ from tokenwire.v1 import inference_pb2 as pb
 NAMES = ("one", "two", "three")
 
 
-class Coordinator:
+class CoordinatorFleet:
     """The fleet operations of a coordinator, over sockets in a directory."""
 
     def __init__(self, folder: Path) -> None:
@@ -75,9 +75,9 @@ class RestartableWorkers:
 
 
 @asynccontextmanager
-async def running_admin(folder: Path) -> AsyncIterator[Coordinator]:
+async def running_admin(folder: Path) -> AsyncIterator[CoordinatorFleet]:
     """Run the fleet operations of a coordinator."""
-    coordinator = Coordinator(folder)
+    coordinator = CoordinatorFleet(folder)
     coordinator.pool.update(unix_address(folder, name) for name in NAMES)
     try:
         yield coordinator
@@ -95,14 +95,14 @@ async def fleet(tmp_path: Path) -> AsyncIterator[RestartableWorkers]:
 
 
 @pytest.fixture
-async def coordinator(tmp_path: Path, fleet: RestartableWorkers) -> AsyncIterator[Coordinator]:
+async def coordinator(tmp_path: Path, fleet: RestartableWorkers) -> AsyncIterator[CoordinatorFleet]:
     """A coordinator connected to all three."""
     async with running_admin(tmp_path) as coordinator:
         await coordinator.wait_ready(3)
         yield coordinator
 
 
-async def test_an_operation_applies_to_all_workers(coordinator: Coordinator) -> None:
+async def test_an_operation_applies_to_all_workers(coordinator: CoordinatorFleet) -> None:
     """Every worker responds, and the state is known when the call returns."""
     results = await coordinator.admin.pause(None, "keep", clear_cache=False)
 
@@ -112,7 +112,7 @@ async def test_an_operation_applies_to_all_workers(coordinator: Coordinator) -> 
 
 
 async def test_the_desired_state_outlives_all_workers(
-    coordinator: Coordinator, fleet: RestartableWorkers, tmp_path: Path
+    coordinator: CoordinatorFleet, fleet: RestartableWorkers, tmp_path: Path
 ) -> None:
     """A worker found after all others have gone is brought to the state of the model."""
     await coordinator.admin.pause(None, "keep", clear_cache=False)
@@ -130,7 +130,7 @@ async def test_the_desired_state_outlives_all_workers(
     assert [adapter.name for adapter in session.serving.adapters] == ["red"]
 
 
-async def test_another_coordinator_derives_the_same_state(coordinator: Coordinator, tmp_path: Path) -> None:
+async def test_another_coordinator_derives_the_same_state(coordinator: CoordinatorFleet, tmp_path: Path) -> None:
     """One coordinator's operation is the other's desired state, even for one that starts later."""
     async with running_admin(tmp_path) as other:
         await other.wait_ready(3)
@@ -145,7 +145,7 @@ async def test_another_coordinator_derives_the_same_state(coordinator: Coordinat
 
 
 async def test_a_dead_worker_is_reported_and_reconciled_later(
-    coordinator: Coordinator, fleet: RestartableWorkers, tmp_path: Path
+    coordinator: CoordinatorFleet, fleet: RestartableWorkers, tmp_path: Path
 ) -> None:
     """The operation fails and names each worker; the others have the new weights and the traffic; the dead one gets
     requests when it has caught up."""
@@ -168,7 +168,7 @@ async def test_a_dead_worker_is_reported_and_reconciled_later(
 
 
 async def test_a_worker_without_transferred_weights_is_out_of_sync(
-    coordinator: Coordinator, fleet: RestartableWorkers, tmp_path: Path
+    coordinator: CoordinatorFleet, fleet: RestartableWorkers, tmp_path: Path
 ) -> None:
     """It gets no requests, with the reason, until the next update of all workers."""
     for stage, arguments in (("start", {}), ("update", {"update_info": {}}), ("finish", {"weight_version": "v3"})):
@@ -186,7 +186,7 @@ async def test_a_worker_without_transferred_weights_is_out_of_sync(
 
 
 async def test_requests_for_an_adapter_go_to_workers_that_loaded_it(
-    coordinator: Coordinator, fleet: RestartableWorkers
+    coordinator: CoordinatorFleet, fleet: RestartableWorkers
 ) -> None:
     """All have it under one id, a restarted one before it gets requests; after the unload none has it."""
     await coordinator.admin.load_lora(None, "red", "/red")
@@ -206,7 +206,7 @@ async def test_requests_for_an_adapter_go_to_workers_that_loaded_it(
     assert "the adapter is not loaded" in coordinator.pool.unavailable_reason("simulated", adapter.lora.id)
 
 
-async def test_adapter_names_are_unique(coordinator: Coordinator) -> None:
+async def test_adapter_names_are_unique(coordinator: CoordinatorFleet) -> None:
     """A name in use is rejected unless it is to be replaced, with a new id; an unknown one cannot be unloaded."""
     admin = coordinator.admin
     await admin.load_lora(None, "red", "/red")
@@ -225,7 +225,7 @@ async def test_adapter_names_are_unique(coordinator: Coordinator) -> None:
     assert (second.lora.path, second.lora.id != first.lora.id) == ("/other", True)
 
 
-async def test_an_invalid_operation_is_the_callers_error(coordinator: Coordinator, tmp_path: Path) -> None:
+async def test_an_invalid_operation_is_the_callers_error(coordinator: CoordinatorFleet, tmp_path: Path) -> None:
     """The workers' own error is raised, and nothing has changed."""
     with pytest.raises(NotFound, match="no directory"):
         await coordinator.admin.load_weights(None, str(tmp_path / "missing"), "v", reset_prefix_cache=False)
@@ -246,7 +246,7 @@ async def test_operations_without_workers_are_unavailable(tmp_path: Path) -> Non
             await coordinator.admin.resume(None)
 
 
-async def test_an_unmanaged_worker_is_not_reconciled(coordinator: Coordinator) -> None:
+async def test_an_unmanaged_worker_is_not_reconciled(coordinator: CoordinatorFleet) -> None:
     """It gets no requests while it differs from the others, until the next operation."""
     await coordinator.admin.set_weight_version(None, "v1")
     session = coordinator.pool.sessions[0]
@@ -261,7 +261,7 @@ async def test_an_unmanaged_worker_is_not_reconciled(coordinator: Coordinator) -
     assert await coordinator.takers() == set(NAMES)
 
 
-async def test_concurrent_operations_leave_all_workers_alike(coordinator: Coordinator, tmp_path: Path) -> None:
+async def test_concurrent_operations_leave_all_workers_alike(coordinator: CoordinatorFleet, tmp_path: Path) -> None:
     """Concurrent operations of two coordinators may both report failures, but the workers converge."""
     async with running_admin(tmp_path) as other:
         await other.wait_ready(3)

@@ -26,7 +26,7 @@ class Part:
         return f"part {self.submit.request_id}"
 
 
-class Fleet:
+class FakeFleet:
     """Takes a given number of submits."""
 
     def __init__(self, capacity: int = 100) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.clock import Clock
 from tests.coordinator.api.replies import ScriptedPlan
 from tests.coordinator.fakes import ids, request_context, served_model, token_history
-from tests.coordinator.generation.fakes import Fleet
+from tests.coordinator.generation.fakes import FakeFleet
 from tests.workers import accept
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.fleet.session import WorkerSession
@@ -31,7 +31,7 @@ def request_for(*prompts: Prompt, n: int = 1, stop: tuple[str, ...] = (), **samp
 
 async def test_prompts_of_every_kind_become_ids() -> None:
     """Messages go through the template, text through the tokenizer, ids are unchanged."""
-    generation = GenerationService(Fleet(), token_history())
+    generation = GenerationService(FakeFleet(), token_history())
     chat = ChatPrompt([{"role": "user", "content": "one two"}])
 
     prepared = await generation.prepare(request_for(chat, TextPrompt("three"), TokenPrompt([4])), served_model())
@@ -42,7 +42,7 @@ async def test_prompts_of_every_kind_become_ids() -> None:
 
 async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None:
     """The request overrides the model's config, which overrides the built-in defaults; stop ids are merged."""
-    fleet = Fleet()
+    fleet = FakeFleet()
     model = served_model(defaults={"temperature": 0.6, "top_p": 0.9, "stop_token_ids": [7]})
     generation = GenerationService(fleet, token_history())
 
@@ -62,7 +62,7 @@ async def test_preparing_a_request_does_not_change_it() -> None:
         def reasoning_ended(self, prompt_token_ids: Sequence[int]) -> bool | None:
             return True
 
-    fleet = Fleet()
+    fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
     given = replace(request_for(TokenPrompt([1]), top_k=5), plan=Plan([]))
 
@@ -85,7 +85,7 @@ async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: py
             built.append(self)
 
     monkeypatch.setattr("tokenwire.coordinator.text.stops.StopAutomaton", Counted)
-    fleet = Fleet()
+    fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
     wanted = request_for(TokenPrompt([1]), TokenPrompt([2]), n=10, stop=("long" * 1000, "three"))
 
@@ -98,7 +98,7 @@ async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: py
 
 async def test_stop_strings_are_not_sent_to_workers() -> None:
     """The protocol has no field for them; the choice searches for them."""
-    fleet = Fleet()
+    fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
     reply = CollectedReply(1)
     prepared = await generation.prepare(request_for(TokenPrompt([1]), stop=("three",)), served_model())
@@ -114,7 +114,7 @@ async def test_stop_strings_are_not_sent_to_workers() -> None:
 
 async def test_choices_are_numbered_over_prompts_and_n() -> None:
     """Choice i of prompt p has index p * n + i."""
-    fleet = Fleet()
+    fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
     reply = CollectedReply(4)
     prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([2]), n=2), served_model())
@@ -131,7 +131,7 @@ async def test_choices_are_numbered_over_prompts_and_n() -> None:
 
 async def test_a_part_without_a_worker_aborts_the_others() -> None:
     """All prompts run or none."""
-    fleet = Fleet(capacity=1)
+    fleet = FakeFleet(capacity=1)
     generation = GenerationService(fleet, token_history())
     prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([2])), served_model())
 
@@ -143,7 +143,7 @@ async def test_a_part_without_a_worker_aborts_the_others() -> None:
 
 async def test_an_invalid_prompt_is_found_before_any_is_submitted() -> None:
     """One invalid prompt of many costs the workers nothing."""
-    fleet = Fleet()
+    fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
 
     with pytest.raises(InvalidRequest, match="out of vocabulary"):
@@ -154,7 +154,7 @@ async def test_an_invalid_prompt_is_found_before_any_is_submitted() -> None:
 
 async def test_of_two_errors_the_one_that_vllm_finds_first_is_raised() -> None:
     """A minimum above the maximum before out-of-vocabulary ids, and after a prompt that is too long."""
-    generation = GenerationService(Fleet(), token_history())
+    generation = GenerationService(FakeFleet(), token_history())
 
     for prompt, param in ((TokenPrompt([49152]), "min_tokens"), (TokenPrompt([0] * 5000), "input_tokens")):
         with pytest.raises(InvalidRequest) as caught:
@@ -164,7 +164,7 @@ async def test_of_two_errors_the_one_that_vllm_finds_first_is_raised() -> None:
 
 async def test_aborting_a_request_aborts_its_parts() -> None:
     """All submissions are aborted together."""
-    fleet = Fleet()
+    fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
     prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([2])), served_model())
     run = await generation.start(prepared, CollectedReply(2), request_context())
@@ -176,7 +176,7 @@ async def test_aborting_a_request_aborts_its_parts() -> None:
 
 async def test_the_caller_is_passed_to_the_fleet() -> None:
     """Its tenant and least priority apply to every prompt, and it is charged for them; later ones join the first."""
-    fleet = Fleet()
+    fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
     charged: list[int] = []
     caller = Caller("search", min_priority=3, charge=charged.append)
@@ -192,7 +192,7 @@ async def test_the_caller_is_passed_to_the_fleet() -> None:
 
 async def test_workers_are_recorded_and_get_the_trace() -> None:
     """A resumed request has several; a worker's spans are part of the client's trace."""
-    fleet = Fleet()
+    fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
     record = RequestRecord(trace_headers={"traceparent": "00-1-2-01"})
     prepared = await generation.prepare(request_for(TokenPrompt([1])), served_model())
@@ -207,7 +207,7 @@ async def test_workers_are_recorded_and_get_the_trace() -> None:
 
 async def test_each_prompt_has_its_own_maximum_of_tokens() -> None:
     """The context that is left after it, if the request has no smaller limit."""
-    generation = GenerationService(Fleet(), token_history())
+    generation = GenerationService(FakeFleet(), token_history())
 
     prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([1, 2])), served_model())
 
@@ -217,7 +217,7 @@ async def test_each_prompt_has_its_own_maximum_of_tokens() -> None:
 
 async def test_a_request_ends_at_its_deadline(time: Clock) -> None:
     """What it did before its submission counts: only the rest is left. What runs or is queued is aborted."""
-    fleet = Fleet()
+    fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
     reply, context = CollectedReply(1), request_context(clock=time)
     context.deadline = time.now + 60
@@ -233,7 +233,7 @@ async def test_a_request_ends_at_its_deadline(time: Clock) -> None:
 
 async def test_nothing_is_submitted_after_the_deadline(time: Clock) -> None:
     """A body that arrived slowly, or a prompt that took long to render, may have used all of the time."""
-    fleet = Fleet()
+    fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
     context = request_context(clock=time)
     context.deadline = time.now + 60
@@ -249,7 +249,7 @@ async def test_nothing_is_submitted_after_the_deadline(time: Clock) -> None:
 async def test_a_request_that_would_be_rejected_is_not_prepared() -> None:
     """A full queue is found before the template is rendered."""
 
-    class Full(Fleet):
+    class Full(FakeFleet):
         def check_open(self, model: str, adapter_id: int) -> None:
             raise Overloaded(f"no capacity for {model} {adapter_id}")
 
@@ -261,7 +261,7 @@ async def test_a_request_that_would_be_rejected_is_not_prepared() -> None:
 
 async def test_a_thousand_prompts_do_not_block_the_event_loop() -> None:
     """Neither while they are prepared nor while they are submitted."""
-    fleet = Fleet(capacity=1000)
+    fleet = FakeFleet(capacity=1000)
     generation = GenerationService(fleet, token_history())
     turns, sent_before_turns = 0, []
 

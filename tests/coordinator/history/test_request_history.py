@@ -10,13 +10,13 @@ import pytest
 
 from tests.coordinator.history.dialogues import Dialogue
 from tests.coordinator.history.models import TWICE, decoded, encoded, small_model
-from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.history.digests import Transcript
 from tokenwire.coordinator.history.request_history import Destination, HistoryWriter, RequestHistory
 from tokenwire.coordinator.history.store import MemoryStore
 from tokenwire.coordinator.history.turns import Ending, Turn
 from tokenwire.coordinator.output.collect import CollectedReply
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import Finish, Prefill, ServedModel
 from tokenwire.errors import EngineFailed
@@ -37,12 +37,6 @@ class RecordedHistory(RequestHistory):
     def store(self, prompt: Sequence[int], reply: Replies, completion: Sequence[int], ending: Ending) -> None:
         """Collect the reply."""
         self.kept.append((reply, list(completion), ending))
-
-
-@pytest.fixture
-def model() -> ServedModel:
-    """Return a model with a ChatML template."""
-    return small_model()
 
 
 async def test_a_cut_reply_is_continued_by_its_ids(model: ServedModel) -> None:

@@ -20,12 +20,6 @@ REPLY = "Yes<|im_end|>"
 TURN_NEXT = "<|open|>user<|sep|>Two?<|close|>text<|sep|><|close|>turn<|sep|><|open|>assistant<|sep|>"
 
 
-@pytest.fixture
-def model() -> ServedModel:
-    """Return a model with a ChatML template."""
-    return small_model()
-
-
 async def held(model: ServedModel, history: TokenHistory | None = None, **reply: Any) -> Dialogue:
     """Return a dialogue of a question and a reply."""
     dialogue = Dialogue(model, history or new_history())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.certificates import Authority, Pair
+from tests.certificates import Authority, CertificateFiles
 from tokenwire.coordinator.http.tls import HttpsSettings, https_context
 
 
@@ -18,13 +18,13 @@ def event_loop_policy() -> Any:
 
 
 @pytest.fixture
-def pair(authority: Authority, tmp_path: Path) -> Pair:
+def pair(authority: Authority, tmp_path: Path) -> CertificateFiles:
     """A server's certificate."""
     return authority.issue(tmp_path, "server", names=["127.0.0.1"])
 
 
 @pytest.fixture
-def https(pair: Pair) -> ssl.SSLContext:
+def https(pair: CertificateFiles) -> ssl.SSLContext:
     """The files that the server uses."""
     context = https_context(HttpsSettings(pair.cert, pair.key))
     assert context is not None

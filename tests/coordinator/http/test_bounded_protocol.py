@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tests.coordinator.serving import Client, Exchange, connected_to, serving
+from tests.coordinator.serving import Exchange, SocketClient, connected_to, serving
 from tokenwire.coordinator.http.bounded_protocol import MAX_HEADERS, ProtocolLimits
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
@@ -30,7 +30,7 @@ async def answer(exchange: Exchange) -> None:
     await exchange.end()
 
 
-async def read_rejection(client: Client) -> tuple[int, str]:
+async def read_rejection(client: SocketClient) -> tuple[int, str]:
     """Read a rejection and the end of the connection; return its status and message."""
     head, _, body = (await client.read_all()).partition(b"\r\n\r\n")
     return int(head[9:12]), json.loads(body)["error"]["message"]

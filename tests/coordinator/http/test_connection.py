@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.types import Message
 
-from tests.coordinator.serving import Client, Exchange, connected_to, serving
+from tests.coordinator.serving import Exchange, SocketClient, connected_to, serving
 from tests.workers import until
 from tokenwire.coordinator.http.connection import AsgiConnection
 
@@ -229,7 +229,7 @@ async def test_after_a_release_no_callback_is_called(lent: bool) -> None:
         await disconnected.wait()
 
 
-async def _read_on(client: Client) -> bool:
+async def _read_on(client: SocketClient) -> bool:
     """Read while there is something to read."""
     try:
         return bool(await asyncio.wait_for(client.read_some(1_000_000), 0.1))

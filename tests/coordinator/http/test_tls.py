@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import CLIENT, Authority, Pair
-from tests.coordinator.serving import Exchange, Reply, connected_to, greet, serving
+from tests.certificates import CLIENT, Authority, CertificateFiles
+from tests.coordinator.serving import Exchange, HttpReply, connected_to, greet, serving
 from tokenwire.coordinator.http.tls import HttpsSettings, https_context
 from tokenwire.errors import InvalidRequest
 
@@ -17,7 +17,7 @@ def trust(authority: Authority) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=authority.pem.decode())
 
 
-async def get_over_tls(port: int, context: ssl.SSLContext) -> Reply:
+async def get_over_tls(port: int, context: ssl.SSLContext) -> HttpReply:
     """Make one request on a new connection."""
     async with connected_to(port, context) as client:
         await client.send("/")
@@ -143,7 +143,7 @@ async def test_a_disconnect_calls_back(https: ssl.SSLContext, authority: Authori
 
 
 async def test_new_connections_get_the_new_certificate(
-    https: ssl.SSLContext, authority: Authority, pair: Pair, tmp_path: Path
+    https: ssl.SSLContext, authority: Authority, pair: CertificateFiles, tmp_path: Path
 ) -> None:
     """Open ones keep their certificate."""
     following = Authority("next")
@@ -164,7 +164,7 @@ async def test_new_connections_get_the_new_certificate(
 
 
 async def test_clients_present_certificates_where_they_are_required(
-    authority: Authority, pair: Pair, tmp_path: Path
+    authority: Authority, pair: CertificateFiles, tmp_path: Path
 ) -> None:
     """Verified against the authorities trusted at that time."""
     clients = Authority("clients")
@@ -180,7 +180,7 @@ async def test_clients_present_certificates_where_they_are_required(
         assert await refuses(port, known)
 
 
-def test_incomplete_configuration_is_rejected(pair: Pair, tmp_path: Path) -> None:
+def test_incomplete_configuration_is_rejected(pair: CertificateFiles, tmp_path: Path) -> None:
     """The error names the missing flag."""
     ca = tmp_path / "ca.crt"
     with pytest.raises(InvalidRequest, match="--ssl-keyfile needs --ssl-certfile"):
@@ -193,7 +193,7 @@ def test_incomplete_configuration_is_rejected(pair: Pair, tmp_path: Path) -> Non
         https_context(HttpsSettings(pair.cert, pair.key, ca, 2))
 
 
-def test_a_key_may_be_in_the_file_of_its_certificate(pair: Pair, tmp_path: Path) -> None:
+def test_a_key_may_be_in_the_file_of_its_certificate(pair: CertificateFiles, tmp_path: Path) -> None:
     """A single file."""
     (both := tmp_path / "both.pem").write_bytes(pair.key.read_bytes() + pair.cert.read_bytes())
 

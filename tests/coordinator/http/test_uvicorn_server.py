@@ -8,7 +8,7 @@ import pytest
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tests.coordinator.serving import Reply, ServerWithoutSignals, connected_to, greet, serving
+from tests.coordinator.serving import HttpReply, ServerWithoutSignals, connected_to, greet, serving
 from tests.workers import until
 from tokenwire.coordinator.http.bounded_protocol import ProtocolLimits
 from tokenwire.coordinator.http.readiness import Readiness
@@ -25,7 +25,7 @@ async def test_a_handshake_that_never_ends_is_cut(https: ssl.SSLContext, begun: 
         assert await client.at_end()
 
 
-async def drained(drain_timeout_s: float, route: Callable[[Readiness], ASGIApp]) -> tuple[Reply, Readiness]:
+async def drained(drain_timeout_s: float, route: Callable[[Readiness], ASGIApp]) -> tuple[HttpReply, Readiness]:
     """Stop a server during a request; return its response and the server's state."""
     readiness, begun = Readiness(), asyncio.Event()
     app = route(readiness)

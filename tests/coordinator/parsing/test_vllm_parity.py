@@ -18,7 +18,7 @@ import pytest
 
 from tests.coordinator.parsing import loaded
 from tests.coordinator.parsing.outputs import HISTORY, OutputCase, chat_body, output_cases
-from tests.coordinator.parsing.vllm_server import VllmServer, add_up
+from tests.coordinator.parsing.vllm_server import VllmChatRoute, add_up
 from tests.tokenizers import npm_tokenizer_files
 from tokenwire.coordinator.parsing.batching import ParserBudget
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, merge
@@ -58,10 +58,10 @@ def tokenizer_for(name: str) -> ModelTokenizer:
 
 
 @cache
-def vllm_for(name: str) -> VllmServer:
+def vllm_for(name: str) -> VllmChatRoute:
     """Return vLLM's route for a case."""
     case = CASES[name]
-    return VllmServer(case, parsers_for(name, "never").tokenizer, MODEL_TYPES.get(case.tokenizer))
+    return VllmChatRoute(case, parsers_for(name, "never").tokenizer, MODEL_TYPES.get(case.tokenizer))
 
 
 def ids_of(case: OutputCase) -> list[int]:

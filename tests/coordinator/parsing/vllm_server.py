@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from tests.coordinator.parsing.outputs import OutputCase
 
 
-class VllmServer:
+class VllmChatRoute:
     """One model's route."""
 
     def __init__(self, case: OutputCase, tokenizer: Any, model_type: str | None) -> None:

@@ -17,7 +17,9 @@ class ReferenceResult:
     matched: str | None
 
 
-def visible_text(tokenizer: ModelTokenizer, prompt: Sequence[int], ids: Sequence[int], skip: bool = True) -> list[str]:
+def texts_of_prefixes(
+    tokenizer: ModelTokenizer, prompt: Sequence[int], ids: Sequence[int], skip: bool = True
+) -> list[str]:
     """Return the text after 0, 1, 2 … tokens, without incomplete characters."""
     before = len(tokenizer.decode(list(prompt), skip))
     texts = [""]

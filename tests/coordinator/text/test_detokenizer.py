@@ -214,7 +214,7 @@ def test_any_steps_equal_decoding_at_once(
     tokenizer = TINY[kind]
     # A visible beginning, because some decoders treat the first blank specially.
     prompt_ids, ids = tokenizer.encode(f"o{prompt}", False), tokenizer.encode(text, False)
-    texts = reference.visible_text(tokenizer, prompt_ids, ids)
+    texts = reference.texts_of_prefixes(tokenizer, prompt_ids, ids)
     expected = reference.reference_result(texts, stops, min_tokens, include)
     stream = TextStreams(tokenizer, TextRules(stops, include), min_tokens).stream(prompt_ids)
     deltas, kept, matched = fed(stream, cut(ids, sizes))
@@ -227,7 +227,7 @@ def test_any_steps_equal_decoding_at_once(
 def test_any_bytes_equal_decoding_at_once(prompt: bytes, generated: bytes, size: int) -> None:
     """Even for random bytes, the text is the whole text without the prompt's."""
     prompt_ids, ids = byte_ids(prompt + b"x"), byte_ids(generated)
-    expected = reference.visible_text(BYTES, prompt_ids, ids)[-1]
+    expected = reference.texts_of_prefixes(BYTES, prompt_ids, ids)[-1]
     assert "".join(fed(TextStream(BYTES, prompt_ids), cut(ids, [size]))[0]) == expected
 
 
@@ -291,6 +291,6 @@ def test_real_tokenizers_decode_step_by_step(npm_tokenizer: ModelTokenizer) -> N
     assert npm_tokenizer.decodes_additively
     for prompt in ("Q:", "Ein längerer Anfang, 你好, mit mehr als acht Wörtern darin. " * 20):
         prompt_ids = npm_tokenizer.encode(prompt, False)
-        expected = reference.visible_text(npm_tokenizer, prompt_ids, ids, False)[-1]
+        expected = reference.texts_of_prefixes(npm_tokenizer, prompt_ids, ids, False)[-1]
         stream = TextStream(npm_tokenizer, prompt_ids, skip_special_tokens=False)
         assert "".join(fed(stream, cut(ids, [1]))[0]) == expected

@@ -83,7 +83,7 @@ def fails(status: int, body: bytes) -> Reply:
     return lambda handler: handler._send(status, body)
 
 
-def chat(url: str, typed: str, *options: str) -> "subprocess.CompletedProcess[str]":
+def run_chat(url: str, typed: str, *options: str) -> "subprocess.CompletedProcess[str]":
     """Run a chat with these lines as its input."""
     command = [sys.executable, "-P", "-m", "tokenwire", "chat", "--url", url, *options]
     return subprocess.run(command, input=typed, capture_output=True, text=True, timeout=30)
@@ -93,7 +93,7 @@ def test_a_conversation_is_kept_until_it_is_reset(backend: Backend) -> None:
     """Each request has the turns before it, and the system message; the first model is the default."""
     backend.replies += [replies_with("Hel", "lo."), replies_with("Fine."), replies_with("Again.")]
 
-    ran = chat(backend.url, "Hi\nHow are you?\n/reset\nHi\n", "--system", "Be brief.")
+    ran = run_chat(backend.url, "Hi\nHow are you?\n/reset\nHi\n", "--system", "Be brief.")
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Hello.\nFine.\nAgain.\n", "")
     start = [("system", "Be brief."), ("user", "Hi")]
@@ -106,7 +106,7 @@ def test_the_options_of_a_chat(backend: Backend) -> None:
     """A base URL with /v1 at its end, another model, and a key."""
     backend.replies.append(replies_with("Hello."))
 
-    ran = chat(f"{backend.url}/v1/", "Hi\n", "--model", "second", "--api-key", "sk-1")
+    ran = run_chat(f"{backend.url}/v1/", "Hi\n", "--model", "second", "--api-key", "sk-1")
 
     assert ran.stdout == "Hello.\n"
     ((body, key),) = backend.requests
@@ -115,7 +115,7 @@ def test_the_options_of_a_chat(backend: Backend) -> None:
 
 def test_help_and_an_unknown_command(backend: Backend) -> None:
     """Commands are not sent as messages; an unknown one is reported."""
-    ran = chat(backend.url, "/help\n\n/nonsense\n/quit\nnever sent\n")
+    ran = run_chat(backend.url, "/help\n\n/nonsense\n/quit\nnever sent\n")
 
     assert "/reset" in ran.stdout
     assert "Unknown command /nonsense" in ran.stderr
@@ -134,7 +134,7 @@ def test_an_error_is_shown_and_the_question_is_not_kept(backend: Backend, refusa
     """The server's message is shown, and the chat continues."""
     backend.replies += [refusal, replies_with("Hello.")]
 
-    ran = chat(backend.url, "Too much\nHi\n")
+    ran = run_chat(backend.url, "Too much\nHi\n")
 
     assert shown in ran.stderr
     assert ran.stdout == "Hello.\n"
@@ -150,7 +150,7 @@ def test_an_error_mid_stream_keeps_the_shown_text(backend: Backend) -> None:
 
     backend.replies += [breaks, replies_with(" reply.")]
 
-    ran = chat(backend.url, "Hi\nGo on\n")
+    ran = run_chat(backend.url, "Hi\nGo on\n")
 
     assert "tokenwire: The worker is gone." in ran.stderr
     assert backend.messages(1) == [("user", "Hi"), ("assistant", "Half a"), ("user", "Go on")]
@@ -160,12 +160,12 @@ def test_replies_cannot_control_the_terminal(backend: Backend) -> None:
     """Escape characters are removed."""
     backend.replies.append(replies_with("a\x1b]0;title\x07b\tc\nd"))
 
-    assert chat(backend.url, "Hi\n").stdout == "a]0;titleb\tc\nd\n"
+    assert run_chat(backend.url, "Hi\n").stdout == "a]0;titleb\tc\nd\n"
 
 
 def test_an_unreachable_server_is_reported_in_one_line() -> None:
     """With its address, and a likely reason."""
-    ran = chat("http://127.0.0.1:9", "Hi\n")
+    ran = run_chat("http://127.0.0.1:9", "Hi\n")
 
     assert ran.returncode == 1
     assert ran.stderr.startswith("tokenwire: http://127.0.0.1:9 cannot be reached")

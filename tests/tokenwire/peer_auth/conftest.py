@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import Authority, Pair
+from tests.certificates import Authority, CertificateFiles
 from tests.tokenwire.peer_auth.site import Site
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
 
@@ -16,7 +16,7 @@ def site(tmp_path: Path) -> Site:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
+def pair(tmp_path: Path) -> CertificateFiles:
     """A certificate for both roles."""
     return Authority().issue(tmp_path, "pair")
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import CLIENT, SERVER, Authority, Pair
+from tests.certificates import CLIENT, SERVER, Authority, CertificateFiles
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.certificates import Role, read_authorities, read_certificate
 
 FLAGS = ("--cert", "--key")
 
 
-def reading_error(pair: Pair, role: Role = "server") -> str:
+def reading_error(pair: CertificateFiles, role: Role = "server") -> str:
     """Return the error of reading files."""
     with pytest.raises(InvalidRequest) as refused:
         read_certificate(pair.cert, pair.key, FLAGS, role)
@@ -45,7 +45,7 @@ def test_a_key_of_another_certificate_is_rejected(authority: Authority, tmp_path
     """Both files are named."""
     one, other = authority.issue(tmp_path, "one"), authority.issue(tmp_path, "other")
 
-    message = reading_error(Pair(one.cert, other.key))
+    message = reading_error(CertificateFiles(one.cert, other.key))
 
     assert message == f"--key: {other.key} is not the key of {one.cert} (--cert)"
 
@@ -55,9 +55,9 @@ def test_files_with_other_contents_are_rejected(authority: Authority, tmp_path: 
     good = authority.issue(tmp_path, "good")
     (junk := tmp_path / "junk").write_text("junk")
 
-    assert reading_error(Pair(junk, good.key)).startswith(f"--cert: {junk} holds no certificate")
-    assert reading_error(Pair(good.cert, junk)).startswith(f"--key: {junk} holds no key")
-    assert reading_error(Pair(good.cert, tmp_path / "none")).startswith("--key: cannot read")
+    assert reading_error(CertificateFiles(junk, good.key)).startswith(f"--cert: {junk} holds no certificate")
+    assert reading_error(CertificateFiles(good.cert, junk)).startswith(f"--key: {junk} holds no key")
+    assert reading_error(CertificateFiles(good.cert, tmp_path / "none")).startswith("--key: cannot read")
 
 
 def test_all_authorities_of_a_file_are_read(authority: Authority, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.certificates import Authority, Pair
+from tests.certificates import Authority, CertificateFiles
 from tests.tokenwire.peer_auth.site import Site, connection_error, guarded_worker
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import ChannelFactory
@@ -63,7 +63,7 @@ async def test_both_sides_report_a_wrong_token(site: Site, caplog: pytest.LogCap
     assert "wrong" not in caplog.text
 
 
-def test_a_coordinator_needs_authorities(pair: Pair) -> None:
+def test_a_coordinator_needs_authorities(pair: CertificateFiles) -> None:
     """Its own certificate is not enough."""
     with pytest.raises(InvalidRequest, match="--peer-cert needs --peer-ca too"):
         ChannelFactory(PeerAuthClientSettings(cert=pair.cert, key=pair.key))

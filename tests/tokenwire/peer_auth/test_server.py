@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.certificates import CLIENT, SERVER, Authority, Pair
+from tests.certificates import CLIENT, SERVER, Authority, CertificateFiles
 from tests.tokenwire.peer_auth.site import (
     METHODS,
     Site,
@@ -148,7 +148,7 @@ async def test_a_broken_file_changes_nothing(site: Site) -> None:
         await works(worker.address, site.coordinator)
 
 
-def test_tls_on_a_worker_requires_authentication(site: Site, pair: Pair) -> None:
+def test_tls_on_a_worker_requires_authentication(site: Site, pair: CertificateFiles) -> None:
     """Encryption alone does not authenticate coordinators; authorities alone do not encrypt."""
     with pytest.raises(
         InvalidRequest, match=r"--peer-cert alone does not authenticate coordinators.*--peer-ca.*--peer-token-file"

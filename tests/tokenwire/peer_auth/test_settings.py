@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import Pair
+from tests.certificates import CertificateFiles
 from tokenwire.cli.click_options import build
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import ChannelFactory
@@ -12,7 +12,7 @@ from tokenwire.peer_auth.peer_tokens import PeerTokens
 from tokenwire.peer_auth.settings import PeerAuthClientSettings, PeerAuthSettings
 
 
-def test_a_certificate_needs_its_key(pair: Pair) -> None:
+def test_a_certificate_needs_its_key(pair: CertificateFiles) -> None:
     """A key also needs its certificate."""
     with pytest.raises(InvalidRequest, match="--peer-cert needs --peer-key too"):
         PeerAuthSettings(cert=pair.cert)

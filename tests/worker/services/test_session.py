@@ -21,7 +21,7 @@ from tokenwire.v1 import inference_pb2 as pb
 LONG = 20_000
 
 
-async def refused(peer: Peer) -> str:
+async def refusal_of(peer: Peer) -> str:
     """Wait until the worker ends the session with FAILED_PRECONDITION; return its details."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await asyncio.wait_for(peer.read_to_end(), TIMEOUT_S)
@@ -51,7 +51,7 @@ async def test_a_session_begins_with_a_hello(address: str, first: pb.SessionRequ
             await peer.call.write(first)
         await peer.call.done_writing()
 
-        assert "must be a Hello" in await refused(peer)
+        assert "must be a Hello" in await refusal_of(peer)
         assert not engine.submitted
 
 
@@ -61,7 +61,7 @@ async def test_another_major_version_is_refused(address: str, major: int, older:
     async with running_worker(address), connected_peer(address) as peer:
         await peer.send(hello=pb.Hello(protocol=pb.ProtocolVersion(major=major), coordinator_id="peer"))
 
-        assert f"upgrade tokenwire on {older}" in await refused(peer)
+        assert f"upgrade tokenwire on {older}" in await refusal_of(peer)
 
 
 async def test_another_minor_version_is_accepted(address: str) -> None:
@@ -120,7 +120,7 @@ async def test_a_submit_with_invalid_slots_ends_the_session(address: str, slots:
         await peer.send(submit=submission(slots=[1], request_id="first"))
         await peer.send(submit=submission(slots=slots, request_id="second"))
 
-        assert "second names no slots or slots in use" in await refused(peer)
+        assert "second names no slots or slots in use" in await refusal_of(peer)
         await until(lambda: not worker.server_info().sessions)
         assert set(engine.submitted) == {1}
         assert engine.aborted == [engine.submitted[1]]

@@ -1,6 +1,6 @@
 """The events of a streamed message."""
 
-from tests.coordinator.api.replies import STOP, Event, call_of, events_of, streamed, tool_call
+from tests.coordinator.api.replies import STOP, ServerSentEvent, call_of, events_of, streamed, tool_call
 from tokenwire.coordinator.api.anthropic.events import MessageEvents
 from tokenwire.coordinator.api.message_parts import PartStream
 from tokenwire.coordinator.api.openai.chat import ChatCall
@@ -10,7 +10,9 @@ from tokenwire.coordinator.types import Finish
 from tokenwire.errors import WorkerLost
 
 
-def message_events(call: ChatCall, steps: list[str], finish: Finish = STOP, cached_tokens: int = 0) -> list[Event]:
+def message_events(
+    call: ChatCall, steps: list[str], finish: Finish = STOP, cached_tokens: int = 0
+) -> list[ServerSentEvent]:
     """Return the events of a call."""
     return streamed(call, MessageEvents(call), steps, finish, cached_tokens)
 

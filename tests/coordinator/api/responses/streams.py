@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.coordinator.api.replies import STOP, Event, streamed
+from tests.coordinator.api.replies import STOP, ServerSentEvent, streamed
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.api.responses.events import ResponseEvents
 from tokenwire.coordinator.api.responses.request import ResponsesRequest
@@ -10,7 +10,7 @@ from tokenwire.coordinator.api.responses.response import ResponseObject
 from tokenwire.coordinator.types import Finish
 
 
-def response_events(call: ChatCall, steps: list[str], finish: Finish = STOP, **body: Any) -> list[Event]:
+def response_events(call: ChatCall, steps: list[str], finish: Finish = STOP, **body: Any) -> list[ServerSentEvent]:
     """Return the events of a call."""
     response = ResponseObject(ResponsesRequest(input="Hi", **body), call)
     return streamed(call, ResponseEvents(response, None), steps, finish)
