@@ -202,7 +202,7 @@ _LONG_PROMPT = {"prompt": _LONG}
         ("/get_sequence_logprobs/", {"sequences": [[1, 10**9]], "prompt_lengths": [1]}),
     ],
 )
-async def test_a_caller_without_access_to_the_model_is_refused_before_any_work(
+async def test_a_caller_without_access_to_the_model_is_rejected_before_any_work(
     path: str, body: dict[str, Any], tmp_path: Path
 ) -> None:
     """On every route of a model: these prompts are errors as soon as they are rendered, tokenized or checked."""
@@ -211,8 +211,8 @@ async def test_a_caller_without_access_to_the_model_is_refused_before_any_work(
     )
     async with served(tmp_path, auth=AuthSettings(keys)) as client:
         named = body if path.startswith(("/generate", "/chat", "/get_")) else {"model": "simulated", **body}
-        refused = await client.post(path, json=named, headers={"Authorization": "Bearer other"})
+        rejected = await client.post(path, json=named, headers={"Authorization": "Bearer other"})
         allowed = await client.post(path, json=named, headers={"Authorization": "Bearer own"})
 
-    assert (refused.status_code, "may not use the model `simulated`" in refused.text) == (403, True)
+    assert (rejected.status_code, "may not use the model `simulated`" in rejected.text) == (403, True)
     assert allowed.status_code in (200, 400)
