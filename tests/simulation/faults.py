@@ -279,7 +279,7 @@ class Faults:
         if first.core is None or first.node is None or not first.is_running:
             first.start(self._history.settings)
             return False
-        admin = first.core.admin
-        return await first.node.spawn(self._try(admin.resume(None))) and await first.node.spawn(
-            self._try(admin.wake_up(None, []))
-        )
+        # At the same time: neither may make the other fail.
+        resumed = first.node.spawn(self._try(first.core.admin.resume(None)))
+        woken = first.node.spawn(self._try(first.core.admin.wake_up(None, [])))
+        return all([await resumed, await woken])
