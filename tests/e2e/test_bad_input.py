@@ -93,8 +93,8 @@ NESTED = '{"a":' * 5000 + "1" + "}" * 5000
         (TEXT, {"prompt": "x", "suffix": "y"}, 400, "suffix", "only supported for"),
         (TEXT, {"prompt": "x", "best_of": 2}, 400, "best_of", "not supported"),
         (TEXT, {"prompt": {"a": 1}}, 400, "prompt", ""),
-        ("/tokenize", {}, 400, "prompt", "either"),
-        ("/tokenize", {"prompt": "x", "messages": MESSAGES}, 400, "prompt", "either"),
+        ("/tokenize", {}, 400, "prompt", "Either"),
+        ("/tokenize", {"prompt": "x", "messages": MESSAGES}, 400, "prompt", "Either"),
         ("/detokenize", {"tokens": [-1]}, 400, "tokens", "out of vocabulary"),
     ],
 )

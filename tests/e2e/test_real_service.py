@@ -276,6 +276,6 @@ def test_a_killed_engine_ends_streams_and_service(service: Service) -> None:
         assert json.loads(error.removeprefix("data: "))["error"]["code"] in (500, 503)
         assert (done, end) == ("data: [DONE]", "")
     assert service.coordinator.wait_exit(60) == 1
-    assert "worker ended with code 1" in service.coordinator.log
+    assert "worker exited with code 1" in service.coordinator.log
     _, alive = psutil.wait_procs(family, timeout=15)
     assert not alive
