@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tokenwire.coordinator.fleet.control_client import ControlCall, call_worker
+from tokenwire.coordinator.fleet.control_client import ControlCall, adopt_state, call_worker
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import WorkerSession
@@ -223,17 +223,15 @@ class FleetAdmin:
     async def _operate(self, model: str | None, stage: str, method: Method, request: Any) -> WorkerResults:
         if not request.epoch:
             request.epoch = self._desired.next_epoch(self.model(model))
-        adoptions = [asyncio.create_task(self._adopt(session)) for session in self.sessions(model)]
-        results = await self._call_all(model, stage, method, request)
-        await asyncio.gather(*adoptions)
+        adoptions = asyncio.gather(*map(self._adopt, self.sessions(model)))  # they begin first
+        results, _ = await asyncio.gather(self._call_all(model, stage, method, request), adoptions)
         return results
 
     async def _adopt(self, session: WorkerSession) -> None:
         """Let a worker that has drifted catch up first: an operation makes all of its state the newest, old or not."""
         if self._desired.has_drifted(session.model_name, session.serving):
-            request = pb.AdoptStateRequest(target=self._desired.get(session.model_name))
             with contextlib.suppress(TokenwireError):  # reconciled again later
-                await call_worker(session, lambda stub: stub.AdoptState(request, timeout=self._timeout_s))
+                await call_worker(session, adopt_state(self._desired.get(session.model_name), self._timeout_s))
 
     async def _call_all(
         self, model: str | None, stage: str, method: Method, request: Any, timeout_s: float | None = None

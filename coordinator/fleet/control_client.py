@@ -8,7 +8,7 @@ import grpc
 
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.errors import EngineFailed, Unavailable, from_status
-from tokenwire.v1 import control_pb2_grpc
+from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2
 
 ResponseT = TypeVar("ResponseT")
 ControlCall = Callable[[control_pb2_grpc.ControlStub], Awaitable[ResponseT]]
@@ -29,6 +29,14 @@ async def call_worker(session: WorkerSession, call: ControlCall[ResponseT]) -> R
         if session.control is None:  # the session ended meanwhile and closed the channel
             raise Unavailable(f"disconnected: {session.last_error}") from error
         raise EngineFailed(f"The control call failed: {error!r}") from error
+
+
+def adopt_state(
+    target: inference_pb2.ServingState | None, timeout_s: float
+) -> ControlCall[control_pb2.AdoptStateResponse]:
+    """Return the call that brings a worker to a desired state."""
+    request = control_pb2.AdoptStateRequest(target=target)
+    return lambda stub: stub.AdoptState(request, timeout=timeout_s)
 
 
 def _is_cancelled() -> bool:

@@ -3,10 +3,9 @@
 import asyncio
 import logging
 
-from tokenwire.coordinator.fleet.control_client import ControlCall, call_worker
+from tokenwire.coordinator.fleet.control_client import adopt_state, call_worker
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.session import WorkerSession
-from tokenwire.v1 import control_pb2
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +60,9 @@ class Reconciler:
         await asyncio.sleep(_SETTLE_S if session.serving.epoch else 0)
         while self._has_drifted(session):
             try:
-                response = await call_worker(session, self._adopt(session))
+                response = await call_worker(
+                    session, adopt_state(self._desired.get(session.model_name), self._timeout_s)
+                )
             except Exception as error:  # of any kind: a worker that stays out of sync gets no requests
                 self._record_error(session, str(error))
                 await asyncio.sleep(retry_s)
@@ -71,10 +72,6 @@ class Reconciler:
                 session.on_serving_state(response.serving)
                 log.info("worker %s reconciled to epoch %d", session.address, response.serving.epoch)
         self._errors.pop(session, None)
-
-    def _adopt(self, session: WorkerSession) -> ControlCall[control_pb2.AdoptStateResponse]:
-        request = control_pb2.AdoptStateRequest(target=self._desired.get(session.model_name))
-        return lambda stub: stub.AdoptState(request, timeout=self._timeout_s)
 
     def _record_error(self, session: WorkerSession, error: str) -> None:
         if self._errors.get(session) != error:

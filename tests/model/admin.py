@@ -27,8 +27,8 @@ class Pair(NamedTuple):
 
     link: int = CONNECTING
     connection: int = 0
-    heard: bytes = b""
-    """The serving state that the coordinator knows of."""
+    received: bytes = b""
+    """The serving state that the coordinator has received."""
     phase: int = IDLE
     requests: tuple[Call, ...] = ()
     events: tuple[bytes, ...] = ()
@@ -45,7 +45,7 @@ class WorkerNode(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """What a coordinator knows of all workers together."""
+    """What a coordinator has of all workers together."""
 
     nonce: int
     desired: bytes = NOTHING
@@ -62,7 +62,7 @@ class Fleet(NamedTuple):
     epochs: tuple[tuple[int, int], ...]
     """Epoch and number of those that have."""
     settled: tuple[int, ...]
-    """Those that every worker confirmed and every coordinator knows of."""
+    """Those that every worker confirmed and every coordinator has seen."""
     worker_restarts: int
     coordinator_restarts: int
     cuts: int
@@ -107,9 +107,9 @@ class AdminModel:
         self._table = table
 
     def initial(self) -> Fleet:
-        """Return a fleet that has connected and knows of no operation."""
+        """Return a fleet that has connected, before any operation."""
         scope, serving = self.scope, self._table.serving(WorkerTable.INITIAL)
-        pair = Pair(CONNECTED, heard=serving)
+        pair = Pair(CONNECTED, received=serving)
         return Fleet(
             (WorkerNode(WorkerTable.INITIAL, (pair,) * scope.coordinators),) * scope.workers,
             tuple(Coordinator(2 * number + 2) for number in range(scope.coordinators)),
@@ -127,10 +127,10 @@ class AdminModel:
         return cast("WorkerKey", self._table.key(state))
 
     def canonical(self, state: Fleet) -> Fleet:
-        """Return the fleet without messages that say nothing new, its workers sorted because nothing tells them apart.
+        """Return the fleet without messages that carry nothing new, its workers sorted: they are interchangeable.
 
         When such a message is read makes no difference, now or later: revisions only rise. Coordinators are not sorted,
-        since their epochs tell them apart.
+        since their epochs distinguish them.
         """
         absorbed = state._replace(nodes=tuple(sorted(_absorb(node) for node in state.nodes)))
         return absorbed if absorbed.nodes == state.nodes else self._settled(absorbed)
@@ -152,7 +152,7 @@ class AdminModel:
         if pair.requests:
             yield Happening("deliver", c, w), self.deliver(state, c, w)
         if pair.events:
-            yield Happening("hear", c, w), self.hear(state, c, w)
+            yield Happening("receive", c, w), self.receive(state, c, w)
         for number in range(len(pair.answers)):
             yield Happening("answer", c, w, number), self.answer(state, c, w, number)
         if pair.phase == WAITING:
@@ -224,14 +224,14 @@ class AdminModel:
             pairs.append(pair)
         return _with_node(state, w, node._replace(pairs=tuple(pairs)))
 
-    # What a coordinator hears.
+    # What a coordinator receives.
 
-    def hear(self, state: Fleet, c: int, w: int) -> Fleet:
+    def receive(self, state: Fleet, c: int, w: int) -> Fleet:
         """Let a coordinator read a worker's next event."""
         pair = state.nodes[w].pairs[c]
         serving, pair = pair.events[0], pair._replace(events=pair.events[1:])
         if pair.link == CONNECTING:  # a welcome replaces what was known
-            return self._learn(state, c, w, pair._replace(link=CONNECTED, heard=b""), serving)
+            return self._learn(state, c, w, pair._replace(link=CONNECTED, received=b""), serving)
         return self._learn(state, c, w, pair, serving)
 
     def answer(self, state: Fleet, c: int, w: int, number: int) -> Fleet:
@@ -252,9 +252,9 @@ class AdminModel:
 
     def _learn(self, state: Fleet, c: int, w: int, pair: Pair, serving: bytes) -> Fleet:
         """WorkerSession.on_serving_state, and WorkerPool.on_session_change behind it."""
-        if pair.heard and desired_states.revision_of(serving) <= desired_states.revision_of(pair.heard):
+        if pair.received and desired_states.revision_of(serving) <= desired_states.revision_of(pair.received):
             return self._settled(_with_pair(state, c, w, pair))
-        state = _with_pair(state, c, w, pair._replace(heard=serving))
+        state = _with_pair(state, c, w, pair._replace(received=serving))
         coordinator = state.coordinators[c]
         desired = self._observed(coordinator.desired, serving)
         if desired == coordinator.desired:
@@ -285,7 +285,7 @@ class AdminModel:
         pair = state.nodes[w].pairs[c]
         if pair.phase != IDLE or not self._has_drifted(state, c, pair):
             return state
-        if not desired_states.epoch_of(pair.heard):
+        if not desired_states.epoch_of(pair.received):
             return self.look_again(state, c, w)
         return _with_pair(state, c, w, pair._replace(phase=WAITING))
 
@@ -298,7 +298,7 @@ class AdminModel:
         return _with_pair(state, c, w, pair._replace(phase=ASKING, requests=(*pair.requests, call)))
 
     def _has_drifted(self, state: Fleet, c: int, pair: Pair) -> bool:
-        return pair.link == CONNECTED and desired_states.has_drifted(state.coordinators[c].desired, pair.heard)
+        return pair.link == CONNECTED and desired_states.has_drifted(state.coordinators[c].desired, pair.received)
 
     # Faults.
 
@@ -390,7 +390,7 @@ def _absorb(node: WorkerNode) -> WorkerNode:
 
 
 def _is_old(serving: bytes, pair: Pair) -> bool:
-    return not serving or desired_states.revision_of(serving) <= desired_states.revision_of(pair.heard)
+    return not serving or desired_states.revision_of(serving) <= desired_states.revision_of(pair.received)
 
 
 def _is_read(answer: Answer, c: int, pair: Pair) -> bool:

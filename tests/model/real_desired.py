@@ -1,4 +1,4 @@
-"""The coordinator's real DesiredStates as pure functions of what one of them knows."""
+"""The coordinator's real DesiredStates as pure functions of the state of one of them."""
 
 from functools import cache
 

@@ -90,7 +90,7 @@ class Link:
         self.state = CONNECTING
         self.events.append(serving)
 
-    def hear(self) -> None:
+    def receive_next(self) -> None:
         """Read the next event."""
         event = pb.ServingState.FromString(self.events.pop(0))
         if self.state == CONNECTING:
@@ -122,9 +122,9 @@ class Link:
     def as_pair(self, loop: SteppedLoop) -> Pair:
         """Return it in the terms of the model."""
         phase = WAITING if loop.holds(self.timer) else ASKING if self._calls[ADOPTION] else IDLE
-        heard = encode(self.serving) if self.state == CONNECTED else b""
+        received = encode(self.serving) if self.state == CONNECTED else b""
         sent = (tuple(self.requests), tuple(self.events), tuple(self.answers))
-        return Pair(self.state, self.connection, heard, phase, *sent)
+        return Pair(self.state, self.connection, received, phase, *sent)
 
 
 class RealCoordinator:
@@ -229,8 +229,8 @@ class RealFleet:
                 link.connect(self._workers[w].key().serving)
             case "deliver":
                 self._work(w, link.requests.pop(0))
-            case "hear":
-                self._loop.call_soon(link.hear)
+            case "receive":
+                self._loop.call_soon(link.receive_next)
             case "answer":
                 link.answer(link.answers[detail])
             case "look again":

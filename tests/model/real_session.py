@@ -41,7 +41,7 @@ class _Recorder(SlotListener):
     """The listener of one request; it may stop its sequence at the first token."""
 
     def __init__(self, request: int, stops: bool) -> None:
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self._request = request
         self._stops = stops
 
@@ -58,13 +58,13 @@ class _Recorder(SlotListener):
         pass
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
-        self.heard += [TOKEN if each == self._request else WRONG for each in token_ids]
+        self.received += [TOKEN if each == self._request else WRONG for each in token_ids]
         if finish is not None or (self._stops and token_ids):
-            self.heard.append(ENDED)
+            self.received.append(ENDED)
         return self._stops and bool(token_ids)
 
     def fail(self, error: TokenwireError) -> None:
-        self.heard.append(ENDED)
+        self.received.append(ENDED)
 
 
 class _Transport:
@@ -92,7 +92,7 @@ class _Transport:
 class CoordinatorKey(NamedTuple):
     """What decides what the coordinator's end does from now on."""
 
-    heard: tuple[tuple[str, ...], ...]
+    received: tuple[tuple[str, ...], ...]
     slots: tuple[int, ...]
     """By request; -1 once it is no longer open."""
     free: tuple[int, ...]
@@ -143,8 +143,8 @@ class CoordinatorEnd:
         ]
         connected = self.session.control is not None or self.session.state.value != "connecting"
         loss = "" if connected else str(self.session._liveness.loss_reason.value)
-        heard = tuple(tuple(recorder.heard) for recorder in self._recorders)
-        return CoordinatorKey(heard, tuple(held), tuple(table._free), table.open, loss)
+        received = tuple(tuple(recorder.received) for recorder in self._recorders)
+        return CoordinatorKey(received, tuple(held), tuple(table._free), table.open, loss)
 
     def _open(self, address: str, commands: Commands) -> WorkerTransport:
         self._transport = _Transport(cast("CommandQueue", commands))
@@ -165,7 +165,7 @@ async def _prepared(model: pb.Model, fetch: FetchFiles) -> None:
 
 
 class _Engine:
-    """Accepts or refuses sequences, and generates when it is told to."""
+    """Accepts or refuses sequences, and generates one step at a time."""
 
     def __init__(self) -> None:
         self.sequences: dict[int, EngineSequence] = {}

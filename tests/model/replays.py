@@ -11,7 +11,7 @@ Output = TypeVar("Output", covariant=True)
 
 
 class Replayed(Protocol[Input, Output]):
-    """Real code that does something only when it is told to."""
+    """Real code that takes one step at a time."""
 
     def feed(self, event: Input) -> Output:
         """Let something happen, and return what the code did."""

@@ -161,17 +161,17 @@ class SlotModel:
             return f"the worker ended the session: {worker.ended}"
         if known.loss and not state.coordinator_lost:
             return f"the coordinator ended the session: {known.loss}"
-        for request, heard in enumerate(known.heard):
-            if WRONG in heard:
+        for request, received in enumerate(known.received):
+            if WRONG in received:
                 return f"request {request} got the tokens of another one"
-            if ENDED in heard[:-1]:
-                return f"request {request} was called after its end: {', '.join(heard)}"
+            if ENDED in received[:-1]:
+                return f"request {request} was called after its end: {', '.join(received)}"
         if not self.is_final(state):
             return ""
         if known.open or worker.open:
             return f"{known.open} slots of the coordinator and {worker.open} of the worker stay open"
         unended = set(range(state.submitted)) - state.aborted
-        unended = {request for request in unended if ENDED not in known.heard[request]}
+        unended = {request for request in unended if ENDED not in known.received[request]}
         return f"requests {sorted(unended)} never ended" if unended else ""
 
     def step_violation(self, before: Stream, after: Stream) -> str:

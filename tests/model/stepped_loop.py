@@ -1,4 +1,4 @@
-"""An event loop that runs what is ready and stops; timers wait until they are told to fire."""
+"""An event loop that runs what is ready and stops; timers wait until they are fired."""
 
 import asyncio
 import contextvars

@@ -62,7 +62,7 @@ def test_long_random_traces_lead_the_code_where_they_lead_the_model(table: Worke
 
     assert sum(len(trace) for trace in traces) > 2_000
     assert {happening.kind for trace in traces for happening in trace} >= {
-        *("begin", "deliver", "hear", "answer", "look again", "connect", "cut", "restart", "resume directly"),
+        *("begin", "deliver", "receive", "answer", "look again", "connect", "cut", "restart", "resume directly"),
         *("sequences done", "weights done"),
     }
     for trace in traces:
@@ -70,7 +70,7 @@ def test_long_random_traces_lead_the_code_where_they_lead_the_model(table: Worke
 
 
 class _Idle(AdminModel):
-    """A model whose coordinators never reconcile what they hear of later."""
+    """A model whose coordinators never reconcile what they receive later."""
 
     def _consider(self, state: Fleet, c: int, w: int) -> Fleet:
         return state
@@ -88,9 +88,9 @@ def test_a_worker_catches_up_before_the_next_operation(table: WorkerTable) -> No
     """It restarts after a pause that all workers confirmed, and the next operation comes before it was reconciled."""
     model = AdminModel(Scope((Verb.PAUSE, Verb.LABEL), 1, 1, worker_restarts=1), table)
     trace = [
-        *(Happening("begin", 0, detail=0), Happening("deliver", 0, 0), Happening("hear", 0, 0)),
+        *(Happening("begin", 0, detail=0), Happening("deliver", 0, 0), Happening("receive", 0, 0)),
         *(Happening("answer", 0, 0, 0), Happening("restart", worker=0), Happening("connect", 0, 0)),
-        *(Happening("hear", 0, 0), Happening("begin", 0, detail=1)),
+        *(Happening("receive", 0, 0), Happening("begin", 0, detail=1)),
         *(Happening("deliver", 0, 0),) * 3,
     ]
 

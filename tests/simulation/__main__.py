@@ -17,7 +17,7 @@ __all__ = ["chance"]
 
 
 def main() -> int:
-    """Run what the command line asks for; return the exit code."""
+    """Run the histories that the command line names; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="number of histories (default: 200)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first one (default: 0)")

@@ -91,16 +91,13 @@ class SimulatedClient:
         self.name: str = spec["id"]
         self.ending = ""
         """How it ended; empty: it has not."""
-        self.ended_at = 0.0
         self.request_id = ("chatcmpl-" if spec["route"] == "chat" else "cmpl-") + self.name
         self.error: Mapping[str, Any] = {}
         """The error that it read."""
         self.prompts = _prompts(spec, earlier)
         """The prompts that the request may have: with the exact ids of the earlier turn, and the template's own."""
         self.prompt = self.prompts[0]
-        self.choices = [ChoiceOracle(index, self.prompt) for index in range(spec["n"])]
-        self.progress_at = 0.0
-        """When something was read last, in the world's time."""
+        self.choices = [ChoiceOracle(self.prompt) for _ in range(spec["n"])]
         self.server_node: Node | None = None
         """The coordinator process that serves it."""
         self._texts = [""] * spec["n"]
@@ -135,7 +132,6 @@ class SimulatedClient:
 
     async def run(self, exchange: HttpExchange | None) -> None:
         """Read the response to its end; None: there was nobody to connect to."""
-        self.progress_at = self._world.time()
         if exchange is None:
             self._end("connection refused")
             return
@@ -144,7 +140,6 @@ class SimulatedClient:
         if self.spec["leave_s"] is not None:
             leaving = asyncio.get_running_loop().call_later(self.spec["leave_s"], exchange.leave)
         while (message := await exchange.read()) is not None:
-            self.progress_at = self._world.time()
             if message["type"] == "http.response.start":
                 self._status = message["status"]
             else:
@@ -159,13 +154,13 @@ class SimulatedClient:
             self._on_complete()
 
     def _end(self, ending: str) -> None:
-        self.ending, self.ended_at = ending, self._world.time()
+        self.ending = ending
         self._world.note("client", self.name, ending, *(len(each.token_ids) for each in self.choices))
 
     def _use_prompt(self, ids: list[int]) -> None:
         if ids != self.prompt:
             self.prompt = ids
-            self.choices = [ChoiceOracle(index, ids) for index in range(self.spec["n"])]
+            self.choices = [ChoiceOracle(ids) for _ in range(self.spec["n"])]
 
     def _check(self, holds: object, problem: str) -> None:
         if not holds:
@@ -196,7 +191,7 @@ class SimulatedClient:
             self._check_error()
             return
         self._end(",".join(str(each) for each in self._finishes))
-        self._check("abort" not in self._finishes or self._may_abort(), "aborted, though nobody asked for it")
+        self._check("abort" not in self._finishes or self._may_abort(), "aborted, though nothing aborted it")
         self._check_usage()
 
     def _check_error(self) -> None:
@@ -232,7 +227,7 @@ class SimulatedClient:
         index = choice["index"]
         oracle, token_ids = self.choices[index], choice.get("token_ids") or []
         self._check(self._finishes[index] is None, f"choice {index} goes on after its end")
-        placements = self._placements.by_request.get(self.request_id, [])
+        placements = self._placements.get(self.request_id, [])
         self._check(not (wrong := oracle.take(token_ids, placements)), wrong)
         self._check_logprobs(choice, token_ids)
         self._texts[index] += self._text_of(choice)

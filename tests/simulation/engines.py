@@ -1,10 +1,10 @@
-"""The simulated engine as simulated workers run it: intake takes time, and what it was told to generate is recorded."""
+"""The simulated engine as simulated workers run it: intake takes time, and what they submit to it is recorded."""
 
 import asyncio
 import copy
 import functools
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.interface import EngineSequence
@@ -22,23 +22,15 @@ vars(engine_module)["load_model"] = functools.cache(load_model)  # the same for 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One sequence of a request as an engine was told to run it."""
+    """One sequence of a request as submitted to an engine."""
 
-    instance: str
-    """The worker process."""
     prompt: tuple[int, ...]
-    index: int
     source: TokenSource
     """Draws what the engine will draw; copied before it began."""
-    weights: str
-    """The directory of the engine's weights."""
 
 
-@dataclass(slots=True)
-class Placements:
-    """The placements of all requests, by request id and in order."""
-
-    by_request: dict[str, list[Placement]] = field(default_factory=dict)
+Placements = dict[str, list[Placement]]
+"""The placements of all requests, by request id and in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +38,15 @@ class _RecordingPlanner:
     """Plans as another planner does, and records the plans."""
 
     planner: RequestPlanner
-    instance: str
     placements: Placements
 
     def plan(
         self, submit: pb.Submit, sequences: list[EngineSequence], fails_after: int | None, weights: str = ""
     ) -> list[SimulatedSequence]:
         planned = self.planner.plan(submit, sequences, fails_after, weights)
-        prompt, recorded = tuple(submit.prompt_token_ids), self.placements.by_request.setdefault(submit.request_id, [])
-        for sequence, simulated in zip(sequences, planned, strict=True):
-            recorded.append(Placement(self.instance, prompt, sequence.index, copy.copy(simulated.source), weights))
+        prompt = tuple(submit.prompt_token_ids)
+        recorded = self.placements.setdefault(submit.request_id, [])
+        recorded += [Placement(prompt, copy.copy(simulated.source)) for simulated in planned]
         return planned
 
 
@@ -75,7 +66,7 @@ class RecordedEngine(SimulatedEngine):
         """Load the model, and record what is planned for it."""
         await super().start()
         assert self._planner is not None
-        self._planner = _RecordingPlanner(self._planner, self.instance, self._placements)  # type: ignore[assignment]
+        self._planner = _RecordingPlanner(self._planner, self._placements)  # type: ignore[assignment]
 
     async def submit(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
         """Queue one request."""

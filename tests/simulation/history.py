@@ -44,9 +44,7 @@ class Result:
     trace: str
     violations: tuple[str, ...]
     virtual_s: float
-    turns: int
     callbacks: int
-    messages: int
     endings: Counter[str]
     """How the clients' requests ended."""
     reached: Counter[str]
@@ -207,9 +205,7 @@ def run_script(script: Script, log: TextIO | None = None) -> Result:
         world.trace(),
         tuple(history.violations),
         world.elapsed_s,
-        world.turns,
         world.callbacks,
-        history.network.messages,
         Counter(client.ending or "none" for client in history.clients),
         history.reached(),
     )

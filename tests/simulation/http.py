@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +25,7 @@ class HttpRequest:
 
 
 class HttpServer:
-    """The server of one coordinator process: accepts connections, and knows which requests are being served."""
+    """The server of one coordinator process: accepts connections, and lists the requests that are being served."""
 
     def __init__(self, node: Node, app: ASGIApp) -> None:
         self.node = node
@@ -174,7 +173,3 @@ class HttpExchange(Connection):
         self._server_gone = True
         resolve(self._event_arrived)
         resolve(self._writable)
-
-
-Connect = Callable[[HttpRequest], HttpExchange]
-"""Opens a connection to a coordinator and sends a request."""

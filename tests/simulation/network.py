@@ -30,7 +30,6 @@ class Network:
         self.window = window
         self.reached: Counter[str] = Counter()
         """How often what seldom happens has happened."""
-        self.messages = 0
         self.random = random.Random(f"{world.seed} network")
         self.listeners: dict[str, ListeningServer] = {}
         self.connections: list[Connection] = []
@@ -137,7 +136,6 @@ class Lane:
         if now >= self._held_until:
             while self.queue and self.queue[0][0] <= now:
                 message = self.queue.popleft()[1]
-                network.messages += 1
                 network.world.note(self._name, *(part.hex() if isinstance(part, bytes) else part for part in message))
                 self._deliver(*message)
         self.resume()

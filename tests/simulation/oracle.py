@@ -1,4 +1,4 @@
-"""What a client must read: ids that engines were told to generate, and the text that follows from them."""
+"""What a client must read: ids that engines generate for its request, and the text that follows from them."""
 
 import copy
 from collections.abc import Sequence
@@ -43,13 +43,12 @@ class ChoiceOracle:
     a later one only: that is what failover does.
     """
 
-    def __init__(self, index: int, prompt: Sequence[int]) -> None:
+    def __init__(self, prompt: Sequence[int]) -> None:
         self.token_ids: list[int] = []
         self.finish: pb.Finish | None = None
         """The end that the engine reports with the last id, if any."""
         self.moved = 0
         """How often the placement has changed."""
-        self._index = index
         self._prompt = tuple(prompt)
         self._current = -1
         self._drawn: dict[int, tuple[list[int], pb.Finish | None]] = {}

@@ -83,7 +83,7 @@ class WorkerHost:
             self._shutdown.set()
 
     def drain(self) -> None:
-        """Drain, as an operator asks for it."""
+        """Drain, as by an operator."""
         if self.is_running and self.node is not None and self.server is not None:
             self.node.spawn(self.server.drain(2.0))
 

@@ -116,7 +116,7 @@ FAULTS = (
         "            pass\n",
     ),
     PastFault(
-        "an operation ends with the call that asked for it",
+        "an operation ends with its caller",
         "808dd10",
         "worker/state/serving_state.py",
         "return await asyncio.shield(task)",

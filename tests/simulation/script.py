@@ -134,7 +134,6 @@ def _request(rng: random.Random, config: dict[str, Any], number: int, prefixes: 
         "tenant": rng.randrange(config["tenants"]) if config["tenants"] else None,
         "leave_s": pick([None, None, None, round(rng.uniform(0, 3), 3)]),
         "read_delay_s": pick([0.0, 0.0, 0.0, 0.2]),
-        "adapter": rng.random() < 0.1,
         "follows": None,
     }
 

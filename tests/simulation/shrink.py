@@ -40,7 +40,6 @@ _PLAIN_REQUEST = {
     "read_delay_s": 0.0,
     "priority": 0,
     "route": "completions",
-    "adapter": False,
 }
 
 
@@ -50,7 +49,7 @@ def story(violation: str) -> str:
 
 
 def shrink(script: Script, runs: int = 400) -> Script:
-    """Return the smallest script found within so many runs that tells one of the same stories."""
+    """Return the smallest script found within so many runs with one of the same stories."""
     stories = {story(violation) for violation in run_script(script).violations}
     left = runs
 

@@ -90,7 +90,7 @@ class World(asyncio.BaseEventLoop):
         self.nodes: list[Node] = []
         self.errors: list[str] = []
         """What reached the loop's exception handler."""
-        self.turns = self.callbacks = 0
+        self.callbacks = 0
         self._lateness_s = lateness_s
         self._log = log
         self._now = _START_S
@@ -241,7 +241,6 @@ class World(asyncio.BaseEventLoop):
         node = self.running = self.awake.pop(index)
         ready, count = node.ready, len(node.ready)
         self._digest.update(b"%d %d\n" % (node.number, count))
-        self.turns += 1
         self.callbacks += count
         for _ in range(count):  # what is added meanwhile comes in its next turn, as in asyncio
             handle = ready.popleft()

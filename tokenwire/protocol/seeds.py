@@ -2,6 +2,8 @@
 
 NO_SEED = -1
 """The value that vLLM's parameters treat as "no seed", also in those of a single sequence."""
+GREEDY_BELOW = 1e-5
+"""vLLM samples greedily below this temperature, without a seed."""
 
 # Hardly any other sequence's seed: clients choose small ones, and count up from them. The low 32 bits matter, because
 # torch's generator on CPUs takes no others.

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.protocol.prefix_hash import scope_of
-from tokenwire.protocol.seeds import sequence_seed
+from tokenwire.protocol.seeds import GREEDY_BELOW, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.simulated_engine.model import SimulatedModel
@@ -27,7 +27,6 @@ from tokenwire.worker.simulated_engine.tokens import (
 
 _MAX_LOGPROBS = 20
 _MAX_LOGPROB_TOKEN_IDS = 128
-_GREEDY_BELOW = 1e-5
 _ID_FIELDS = ("stop_token_ids", "allowed_token_ids", "logprob_token_ids", "logit_bias", "trace_decode_token_ids")
 _REFUSED = ("structured_outputs", "prompt_logprob_start", "routed_experts_prompt_start")
 
@@ -190,7 +189,7 @@ def _script_after_prompt(script: tuple[int, ...] | None, prompt: list[int]) -> t
 
 
 def _is_greedy(params: pb.SamplingParams) -> bool:
-    return params.HasField("temperature") and params.temperature < _GREEDY_BELOW
+    return params.HasField("temperature") and params.temperature < GREEDY_BELOW
 
 
 def _has_state(params: pb.SamplingParams) -> bool:

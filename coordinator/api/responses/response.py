@@ -14,12 +14,11 @@ from tokenwire.coordinator.api.responses.tools import Tools
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish, Usage
 from tokenwire.errors import InvalidRequest, TokenwireError
+from tokenwire.protocol.seeds import GREEDY_BELOW
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 _PREFIXES = {"reasoning": "rs_", "text": "msg_"}
-_GREEDY_BELOW = 1e-5
-"""vLLM samples greedily below this temperature."""
 
 
 def item_id(part: MessagePart, tools: Tools) -> str:
@@ -165,7 +164,7 @@ def _echo(body: ResponsesRequest, call: ChatCall) -> dict[str, Any]:
         "tool_choice": body.tool_choice or "auto",
         "tools": body.sorted_tools.served,
         "top_logprobs": body.top_logprobs or 0,
-        "top_p": 1.0 if sampling.temperature < _GREEDY_BELOW else sampling.top_p,  # as vLLM resets it
+        "top_p": 1.0 if sampling.temperature < GREEDY_BELOW else sampling.top_p,  # as vLLM resets it
         "truncation": body.truncation or "disabled",
         "user": body.user,
     }

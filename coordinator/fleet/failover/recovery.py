@@ -12,10 +12,9 @@ import enum
 import random
 from collections.abc import Sequence
 
-from tokenwire.protocol.seeds import NO_SEED, sequence_seed
+from tokenwire.protocol.seeds import GREEDY_BELOW, NO_SEED, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 
-_GREEDY_BELOW = 1e-5
 _LARGEST_SEED = (1 << 62) - 1
 # Parameters whose effect depends on where the output starts. Not the repetition penalty: it counts the prompt too.
 _OUTPUT_ONLY = (
@@ -108,7 +107,7 @@ def remainder(submit: pb.Submit, index: int, token_ids: Sequence[int], prompt_sc
 
 
 def _is_greedy(params: pb.SamplingParams) -> bool:
-    return params.HasField("temperature") and params.temperature < _GREEDY_BELOW
+    return params.HasField("temperature") and params.temperature < GREEDY_BELOW
 
 
 def _has_seed(params: pb.SamplingParams) -> bool:
