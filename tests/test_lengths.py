@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("benchmarks", "coordinator", "examples", "scripts", "tests", "tokenwire", "worker")
+FOLDERS = ("benchmarks", "coordinator", "examples", "gpu", "scripts", "tests", "tokenwire", "worker")
 MOST_LINES = 300
 MOST_LINES_OF_A_FUNCTION = 40
 REASONS = (" beyond the usual length, ", "One file, since ")

@@ -1,0 +1,85 @@
+"""Running servers: their logs, their CPU time, their end."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tests.processes import Process
+
+
+class ServerProcess(Process):
+    """A Python program with its descendants, in a process group of its own."""
+
+    def __init__(
+        self, module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str], python: str
+    ) -> None:
+        self.started = time.monotonic()
+        program = (python, "-P", "-m", module)
+        super().__init__(arguments, log, dict(environment), program)
+
+    @property
+    def tree(self) -> list[psutil.Process]:
+        """The process and its descendants."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(self.popen.pid)
+            return [process, *process.children(recursive=True)]
+        return []
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Return user and system time of each living process: "main" and, by their titles, its descendants."""
+        found: dict[str, float] = {}
+        for process in self.tree:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                title = "main" if process.pid == self.popen.pid else " ".join(process.cmdline())[:60] or process.name()
+                times = process.cpu_times()
+                found[title] = round(found.get(title, 0.0) + times.user + times.system, 3)
+        return found
+
+    def memory_mb(self) -> float:
+        """Return the resident memory of all its processes."""
+        total = 0
+        for process in self.tree:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                total += process.memory_info().rss
+        return total / 1e6
+
+    def kill(self) -> None:
+        """End it and its descendants at once, as a crash of their machine would."""
+        for process in self.tree:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.popen.wait()
+
+    def stop(self) -> int:
+        """End it, gently at first, and whatever it leaves; returns its exit code."""
+        tree = self.tree
+        code = super().stop()
+        for process in tree:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        return code
+
+
+@dataclass(frozen=True, slots=True)
+class RunningServer:
+    """A server that is ready."""
+
+    address: str
+    """A worker's HOST:PORT; an HTTP server's URL."""
+    process: ServerProcess
+    ready_s: float
+    """How long it took to become ready."""
+
+
+@contextlib.contextmanager
+def started(process: ServerProcess, pattern: str, timeout_s: float, address: str = "") -> Iterator[RunningServer]:
+    """Wait until a log matches; the address is the one given or the pattern's group. Stop the server at the end."""
+    try:
+        match = process.wait_for(pattern, timeout_s)
+        yield RunningServer(address or match[1], process, round(time.monotonic() - process.started, 2))
+    finally:
+        process.stop()
