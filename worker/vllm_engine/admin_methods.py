@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import vllm
 from vllm.distributed.weight_transfer.base import WeightTransferInitRequest, WeightTransferUpdateRequest
 from vllm.exceptions import LoRAAdapterNotFoundError
 from vllm.lora.request import LoRARequest
@@ -11,14 +12,18 @@ from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.interface import PauseMode
 from tokenwire.worker.vllm_engine.errors import vllm_errors
 from tokenwire.worker.vllm_engine.named_params import extension_call
+from tokenwire.worker.vllm_engine.weight_label import WeightLabel
 
 
 class VllmAdmin:
     """Admin operations of an engine, which sets `_llm` when it has started."""
 
-    _llm: Any = None
     model_root = ""
     """Directory or hub name of the initial weights."""
+
+    def __init__(self) -> None:
+        self._llm: Any = None
+        self._weight_label = WeightLabel()
 
     @property
     def llm(self) -> Any:
@@ -125,8 +130,10 @@ class VllmAdmin:
                     info = _argument(arguments, "update_info")
                     await llm.update_weights(WeightTransferUpdateRequest(update_info=info))
                 case "finish":
-                    await llm.finish_weight_update(arguments.get("weight_version"))
+                    await self._weight_label.finish_update(llm, arguments.get("weight_version"))
                 case "shutdown":
+                    if not hasattr(llm, "shutdown_weight_transfer_engine"):
+                        raise Unsupported(f"vLLM {vllm.__version__} cannot shut down a weight transfer.")
                     await llm.shutdown_weight_transfer_engine()
                 case _:
                     raise InvalidRequest(f"Unknown weight update stage {stage!r}.", param="stage")
@@ -134,12 +141,12 @@ class VllmAdmin:
     async def get_weight_version(self) -> str:
         """Return the label of the current weights."""
         with vllm_errors():
-            return str(await self.llm.get_weight_version())
+            return await self._weight_label.read(self.llm)
 
     async def set_weight_version(self, version: str) -> None:
         """Label the current weights; later steps carry the label."""
         with vllm_errors():
-            await self.llm.update_weight_version(version)
+            await self._weight_label.set(self.llm, version)
 
     async def collective_rpc(
         self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]

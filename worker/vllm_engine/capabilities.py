@@ -11,6 +11,7 @@ from vllm.sampling_params import SamplingType
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.vllm_engine.partial_prefills import PartialPrefills
+from tokenwire.worker.vllm_engine.sampling import scored_ids
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def check_engine_safety(params: SamplingParams, capabilities: pb.EngineCapabilit
     if params.sampling_type is SamplingType.RANDOM_SEED and not capabilities.seeds:
         message = "This engine does not support seeds: they may kill vLLM on CPUs. Omit `seed`, or start the worker "
         raise InvalidRequest(f"{message}without --worker-extension-cls after `--`.", param="seed")
-    scored = params.prompt_logprobs is not None or params.prompt_logprob_token_ids is not None
+    scored = params.prompt_logprobs is not None or scored_ids(params) is not None
     # Adapters are applied to the logits of a prompt's rows as if these were the batch's sequences.
     if scored and config.lora_config is not None and config.device_config.device_type == "cpu":
         message = (

@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from vllm.exceptions import MaxQueuedTokensError, QueueOverflowError, VLLMValidationError
+from vllm import exceptions
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from tokenwire.errors import EngineFailed, Unavailable
@@ -22,19 +22,20 @@ from tokenwire.worker.vllm_engine.driver import StepQueue, VllmRequest, aborted,
 from tokenwire.worker.vllm_engine.errors import DEAD, vllm_errors
 from tokenwire.worker.vllm_engine.grammars import GrammarCheck
 from tokenwire.worker.vllm_engine.logprobs import columns_wanted, prompt_rows, sampled_rows, scored_rows
-from tokenwire.worker.vllm_engine.sampling import child_params
+from tokenwire.worker.vllm_engine.sampling import child_params, scored_ids
 from tokenwire.worker.vllm_engine.statistics import Statistics
+from tokenwire.worker.vllm_engine.weight_label import WeightLabel
 
 log = logging.getLogger(__name__)
 
-_INPUTS = ("supported_tasks", "lora_request", "priority", "data_parallel_rank", "trace_headers", "session_id")
+_INPUTS = ("supported_tasks", "lora_request", "priority", "data_parallel_rank", "trace_headers")
 
 
 def missing_internals(llm: Any) -> list[str]:
     """Return the names of internals that the driver needs and this AsyncLLM lacks."""
     missing = [] if getattr(llm, "output_handler", llm) is None else ["an idle AsyncLLM.output_handler"]
     needed = {
-        "input_processor": ("process_inputs", "process_inputs_async", "assign_request_id"),
+        "input_processor": ("process_inputs", "assign_request_id"),
         "engine_core": ("add_request_async", "abort_requests_async", "get_output_async"),
     }
     for owner, methods in needed.items():
@@ -59,9 +60,10 @@ class _Prefill:
 class CoreDriver:
     """Feeds requests to the engine core and turns each of its messages into one step."""
 
-    def __init__(self, llm: Any, grammars: GrammarCheck) -> None:
+    def __init__(self, llm: Any, grammars: GrammarCheck, weight_label: WeightLabel) -> None:
         self._llm = llm
         self._grammars = grammars
+        self._weight_label = weight_label
         self._core = llm.engine_core
         self._processor = llm.input_processor
         self._queue = StepQueue()
@@ -74,13 +76,12 @@ class CoreDriver:
         self._vocab_size = llm.model_config.get_vocab_size()
         self._loads: dict[int, Any] = {}
         self._statistics = Statistics(llm)
-        self._weight_version = ""
         self._tasks: Any = ()
 
     async def start(self) -> None:
         """Replace AsyncLLM's own output handler."""
         self._tasks = await self._llm.get_supported_tasks()
-        self._weight_version = await self._llm.get_weight_version()
+        await self._weight_label.read(self._llm)
         self._llm.output_handler = asyncio.create_task(self._run(), name="tokenwire-core-driver")
 
     async def submit(self, vllm_request: VllmRequest, sequences: list[EngineSequence]) -> None:
@@ -99,21 +100,24 @@ class CoreDriver:
         params = vllm_request.params
         if params.prompt_logprobs and self._llm.vllm_config.cache_config.kv_sharing_fast_prefill:
             message = "--kv-sharing-fast-prefill produces incorrect prompt log-probabilities; start the engine without."
-            raise VLLMValidationError(message, parameter="prompt_logprobs")
+            raise exceptions.VLLMValidationError(message, parameter="prompt_logprobs")
         arguments = (vllm_request.request_id, vllm_request.prompt, params, self._tasks)
         if params.structured_outputs is not None:
             # Checking a grammar may take long: off the event loop, which carries all tokens.
-            request = await self._processor.process_inputs_async(*arguments, **vllm_request.inputs)
+            request = await self._grammars.in_thread(self._processor.process_inputs, *arguments, **vllm_request.inputs)
             await self._grammars.reject_unsatisfiable(request.sampling_params)
             return request
         return self._processor.process_inputs(*arguments, **vllm_request.inputs)
 
     def _check_limits(self, n: int) -> None:
-        limits = self._llm.scheduler_config
-        if limits.max_num_queued_reqs is not None and len(self._live) + n > limits.max_num_queued_reqs:
-            raise QueueOverflowError
-        if limits.max_num_queued_tokens is not None and self._queued_tokens >= limits.max_num_queued_tokens:
-            raise MaxQueuedTokensError
+        # No limits before vLLM 0.29.
+        limits = self._llm.vllm_config.scheduler_config
+        max_requests = getattr(limits, "max_num_queued_reqs", None)
+        max_tokens = getattr(limits, "max_num_queued_tokens", None)
+        if max_requests is not None and len(self._live) + n > max_requests:
+            raise exceptions.QueueOverflowError
+        if max_tokens is not None and self._queued_tokens >= max_tokens:
+            raise exceptions.MaxQueuedTokensError
 
     async def _add(self, children: list[Any], sequences: list[EngineSequence]) -> None:
         added: list[EngineSequence] = []
@@ -133,7 +137,7 @@ class CoreDriver:
         self._ids[sequence] = request_id
         self._statistics.track(child)
         prompt_tokens = len(child.prompt_token_ids)
-        self._prefills[request_id] = _Prefill(prompt_tokens, _cached_elsewhere(params), params.prompt_logprob_token_ids)
+        self._prefills[request_id] = _Prefill(prompt_tokens, _cached_elsewhere(params), scored_ids(params))
         self._queued_tokens += prompt_tokens
         columns = columns_wanted(params, self._vocab_size)
         if columns is not None:
@@ -200,13 +204,14 @@ class CoreDriver:
         self._queue.close(EngineFailed(message))
 
     def _put(self, finishes: list[tuple[EngineSequence, pb.Finish]]) -> None:
-        self._queue.put(Step(finishes=finishes, load=self._load(), weight_version=self._weight_version))
+        self._queue.put(Step(finishes=finishes, load=self._load(), weight_version=self._weight_label.current))
 
     def _step(self, outputs: Any) -> Step:
-        if outputs.weight_version is not None:
-            self._weight_version = outputs.weight_version
+        weight_version = getattr(outputs, "weight_version", None)
+        if weight_version is not None:
+            self._weight_label.current = weight_version
         self._statistics.record(outputs)
-        step = Step(weight_version=self._weight_version)
+        step = Step(weight_version=self._weight_label.current)
         live, sequences, token_ids = self._live, step.sequences, step.token_ids
         columns, prefills = self._columns, self._prefills
         for output in outputs.outputs:
@@ -240,7 +245,7 @@ class CoreDriver:
             info.cached_tokens = prefill.cached_elsewhere
         if output.new_prompt_logprobs_tensors is not None:
             info.prompt_logprobs.CopyFrom(prompt_rows(output.new_prompt_logprobs_tensors))
-        elif output.prompt_token_id_logprobs is not None and prefill is not None:
+        elif prefill is not None and prefill.scored_ids is not None and output.prompt_token_id_logprobs is not None:
             info.prompt_logprobs.CopyFrom(scored_rows(prefill.scored_ids, output.prompt_token_id_logprobs))
         return info
 

@@ -1,6 +1,7 @@
 """The engine interface implemented with vLLM's AsyncLLM, built from the operator's own vLLM arguments."""
 
 import asyncio
+import inspect
 import json
 import logging
 import os
@@ -38,6 +39,8 @@ from tokenwire.worker.vllm_engine.warm_up import warm_up
 
 log = logging.getLogger(__name__)
 
+_TAKES_SESSION_IDS = "session_id" in inspect.signature(AsyncLLM.generate).parameters
+"""Since vLLM 0.28. A session is a hint, and older engines have no use for it."""
 _SHUTDOWN_S = 30.0
 """Seconds for the engine's processes to exit; vLLM's own bounds, 5 s each, are too short on a busy machine."""
 _STOP_START_S = 10.0
@@ -61,6 +64,7 @@ class VllmEngine(VllmAdmin):
         report: Callable[[str], None] = lambda phase: None,
     ) -> None:
         """`report` is called with each slow phase of the start."""
+        super().__init__()
         self.model_root = model
         self._engine_args = engine_args
         self._names = served_model_names
@@ -137,10 +141,10 @@ class VllmEngine(VllmAdmin):
         if self._use_core_driver is False or (missing and self._use_core_driver is None):
             if missing:
                 log.warning("vLLM %s lacks %s: using the slower driver", vllm.__version__, ", ".join(missing))
-            return GenerateDriver(self._llm, self._grammars)
+            return GenerateDriver(self._llm, self._grammars, self._weight_label)
         if missing:
             raise EngineFailed(f"vLLM {vllm.__version__} lacks {', '.join(missing)}, which the core driver needs.")
-        return CoreDriver(self._llm, self._grammars)
+        return CoreDriver(self._llm, self._grammars, self._weight_label)
 
     def subscribe_kv_events(self, on_change: OnCacheChange) -> bool:
         """Call `on_change` with every change of the prefix cache, if the engine publishes them."""
@@ -226,17 +230,19 @@ class VllmEngine(VllmAdmin):
             reasoning["reasoning_parser_kwargs"] = kwargs
         params = to_vllm(submit.sampling_params, n)
         check_engine_safety(params, self._capabilities, self.llm.vllm_config)
+        inputs = {
+            "lora_request": lora_request(submit.lora) if submit.HasField("lora") else None,
+            "priority": submit.priority,
+            "data_parallel_rank": given("data_parallel_rank"),
+            "trace_headers": dict(submit.trace_headers) if self._traced and submit.trace_headers else None,
+        }
+        if _TAKES_SESSION_IDS:
+            inputs["session_id"] = given("session_id")
         return VllmRequest(
             request_id=submit.request_id,
             prompt=tokens_input(list(submit.prompt_token_ids), cache_salt=given("cache_salt")),
             params=params,
-            inputs={
-                "lora_request": lora_request(submit.lora) if submit.HasField("lora") else None,
-                "priority": submit.priority,
-                "data_parallel_rank": given("data_parallel_rank"),
-                "trace_headers": dict(submit.trace_headers) if self._traced and submit.trace_headers else None,
-                "session_id": given("session_id"),
-            },
+            inputs=inputs,
             reasoning=reasoning,
         )
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMNotFoundError
+from vllm import exceptions
+from vllm.exceptions import VLLMNotFoundError, VLLMValidationError
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from tokenwire.errors import (
@@ -19,6 +20,15 @@ from tokenwire.errors import (
 DEAD = "The engine died; see its log."
 
 
+class _Absent(Exception):
+    """Stands for an exception that this vLLM does not have."""
+
+
+# Before vLLM 0.29 validation errors are the only ones of clients, and nothing limits the engine's queue.
+_ClientError: type[Exception] = getattr(exceptions, "VLLMClientError", VLLMValidationError)
+_OverloadError: type[Exception] = getattr(exceptions, "GracefulHTTPError", _Absent)
+
+
 def translate(error: Exception) -> TokenwireError:
     """Return the TokenwireError for an exception of vLLM, by the rules of vLLM's own HTTP server."""
     match error:
@@ -26,11 +36,11 @@ def translate(error: Exception) -> TokenwireError:
             return error
         case EngineDeadError():
             return Unavailable(DEAD)
-        case GracefulHTTPError():
+        case _OverloadError():
             return Overloaded(str(error))
         case VLLMNotFoundError():
             return NotFound(str(error))
-        case VLLMClientError():
+        case _ClientError():
             # str() would append the parameter and its value, which may be long.
             return InvalidRequest(Exception.__str__(error).strip(), param=getattr(error, "parameter", None))
         case NotImplementedError():

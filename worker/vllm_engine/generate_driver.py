@@ -16,6 +16,7 @@ from tokenwire.worker.vllm_engine.errors import DEAD, translate, vllm_errors
 from tokenwire.worker.vllm_engine.grammars import GrammarCheck
 from tokenwire.worker.vllm_engine.logprobs import flat_rows
 from tokenwire.worker.vllm_engine.sampling import child_params
+from tokenwire.worker.vllm_engine.weight_label import WeightLabel
 
 log = logging.getLogger(__name__)
 
@@ -25,20 +26,20 @@ _HEALTH_INTERVAL_S = 1.0
 class GenerateDriver:
     """Runs one `generate` per sequence and merges their outputs into steps."""
 
-    def __init__(self, llm: Any, grammars: GrammarCheck) -> None:
+    def __init__(self, llm: Any, grammars: GrammarCheck, weight_label: WeightLabel) -> None:
         self._llm = llm
         self._grammars = grammars
+        self._weight_label = weight_label
         self._queue = StepQueue()
         self._tasks: dict[EngineSequence, asyncio.Task[None]] = {}
         self._without_output: set[EngineSequence] = set()
         self._mergeable: tuple[Step, set[EngineSequence]] | None = None
-        self._weight_version = ""
         self._health_task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start a health check: the engine's death would go unnoticed while no sequence runs."""
         await self._llm.get_supported_tasks()  # cached from now on, so that refusals are immediate, see `submit`
-        self._weight_version = await self._llm.get_weight_version()
+        await self._weight_label.read(self._llm)
         self._health_task = asyncio.create_task(self._watch_health(), name="tokenwire-engine-watch")
 
     async def submit(self, vllm_request: VllmRequest, sequences: list[EngineSequence]) -> None:
@@ -76,8 +77,9 @@ class GenerateDriver:
         step = self._step_for(sequence)
         completion = output.outputs[0]
         token_ids = list(completion.token_ids)
-        if completion.weight_versions:
-            self._weight_version = step.weight_version = completion.weight_versions[-1].version
+        weight_versions = getattr(completion, "weight_versions", None)
+        if weight_versions:
+            self._weight_label.current = step.weight_version = weight_versions[-1].version
         step.sequences.append(sequence)
         step.token_ids.append(token_ids)
         if sequence in self._without_output:
@@ -104,7 +106,7 @@ class GenerateDriver:
             if sequence not in members:
                 members.add(sequence)
                 return step
-        step = Step(weight_version=self._weight_version)
+        step = Step(weight_version=self._weight_label.current)
         self._mergeable = (step, {sequence})
         self._queue.put(step)
         return step
@@ -159,8 +161,8 @@ class GenerateDriver:
 
     def _put(self, finishes: list[tuple[EngineSequence, pb.Finish]]) -> None:
         self._mergeable = None
-        self._queue.put(Step(finishes=finishes, load=self._load(), weight_version=self._weight_version))
+        self._queue.put(Step(finishes=finishes, load=self._load(), weight_version=self._weight_label.current))
 
     def _load(self) -> pb.Load:
-        running = min(len(self._tasks), self._llm.scheduler_config.max_num_seqs)
+        running = min(len(self._tasks), self._llm.vllm_config.scheduler_config.max_num_seqs)
         return pb.Load(running=running, waiting=len(self._tasks) - running)

@@ -5,8 +5,8 @@ import os
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import xgrammar
 from vllm.v1.structured_output.backend_guidance import GuidanceBackend
@@ -15,6 +15,8 @@ from vllm.v1.structured_output.backend_xgrammar import XgrammarBackend
 from vllm.v1.structured_output.request import get_structured_output_key
 
 from tokenwire.errors import InvalidRequest
+
+ResultT = TypeVar("ResultT")
 
 _BYTES = [bytes([value]) for value in range(256)]
 _SOURCE_POSITION = re.compile(r"\[[\d:]+\] \S+:\d+: ")
@@ -34,17 +36,18 @@ class GrammarCheck:
     async def reject_unsatisfiable(self, params: Any) -> None:
         """Raise InvalidRequest if the grammar of SamplingParams, which vLLM has verified, allows no output."""
         if params.structured_outputs is not None:
-            await self._in_thread(self._reject_unsatisfiable, params.structured_outputs)
+            await self.in_thread(self._reject_unsatisfiable, params.structured_outputs)
 
     async def verify(self, params: Any) -> None:
         """Verify a grammar with vLLM, and reject one that allows no output. Raises InvalidRequest or vLLM's errors."""
         if params.structured_outputs is not None:
             verified = params.clone()
-            await self._in_thread(self._verify, verified)
+            await self.in_thread(self._verify, verified)
             await self.reject_unsatisfiable(verified)
 
-    async def _in_thread(self, check: Callable[[Any], None], subject: Any) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads, check, subject)
+    async def in_thread(self, check: Callable[..., ResultT], *arguments: Any, **named: Any) -> ResultT:
+        """Run a check in a thread: one may take long, and the event loop carries all tokens."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(check, *arguments, **named))
 
     def _verify(self, params: Any) -> None:
         config = self._config

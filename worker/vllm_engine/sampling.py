@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import vllm
 from vllm import SamplingParams
 from vllm.sampling_params import RepetitionDetectionParams, RequestOutputKind, StructuredOutputsParams
 
@@ -11,6 +12,8 @@ from tokenwire.protocol.vllm_names import json_object, plain_fields, repetition_
 from tokenwire.v1 import inference_pb2 as pb
 
 _MAX_LOGIT_BIAS = 100.0
+_KNOWN = frozenset(SamplingParams.__struct_fields__)
+"""Parameters were added by every minor version of vLLM."""
 
 
 def to_vllm(params: pb.SamplingParams, n: int) -> SamplingParams:
@@ -24,6 +27,8 @@ def to_vllm(params: pb.SamplingParams, n: int) -> SamplingParams:
         given["structured_outputs"] = StructuredOutputsParams(**structured_outputs(params.structured_outputs))
     if params.HasField("repetition_detection"):
         given["repetition_detection"] = RepetitionDetectionParams(**repetition_detection(params.repetition_detection))
+    for name in given.keys() - _KNOWN:
+        raise InvalidRequest(f"The vLLM of this worker, {vllm.__version__}, does not support {name}.", param=name)
     return SamplingParams(
         n=n,
         max_tokens=params.max_tokens if params.HasField("max_tokens") else None,
@@ -45,6 +50,11 @@ def child_params(params: Any, index: int) -> Any:
     if params.seed is not None:
         child.seed = sequence_seed(params.seed, index)
     return child
+
+
+def scored_ids(params: Any) -> Any:
+    """Return the ids whose log-probabilities a request wants at each position of its prompt, None without any."""
+    return getattr(params, "prompt_logprob_token_ids", None)
 
 
 def _clamped(bias: float) -> float:

@@ -12,8 +12,10 @@ from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
 from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.vllm_engine.driver import VllmRequest
+from tokenwire.worker.vllm_engine.weight_label import WeightLabel
 
 core_driver = Lazily("tokenwire.worker.vllm_engine.core_driver")
+grammars = Lazily("tokenwire.worker.vllm_engine.grammars")
 sampling = Lazily("tokenwire.worker.vllm_engine.sampling")
 engine_types = Lazily("vllm.v1.engine")
 engine_exceptions = Lazily("vllm.v1.engine.exceptions")
@@ -25,7 +27,7 @@ class FakeCore:
     """Stands for AsyncLLM and the parts of it that the driver uses: outputs are supplied by the test."""
 
     def __init__(self) -> None:
-        self.engine_core = self.input_processor = self.scheduler_config = self.model_config = self
+        self.engine_core = self.input_processor = self.vllm_config = self.scheduler_config = self.model_config = self
         self.output_handler: asyncio.Task[None] | None = None
         self.output_processor = SimpleNamespace(tracing_enabled=False)
         self.logger_manager = None
@@ -71,7 +73,8 @@ class FakeCore:
     def emit(self, *outputs: tuple[str, list[int], Any], weight_version: str | None = None) -> None:
         """Send one message: (request, new tokens, finish reason) each."""
         made = [engine_types.EngineCoreOutput(name, ids, finish_reason=reason) for name, ids, reason in outputs]
-        self._outputs.put_nowait(engine_types.EngineCoreOutputs(outputs=made, weight_version=weight_version))
+        stamp = {} if weight_version is None else {"weight_version": weight_version}
+        self._outputs.put_nowait(engine_types.EngineCoreOutputs(outputs=made, **stamp))
 
     def die(self) -> None:
         """Fail to send anything more."""
@@ -83,7 +86,7 @@ class Driven:
 
     def __init__(self) -> None:
         self.core = FakeCore()
-        self.driver = core_driver.CoreDriver(self.core, None)
+        self.driver = core_driver.CoreDriver(self.core, grammars.GrammarCheck(None, None), WeightLabel())
         self.steps = self.driver.steps()
 
     async def submit(self, name: str = "r", n: int = 1, **params: Any) -> list[EngineSequence]:

@@ -13,6 +13,7 @@ from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
 from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.vllm_engine.driver import VllmRequest
+from tokenwire.worker.vllm_engine.weight_label import WeightLabel
 
 generate = Lazily("tokenwire.worker.vllm_engine.generate_driver")
 grammars = Lazily("tokenwire.worker.vllm_engine.grammars")
@@ -26,7 +27,7 @@ class _SilentLlm:
 
     def __init__(self) -> None:
         self.errored = False
-        self.scheduler_config = SimpleNamespace(max_num_seqs=8)
+        self.vllm_config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=8))
 
     async def get_supported_tasks(self) -> tuple[str, ...]:
         return ("generate",)
@@ -43,7 +44,7 @@ async def test_a_dead_engine_fails_every_sequence(monkeypatch: pytest.MonkeyPatc
     """Also while idle: sequences end with an error and may continue on another worker, then the steps end."""
     monkeypatch.setattr("tokenwire.worker.vllm_engine.generate_driver._HEALTH_INTERVAL_S", 0.001)
     llm = _SilentLlm()
-    driver = generate.GenerateDriver(llm, grammars.GrammarCheck(None, None))
+    driver = generate.GenerateDriver(llm, grammars.GrammarCheck(None, None), WeightLabel())
     await driver.start()
     sequence = EngineSequence(FrameBuffer(), slot=0, request_id="r", index=0)
     vllm_request = VllmRequest("r", None, sampling.to_vllm(pb.SamplingParams(), 1), {}, {})
