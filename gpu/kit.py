@@ -15,7 +15,12 @@ from tokenwire.process.shared_options import default_cache_dir
 from tokenwire.worker.vllm_engine.embedded_model import prepare_embedded_model
 
 DEVICES = ("cuda", "cpu")
-_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONUNBUFFERED": "1"}
+_ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONDONTWRITEBYTECODE": "",  # vLLM's modules take 12 s to compile
+}
 _CUDA_ENVIRONMENT: dict[str, str] = {}
 _START_TIMEOUT_S = 240.0
 

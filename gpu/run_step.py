@@ -4,6 +4,7 @@ import argparse
 import logging
 import traceback
 from pathlib import Path
+from typing import Any
 
 from gpu.kit import DEVICES, Kit
 from gpu.runner import FAILED, PASSED, SKIPPED, StepOutcome
@@ -30,12 +31,18 @@ def outcome_of(name: str, options: argparse.Namespace) -> StepOutcome:
     """Run a step; whatever it raises becomes an outcome."""
     try:
         kit = Kit.create(options.device, options.out / name, options.model, options.small)
-        return StepOutcome(name, PASSED, result=load_step(name).run(kit))
+        return judged(name, load_step(name).run(kit))
     except Skipped as skipped:
         return StepOutcome(name, SKIPPED, reason=str(skipped))
     except Exception as error:
         traceback.print_exc()
         return StepOutcome(name, FAILED, reason=f"{type(error).__name__}: {error}"[-_LAST_CHARACTERS:])
+
+
+def judged(name: str, result: dict[str, Any]) -> StepOutcome:
+    """Return what a step's result says: it has failed if one of its parts has."""
+    failed = [part for part, each in result.get("parts", {}).items() if each["status"] == FAILED]
+    return StepOutcome(name, FAILED if failed else PASSED, reason=", ".join(failed), result=result)
 
 
 if __name__ == "__main__":

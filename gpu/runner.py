@@ -13,7 +13,11 @@ from typing import Any
 
 import psutil
 
+from gpu.machine import describe_machine
+
 PASSED, SKIPPED, FAILED = "passed", "skipped", "failed"
+PARTS = "parts.json"
+"""Where a step keeps the results of its parts, in its folder."""
 _SET_CHILD_SUBREAPER = 36
 _LAST_LINES = 40
 
@@ -58,6 +62,8 @@ def run_steps(
     out.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + within_s
     outcomes: list[StepOutcome] = []
+    machine = describe_machine()
+    progress(json.dumps(machine))
     for step in steps:
         limit_s = min(step.limit_s, end - time.monotonic())
         if limit_s > 0:
@@ -67,7 +73,7 @@ def run_steps(
             outcome = StepOutcome(step.name, SKIPPED, reason="no time is left")
         outcomes.append(outcome)
         outcome.write(out)
-        (out / "summary.json").write_text(json.dumps([asdict(each) for each in outcomes], indent=1, default=str))
+        _summarize(machine, outcomes, out)
         if archive:
             _archive(out, archive)
         progress(f"{step.name}: {outcome.status} in {outcome.seconds:.0f} s {outcome.reason}".rstrip())
@@ -77,7 +83,8 @@ def run_steps(
 def run_step(step: Planned, out: Path, limit_s: float) -> StepOutcome:
     """Run a step until it ends or its limit has passed, then end its processes."""
     log, written = out / f"{step.name}.log", out / f"{step.name}.json"
-    written.unlink(missing_ok=True)
+    for earlier in (written, out / step.name / PARTS):
+        earlier.unlink(missing_ok=True)
     started = time.monotonic()
     with log.open("wb") as output, _ended_descendants():
         process = subprocess.Popen(step.command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
@@ -85,12 +92,15 @@ def run_step(step: Planned, out: Path, limit_s: float) -> StepOutcome:
             code: int | None = process.wait(limit_s)
         except subprocess.TimeoutExpired:
             code = None
+            process.kill()
+            process.wait()
     seconds = round(time.monotonic() - started, 1)
-    if code is None:
-        return StepOutcome(step.name, FAILED, seconds, f"over its limit of {limit_s:.0f} s:\n{_tail(log)}")
-    if not written.exists():
-        return StepOutcome(step.name, FAILED, seconds, f"ended with {code}:\n{_tail(log)}")
-    return StepOutcome(**{**json.loads(written.read_text()), "seconds": seconds})
+    if code is not None and written.exists():
+        return StepOutcome(**{**json.loads(written.read_text()), "seconds": seconds})
+    parts = out / step.name / PARTS
+    result = {"parts": json.loads(parts.read_text())} if parts.exists() else {}
+    reason = f"over its limit of {limit_s:.0f} s" if code is None else f"ended with {code}"
+    return StepOutcome(step.name, FAILED, seconds, f"{reason}:\n{_tail(log)}", result)
 
 
 def adopt_orphans() -> None:
@@ -112,6 +122,11 @@ def _ended_descendants() -> Iterator[None]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
             psutil.wait_procs(left, timeout=5)
+
+
+def _summarize(machine: dict[str, Any], outcomes: Sequence[StepOutcome], out: Path) -> None:
+    summary = {"machine": machine, "steps": [asdict(each) for each in outcomes]}
+    (out / "summary.json").write_text(json.dumps(summary, indent=1, default=str) + "\n")
 
 
 def _tail(log: Path) -> str:

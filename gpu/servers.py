@@ -34,7 +34,7 @@ class ServerProcess(Process):
         found: dict[str, float] = {}
         for process in self.tree:
             with contextlib.suppress(psutil.NoSuchProcess):
-                title = "main" if process.pid == self.popen.pid else " ".join(process.cmdline())[:60] or process.name()
+                title = "main" if process.pid == self.popen.pid else _title(process)
                 times = process.cpu_times()
                 found[title] = round(found.get(title, 0.0) + times.user + times.system, 3)
         return found
@@ -62,6 +62,10 @@ class ServerProcess(Process):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         return code
+
+
+def _title(process: psutil.Process) -> str:
+    return " ".join(" ".join(process.cmdline()).split())[:80] or process.name()
 
 
 @dataclass(frozen=True, slots=True)

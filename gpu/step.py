@@ -29,7 +29,7 @@ class GpuStep(Protocol):
 
     @staticmethod
     def run(kit: Kit) -> dict[str, Any]:
-        """Return results as JSON. Raises Skipped with the reason why it cannot run here."""
+        """Return results as JSON, with `parts` where it has some. Raises Skipped if it cannot run here."""
         ...
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.conformance.servers import child
-from tests.faults.test_real_engine import announce, answer_to
+from tests.faults.long_replies import announce, answer_to
 from tests.processes import Service, coordinator
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
