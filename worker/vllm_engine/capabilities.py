@@ -41,6 +41,13 @@ def check_engine_safety(params: SamplingParams, capabilities: pb.EngineCapabilit
     if params.sampling_type is SamplingType.RANDOM_SEED and not capabilities.seeds:
         message = "This engine does not support seeds: they may kill vLLM on CPUs. Omit `seed`, or start the worker "
         raise InvalidRequest(f"{message}without --worker-extension-cls after `--`.", param="seed")
+    vocabulary = config.model_config.get_vocab_size()
+    beyond = [token for token in params.stop_token_ids or () if token >= vocabulary]
+    if beyond:  # vLLM itself checks them since 0.30: they index a tensor
+        message = (
+            f"token_id(s) {beyond} in stop_token_ids contain out-of-vocab token ids. Vocabulary size: {vocabulary}"
+        )
+        raise InvalidRequest(message, param="stop_token_ids")
     scored = params.prompt_logprobs is not None or scored_ids(params) is not None
     # Adapters are applied to the logits of a prompt's rows as if these were the batch's sequences.
     if scored and config.lora_config is not None and config.device_config.device_type == "cpu":

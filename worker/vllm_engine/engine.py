@@ -166,8 +166,8 @@ class VllmEngine(VllmAdmin):
             names=self._names,
             root=self.model_root,
             max_model_len=config.max_model_len,
-            # vLLM's own bound for prompts: tokenizer and model may each have ids that the other lacks.
-            max_token_id=max(llm.get_tokenizer().max_token_id, config.get_vocab_size() - 1),
+            # vLLM's own bound: tokenizer and model may each have ids that the other lacks.
+            max_token_id=max(*llm.get_tokenizer().get_vocab().values(), config.get_vocab_size() - 1),
             default_sampling_params_json=json.dumps(config.get_diff_sampling_param()),
             max_num_seqs=llm.vllm_config.scheduler_config.max_num_seqs,
             engine=f"vllm {vllm.__version__.partition('+')[0]}",

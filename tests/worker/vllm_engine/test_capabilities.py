@@ -26,7 +26,7 @@ class ConfiguredLlm:
         self._keeps_generators = keeps_generators
         usual: dict[str, Any] = {
             "device_config": SimpleNamespace(device_type=device),
-            "model_config": SimpleNamespace(dtype=torch.float32),
+            "model_config": SimpleNamespace(dtype=torch.float32, get_vocab_size=lambda: 100),
             "scheduler_config": SimpleNamespace(enable_chunked_prefill=True),
             "parallel_config": SimpleNamespace(worker_extension_cls=WORKER_EXTENSION),
             "speculative_config": None,
@@ -110,3 +110,15 @@ def test_only_listed_fields_are_shown_and_as_json_values() -> None:
     assert shown["model_config"]["max_logprobs"] is None
     assert (shown["parallel_config"]["world_size"], shown["lora_config"]) == (2, None)
     assert shown["weight_transfer_config"] == {"backend": "nccl"}
+
+
+def test_a_stop_token_beyond_the_vocabulary_is_refused() -> None:
+    """Not every vLLM checks them, and they index a tensor of the whole batch."""
+    config = ConfiguredLlm("cuda").vllm_config
+    allowed = sampling.to_vllm(pb.SamplingParams(stop_token_ids=[0, 99]), 1)
+    capabilities.check_engine_safety(allowed, pb.EngineCapabilities(seeds=True), config)
+    with pytest.raises(InvalidRequest, match="out-of-vocab") as refused:
+        capabilities.check_engine_safety(
+            sampling.to_vllm(pb.SamplingParams(stop_token_ids=[5, 100]), 1), pb.EngineCapabilities(seeds=True), config
+        )
+    assert refused.value.param == "stop_token_ids"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lazily import Lazily
+from tests.worker.vllm_engine.older import skip_without_attribute
 from tokenwire.errors import EngineFailed, Overloaded, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
@@ -18,6 +19,7 @@ core_driver = Lazily("tokenwire.worker.vllm_engine.core_driver")
 grammars = Lazily("tokenwire.worker.vllm_engine.grammars")
 sampling = Lazily("tokenwire.worker.vllm_engine.sampling")
 engine_types = Lazily("vllm.v1.engine")
+exceptions = Lazily("vllm.exceptions")
 engine_exceptions = Lazily("vllm.v1.engine.exceptions")
 
 pytestmark = pytest.mark.engine
@@ -113,6 +115,7 @@ async def driven() -> Any:
 
 async def test_a_message_of_the_core_is_one_step(driven: Driven) -> None:
     """With the tokens, first tokens and ends of its sequences, the load and the weights' label."""
+    skip_without_attribute(engine_types.EngineCoreOutputs, "weight_version")
     (first,), (second,) = await driven.submit("a"), await driven.submit("b")
     driven.core.emit(("a-core", [5], None), ("b-core", [6], engine_types.FinishReason.LENGTH), weight_version="next")
     step = await driven.step()
@@ -160,6 +163,7 @@ async def test_a_request_that_is_taken_in_part_is_cancelled(driven: Driven) -> N
 
 async def test_vllms_limits_of_the_queue_apply(driven: Driven) -> None:
     """To sequences, and to tokens of prompts that are not computed yet."""
+    skip_without_attribute(exceptions, "QueueOverflowError")
     await driven.submit(n=4, seed=1, temperature=1.0)
     with pytest.raises(Overloaded):
         await driven.submit("another")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.lazily import Lazily
+from tests.worker.vllm_engine.older import skip_without_parameters
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -84,6 +85,7 @@ def test_the_engine_returns_deltas_of_ids() -> None:
 )
 def test_a_field_arrives_unchanged(name: str, value: Any) -> None:
     """A field that is set has the same value on the engine's side."""
+    skip_without_parameters(name)
     given: dict[str, Any] = {name: value}
     built = sampling.to_vllm(pb.SamplingParams(**given), 1)
     assert getattr(built, name) == value
@@ -105,6 +107,7 @@ def test_logit_bias_is_clamped_as_vllm_clamps_it() -> None:
 
 def test_prompt_ids_to_score_arrive_as_rows() -> None:
     """Ids to score per prompt row stay nested, padding included."""
+    skip_without_parameters("prompt_logprob_token_ids")
     rows = [pb.TokenIds(ids=[1, 2]), pb.TokenIds(ids=[3, -1])]
     built = sampling.to_vllm(pb.SamplingParams(prompt_logprob_token_ids=rows), 1)
     assert built.prompt_logprob_token_ids == [[1, 2], [3, -1]]
@@ -144,7 +147,7 @@ def test_each_kind_of_grammar_is_converted(wire: pb.StructuredOutputs, name: str
 
 def test_a_grammar_without_a_constraint_is_refused_by_vllm() -> None:
     """Structured outputs that constrain nothing are vLLM's own error."""
-    with pytest.raises(exceptions.VLLMValidationError, match="structured outputs constraint"):
+    with pytest.raises((exceptions.VLLMValidationError, ValueError), match="structured outputs constraint"):
         sampling.to_vllm(pb.SamplingParams(structured_outputs=pb.StructuredOutputs()), 1)
 
 
@@ -178,7 +181,7 @@ def test_bad_json_is_refused_by_name(name: str, text: str) -> None:
 
 def test_greedy_sampling_of_several_is_refused_by_vllm() -> None:
     """Several greedy sequences would be equal: vLLM refuses them."""
-    with pytest.raises(exceptions.VLLMValidationError, match="greedy"):
+    with pytest.raises((exceptions.VLLMValidationError, ValueError), match="greedy"):
         sampling.to_vllm(pb.SamplingParams(temperature=0), 2)
 
 
@@ -202,3 +205,11 @@ def test_each_sequence_of_a_seeded_request_has_a_seed() -> None:
 
     assert seeds[0] == -2
     assert seeds[1] is not None
+
+
+def test_a_parameter_that_this_vllm_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names it, and the version."""
+    monkeypatch.setattr("tokenwire.worker.vllm_engine.sampling._KNOWN", frozenset({"seed"}))
+    with pytest.raises(InvalidRequest, match=r"vLLM .* does not support top_k") as refused:
+        sampling.to_vllm(pb.SamplingParams(seed=1, top_k=2), 1)
+    assert refused.value.param == "top_k"

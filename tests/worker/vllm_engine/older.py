@@ -1,0 +1,31 @@
+"""Skips what the vLLM under test does not have yet: the tests run with each supported minor."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from tests.lazily import Lazily
+
+arg_utils = Lazily("vllm.engine.arg_utils")
+vllm = Lazily("vllm")
+
+
+def has_engine_option(name: str) -> bool:
+    """Return whether AsyncEngineArgs has a field of this name."""
+    return any(field.name == name for field in fields(arg_utils.AsyncEngineArgs))
+
+
+def skip_without_parameters(*names: str) -> None:
+    """Skip a test of sampling parameters that this vLLM lacks."""
+    missing = set(names) - set(vllm.SamplingParams.__struct_fields__)
+    if missing:
+        pytest.skip(f"this vLLM has no {', '.join(sorted(missing))}")
+
+
+def skip_without_attribute(owner: Any, name: str) -> None:
+    """Skip a test of a part of vLLM that this version lacks."""
+    try:
+        getattr(owner, name)
+    except AttributeError:
+        pytest.skip(f"this vLLM has no {name}")
