@@ -26,6 +26,8 @@ class StreamResult:
     """The Retry-After of a rejection."""
     complete: bool = False
     """Whether the stream ended with [DONE]."""
+    body: bytearray | None = None
+    """What came after the head, in its chunks, if it is kept."""
 
     @property
     def time_to_first_token(self) -> float | None:
@@ -45,10 +47,10 @@ class _StreamClient(asyncio.Protocol):
     # At the start of a line: inside an event's JSON there are no line breaks.
     _EVENT = b"\ndata: "
 
-    def __init__(self, request: bytes, done: "asyncio.Future[StreamResult]") -> None:
+    def __init__(self, request: bytes, done: "asyncio.Future[StreamResult]", keep_body: bool) -> None:
         self._request = request
         self._done = done
-        self._result = StreamResult(started=0.0)
+        self._result = StreamResult(started=0.0, body=bytearray() if keep_body else None)
         self._head: bytearray | None = bytearray()
         self._tail = b"\n"
 
@@ -74,6 +76,8 @@ class _StreamClient(asyncio.Protocol):
                     self._finish()
                 return
         result.arrivals.append(time.monotonic())
+        if result.body is not None:
+            result.body += data
         # An event may be cut in two: its beginning is counted across the seam.
         result.events += (self._tail[1 - len(self._EVENT) :] + data).count(self._EVENT)
         self._tail = (self._tail + data)[-self._TAIL :]
@@ -120,12 +124,13 @@ def http_request(url: str, path: str, body: Mapping[str, Any]) -> bytes:
     return f"{head}Content-Length: {len(payload)}\r\n\r\n".encode() + payload
 
 
-async def stream(url: str, request: bytes) -> StreamResult:
+async def stream(url: str, request: bytes, keep_body: bool = False) -> StreamResult:
     """Send a rendered request and read its stream to the end. Raises OSError if the port is closed."""
     loop = asyncio.get_running_loop()
     parts = urlsplit(url)
     done: asyncio.Future[StreamResult] = loop.create_future()
-    await loop.create_connection(lambda: _StreamClient(request, done), parts.hostname or "127.0.0.1", parts.port or 80)
+    host, port = parts.hostname or "127.0.0.1", parts.port or 80
+    await loop.create_connection(lambda: _StreamClient(request, done, keep_body), host, port)
     return await done
 
 

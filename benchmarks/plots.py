@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 RESULTS = Path(__file__).parent / "results"
 PLOTS = Path(__file__).parents[1] / "docs" / "plots"
 
-_STYLE = {
+STYLE = {
     "svg.hashsalt": "tokenwire",  # else ids differ from run to run
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -133,7 +133,7 @@ DRAWN: Mapping[str, tuple[Callable[..., Figure], tuple[str, ...]]] = {
 def drawn(name: str, results: Path = RESULTS) -> str:
     """Return a plot as SVG: the same text for the same results."""
     draw, files = DRAWN[name]
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = draw(*(json.loads((results / f"{file}.json").read_text()) for file in files))
         written = io.StringIO()
         figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})

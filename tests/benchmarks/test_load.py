@@ -33,7 +33,10 @@ FULL = CHUNKED + delta("Hello") + delta(" you", "length") + USAGE + DONE
 async def answering_with(*pieces: bytes, close: bool = False) -> AsyncIterator[str]:
     """Answer every request with these pieces, each sent by itself, and keep the connection open or close it."""
 
+    answering: set[asyncio.Task[None] | None] = set()
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answering.add(asyncio.current_task())
         await reader.readuntil(b"\r\n\r\n")
         for piece in pieces:
             writer.write(piece)
@@ -49,6 +52,7 @@ async def answering_with(*pieces: bytes, close: bool = False) -> AsyncIterator[s
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
+        await asyncio.gather(*(task for task in answering if task))  # they end with their connections
 
 
 async def result_of(*pieces: bytes, close: bool = False) -> StreamResult:
@@ -81,6 +85,16 @@ async def test_text_does_not_count_as_events() -> None:
 
     assert (result.events, result.completion_tokens, result.finish_reason) == (3, 42, "stop")
     assert result.complete
+
+
+@pytest.mark.parametrize("size", [5, 64])
+async def test_a_body_is_kept_if_asked_for(size: int) -> None:
+    """As it came, in its chunks and without the head; else memory is not spent on it."""
+    async with answering_with(*(FULL[start : start + size] for start in range(0, len(FULL), size))) as url:
+        kept, other = await stream(url, REQUEST, keep_body=True), await stream(url, REQUEST)
+
+    assert kept.body == bytearray(FULL.removeprefix(CHUNKED))
+    assert other.body is None
 
 
 @pytest.mark.parametrize("sent", [b"", CHUNKED, CHUNKED + delta("Hel"), CHUNKED + delta("Hello", "stop") + USAGE])
