@@ -4,7 +4,6 @@ import asyncio
 import inspect
 import json
 import logging
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -26,7 +25,7 @@ from tokenwire.worker.vllm_engine.admin_methods import VllmAdmin, lora_request
 from tokenwire.worker.vllm_engine.arguments import parse_engine_args
 from tokenwire.worker.vllm_engine.background import Background
 from tokenwire.worker.vllm_engine.capabilities import check_engine_safety, engine_capabilities, engine_configuration
-from tokenwire.worker.vllm_engine.child_processes import kill_children, shield_children_from_ctrl_c
+from tokenwire.worker.vllm_engine.child_processes import kill_children, prepare_children
 from tokenwire.worker.vllm_engine.core_driver import CoreDriver, missing_internals
 from tokenwire.worker.vllm_engine.driver import Driver, VllmRequest
 from tokenwire.worker.vllm_engine.errors import vllm_errors
@@ -114,8 +113,7 @@ class VllmEngine(VllmAdmin):
 
     def _build(self) -> Any:
         """Build the engine in a thread without an event loop: inside one, AsyncLLM would start its output handler."""
-        shield_children_from_ctrl_c()
-        os.environ.setdefault("VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS", str(int(_SHUTDOWN_S - 5)))
+        prepare_children(_SHUTDOWN_S)
         parsed = parse_engine_args(self.model_root, self._engine_args)
         if self._kv_event_subscriber is not None:
             self._kv_event_subscriber.configure(parsed)

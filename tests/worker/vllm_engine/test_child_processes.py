@@ -1,14 +1,16 @@
 """An engine's processes under Ctrl-C, and when a start is cancelled."""
 
 import multiprocessing
+import os
 import subprocess
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import psutil
+import pytest
 
-from tokenwire.worker.vllm_engine.child_processes import kill_children
+from tokenwire.worker.vllm_engine.child_processes import kill_children, set_child_environment
 
 
 def _start_another(pids: Connection) -> None:
@@ -67,3 +69,12 @@ def test_ctrl_c_does_not_reach_processes_of_a_shielded_thread(tmp_path: Path) ->
     ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
 
     assert (ran.stdout, ran.stderr) == ("0\n", "")
+
+
+def test_processes_are_spawned_unless_the_operator_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork of a process with threads may hang; what is set already stays."""
+    monkeypatch.delenv("VLLM_WORKER_MULTIPROC_METHOD", raising=False)
+    monkeypatch.setenv("VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS", "7")
+    set_child_environment(30)
+    assert os.environ["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
+    assert os.environ["VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS"] == "7"
