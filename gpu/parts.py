@@ -37,3 +37,13 @@ class Parts:
         self.results[name] |= found
         logging.info("%s: %s", name, self.results[name])
         self._file.write_text(json.dumps(self.results, indent=1, default=str))
+
+
+@contextmanager
+def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Add the time of a with block to `seconds`."""
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        seconds[name] = round(seconds.get(name, 0.0) + time.monotonic() - started, 3)

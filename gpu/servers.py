@@ -2,13 +2,16 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from tests.processes import Process
+
+_LAST_CHARACTERS = 2000
 
 
 class ServerProcess(Process):
@@ -87,3 +90,46 @@ def started(process: ServerProcess, pattern: str, timeout_s: float, address: str
         yield RunningServer(address or match[1], process, round(time.monotonic() - process.started, 2))
     finally:
         process.stop()
+
+
+ServerStart = Callable[[], contextlib.AbstractContextManager[RunningServer]]
+
+
+class StartedServers:
+    """Servers by name, of which some may not have started."""
+
+    def __init__(self, found: Mapping[str, RunningServer | Exception]) -> None:
+        self._found = found
+
+    def __getitem__(self, name: str) -> RunningServer:
+        """Return a server. Raises RuntimeError with the error of its start."""
+        server = self._found[name]
+        if isinstance(server, Exception):
+            raise RuntimeError(f"{name} did not start: {str(server)[-_LAST_CHARACTERS:]}")
+        return server
+
+    def kill(self) -> None:
+        """End all at once: gently, and one after the other, takes long."""
+        for server in self._found.values():
+            if isinstance(server, RunningServer):
+                server.process.kill()
+
+
+@contextlib.contextmanager
+def started_together(starts: Mapping[str, ServerStart], at_once: int) -> Iterator[StartedServers]:
+    """Start servers, several at once, whether or not others fail; end them after the with block."""
+
+    def enter(start: ServerStart) -> RunningServer | Exception:
+        server = start()
+        try:
+            entered = server.__enter__()
+        except Exception as error:
+            return error
+        stack.push(server)
+        return entered
+
+    with contextlib.ExitStack() as stack:
+        with ThreadPoolExecutor(at_once) as pool:
+            servers = StartedServers(dict(zip(starts, pool.map(enter, starts.values()), strict=True)))
+        stack.callback(servers.kill)
+        yield servers
