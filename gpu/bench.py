@@ -68,6 +68,7 @@ class BenchRun:
             "seed": self.seed,
             # Greedy streams of random weights would soon repeat one token.
             "temperature": 1,
+            "top-p": 1,  # not the one that the tokenizer's model asks for
             "result-dir": result.parent,
             "result-filename": result.name,
             "percentile-metrics": "ttft,tpot,itl,e2el",
@@ -191,7 +192,7 @@ def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     seconds, tokens = ended - started, sum(each["tokens"] for each in served)
     gaps = [gap for each in served for gap in each["gaps"]]
     figures |= {
-        "seconds": seconds,
+        "duration_s": seconds,
         "input_tokens": sum(each["input_tokens"] for each in served),
         "output_tokens": tokens,
         "output_tokens_per_s": tokens / seconds,

@@ -5,7 +5,7 @@ import json
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 from benchmarks.load import StreamResult, http_request, percentile, stream
 
 _SYLLABLES = ("ka", "lo", "mi", "ter", "sun", "ra", "ven", "do", "shi", "pel", "ar", "gon", "u", "fex", "bri", "ta")
-_SPAWN_S = 2.0
+_SPAWN_S = 1.0
+_TOGETHER_S = 0.3
 
 
 @dataclass(slots=True)
@@ -63,18 +64,33 @@ def reply_of(result: StreamResult) -> StreamedReply:
     return reply
 
 
-def flood(
-    url: str, path: str, bodies: Sequence[Mapping[str, Any]], streams: int, clients: int = 1
-) -> list[StreamResult]:
-    """Send requests, some at a time, from several processes; their results keep the bodies of the replies."""
-    requests = [http_request(url, path, body) for body in bodies]
-    if clients == 1:
-        return asyncio.run(_send(url, requests, streams, time.monotonic()))
-    with ProcessPoolExecutor(clients, get_context("spawn")) as pool:
-        begin = time.monotonic() + _SPAWN_S
+class Flood:
+    """Sends many requests from several processes; with one, from this one."""
+
+    def __init__(self, clients: int = 1) -> None:
+        self._clients = clients
+        self._pool = ProcessPoolExecutor(clients, get_context("spawn")) if clients > 1 else None
+        # Spawned now, while servers start: at the first load they would be late.
+        self._spawned = [self._pool.submit(time.sleep, _SPAWN_S) for _ in range(clients)] if self._pool else []
+
+    def __enter__(self) -> "Flood":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def send(self, url: str, path: str, bodies: Sequence[Mapping[str, Any]], streams: int) -> list[StreamResult]:
+        """Send requests, some at a time; their results keep the bodies of the replies."""
+        requests = [http_request(url, path, body) for body in bodies]
+        if self._pool is None:
+            return asyncio.run(_send(url, requests, streams, time.monotonic()))
+        wait(self._spawned)
+        begin = time.monotonic() + _TOGETHER_S
+        count = min(self._clients, streams)
         shares = [
-            pool.submit(_send_share, url, requests[index::clients], max(1, streams // clients), begin)
-            for index in range(clients)
+            self._pool.submit(_send_share, url, requests[index::count], streams // count, begin)
+            for index in range(count)
         ]
         return [result for share in shares for result in share.result()]
 
@@ -105,7 +121,7 @@ def timings(results: Sequence[StreamResult]) -> dict[str, Any]:
     tokens = sum(result.completion_tokens for result in whole)
     first = [1000 * (result.time_to_first_token or 0.0) for result in whole]
     gaps = [1000 * gap for result in whole for gap in result.gaps]
-    figures |= {"seconds": seconds, "output_tokens": tokens, "output_tokens_per_s": tokens / seconds}
+    figures |= {"duration_s": seconds, "output_tokens": tokens, "output_tokens_per_s": tokens / seconds}
     for name, values in (("ttft", first), ("itl", gaps)):
         figures |= {f"{name}_p{percent}_ms": percentile(values, percent) for percent in (50, 99)}
     return figures
@@ -164,6 +180,7 @@ def streamed_chat(model: str, messages: Sequence[Mapping[str, str]], max_tokens:
         "messages": list(messages),
         "max_tokens": max_tokens,
         "temperature": 1,
+        "top_p": 1,  # not the one that the tokenizer's model asks for
         "stream": True,
         "stream_options": {"include_usage": True},
     }

@@ -19,15 +19,15 @@ from gpu.gpu_samples import sampled
 from gpu.kit import Kit
 from gpu.parts import Parts
 from gpu.step import Skipped
-from gpu.streams import StreamedReply, flood, reply_of, streamed_chat, timings, words
+from gpu.streams import Flood, StreamedReply, reply_of, streamed_chat, timings, words
 
 NAME = "heavy_outputs"
 LIMIT_S = 150
 
 _RESERVE_S = 10
 _STREAMS, _REQUESTS, _CLIENTS = 256, 512, 4
-_DRY_STREAMS, _DRY_REQUESTS = 4, 6
-_TOKENS, _DRY_TOKENS, _MOST_TOKENS = 200, 16, 400
+_DRY_STREAMS, _DRY_REQUESTS, _DRY_CLIENTS = 4, 6, 2
+_TOKENS, _DRY_TOKENS, _MOST_TOKENS = 128, 16, 400
 _UNTIMED = 4
 _PATH = "/v1/chat/completions"
 _TOP = 5
@@ -103,7 +103,7 @@ def run(kit: Kit) -> dict[str, Any]:
     """Run each case on both servers, in turn."""
     deadline = time.monotonic() + (LIMIT_S if kit.on_cuda else 5 * LIMIT_S) - _RESERVE_S
     parts = Parts(kit.out)
-    with ExitStack() as stack:
+    with Flood(_CLIENTS if kit.on_cuda else _DRY_CLIENTS) as flood, ExitStack() as stack:
         contenders = _start(kit, stack)
         longest_s = 0.0
         for number, (name, case) in enumerate(CASES.items()):
@@ -112,7 +112,7 @@ def run(kit: Kit) -> dict[str, Any]:
                     started = time.monotonic()
                     if deadline - started < longest_s:
                         raise Skipped(f"{deadline - started:.0f} s are left")
-                    found |= _measure(kit, contender, name, case)
+                    found |= _measure(kit, flood, contender, name, case)
                     longest_s = max(longest_s, time.monotonic() - started)
         ready_s = {contender.name: contender.ready_s for contender in contenders}
     return {"model": kit.medium.name, "ready_s": ready_s, "parts": parts.results}
@@ -133,14 +133,14 @@ def _start(kit: Kit, stack: ExitStack) -> list[Contender]:
         return list(starting.map(start, CONTENDERS))
 
 
-def _measure(kit: Kit, contender: Contender, name: str, case: OutputCase) -> dict[str, Any]:
-    streams, requests, clients = (_STREAMS, _REQUESTS, _CLIENTS) if kit.on_cuda else (_DRY_STREAMS, _DRY_REQUESTS, 1)
+def _measure(kit: Kit, flood: Flood, contender: Contender, name: str, case: OutputCase) -> dict[str, Any]:
+    streams, requests = (_STREAMS, _REQUESTS) if kit.on_cuda else (_DRY_STREAMS, _DRY_REQUESTS)
     bodies = [_body(kit, contender, case, number) for number in range(requests + _UNTIMED)]
     # What either does at the first request of a kind is not counted: tokenwire's worker has done it at its start.
-    flood(contender.url, _PATH, bodies[:_UNTIMED], _UNTIMED)
+    flood.send(contender.url, _PATH, bodies[:_UNTIMED], _UNTIMED)
     before = contender.cpu_seconds()
     with sampled(kit.out / f"{contender.name}-{name.replace(' ', '-')}.csv") as gpu:
-        found = flood(contender.url, _PATH, bodies[_UNTIMED:], streams, clients)
+        found = flood.send(contender.url, _PATH, bodies[_UNTIMED:], streams)
     replies = [reply_of(result) for result in found]
     valid = [not reply.error and case.is_valid(reply) for reply in replies]
     wrong = [reply.error or reply.text[:200] for reply, fine in zip(replies, valid, strict=True) if not fine]

@@ -68,7 +68,7 @@ def test_requests_of_all_clients_count_once() -> None:
     figures = merged([detailed(10.0, 0.5, [0.25, 0.25]), detailed(10.5, 0.7, [0.8, 0.0])])
 
     assert (figures["completed"], figures["failed"], figures["output_tokens"]) == (2, 0, 6)
-    assert figures["seconds"] == pytest.approx(2.0)
+    assert figures["duration_s"] == pytest.approx(2.0)
     assert figures["output_tokens_per_s"] == pytest.approx(3.0)
     assert figures["ttft_p50_ms"] == pytest.approx(600)
     assert figures["itl_p50_ms"] == pytest.approx(250)

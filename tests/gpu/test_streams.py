@@ -1,9 +1,11 @@
 """Replies of streams, read after the load."""
 
+import asyncio
+
 import pytest
 
 from benchmarks.load import StreamResult
-from gpu.streams import Conversations, events_of, reply_of, timings, words
+from gpu.streams import Conversations, Flood, events_of, reply_of, timings, words
 from tests.benchmarks.test_load import CHUNKED, DONE, FULL, answering_with, delta, event
 
 BODY = FULL.removeprefix(CHUNKED)
@@ -72,3 +74,12 @@ async def test_a_conversation_ends_with_an_error() -> None:
 
     assert [row["requests"] for row in rows] == [1, 0]
     assert rows[0]["errors"] == ["the stream broke off"]
+
+
+async def test_processes_share_the_requests() -> None:
+    """Each is sent once, and the results come with their bodies."""
+    async with answering_with(FULL) as url:
+        with await asyncio.to_thread(Flood, 2) as flood:
+            results = await asyncio.to_thread(flood.send, url, "/v1/chat/completions", [{}] * 5, 3)
+
+    assert [reply_of(each).text for each in results] == ["Hello you"] * 5
