@@ -63,8 +63,9 @@ def test_parts_of_an_earlier_packing_serve_where_they_are_the_same(tmp_path: Pat
     later = cut(packages(), wheels, packed, part_bytes=300)
     shutil.copytree(packed / later.parts[-1].name, tree / later.parts[-1].name)
 
-    missing = missing_parts(keep_parts(tree, kept), kept)
+    missing = missing_parts(manifest := keep_parts(tree, kept), kept)
 
+    assert manifest == later
     assert "part-01" not in missing
     assert later.parts[-1].name not in missing
 
