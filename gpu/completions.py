@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-_TIMEOUT_S = 90.0
+_TIMEOUT_S = 60.0
 
 
 @dataclass(slots=True)

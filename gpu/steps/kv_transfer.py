@@ -33,19 +33,30 @@ _LINES = {"cuda": (3, 20, 60, 250), "cpu": (3, 20)}
 _REMOTE_DECODE = {"do_remote_decode": True, "do_remote_prefill": False}
 _BLOCK = {"cuda": 16, "cpu": 128}
 """Tokens of a cache block."""
+_NIXL = "NixlConnector"
 _SIDE_CHANNEL_PORT = 5600
+_TCP = {"UCX_TLS": "cuda_copy,tcp,self"}
+"""NIXL's transports that work everywhere; by itself it shares the GPU's memory where it can."""
 _NEAR_TIE = 0.1
 """Where two engines round differently, a token whose log-probability is as near to the best may take its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Two engines with a connector, and the ports of the metrics of both."""
+    """Two engines with a connector."""
 
-    connector: str
+    name: str
     config: Mapping[str, Any]
     environment: Mapping[str, str]
     ports: Mapping[str, int]
+    """Of each engine's metrics."""
+    side_channel: int
+    """The first of two ports at which NIXL's engines find each other."""
+
+    @property
+    def pulls(self) -> bool:
+        """Whether the decoding engine fetches what the other one's response names."""
+        return bool(self.config["kv_connector"] == _NIXL)
 
     def start(self, kit: Kit, role: str, number: int) -> Any:
         engine = [*kit.engine_arguments(share=0.2, eager=True), "--kv-transfer-config", json.dumps(self.config)]
@@ -54,14 +65,14 @@ class _Pair:
             engine += ["--kv-cache-memory-bytes", str(2 * 2**30)]
         environment = {**kit.environment(number), **self.environment}
         # An engine whose port is taken never starts: so none of the range from which others get theirs.
-        port = str(_SIDE_CHANNEL_PORT + number)
+        port = str(self.side_channel + number)
         environment |= {"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1", "VLLM_NIXL_SIDE_CHANNEL_PORT": port}
         return kit.tokenwire_worker(
             KitModel(role, kit.model.folder),
             engine=engine,
             options=["--metrics-listen", f"127.0.0.1:{self.ports[role]}"],
             environment=environment,
-            name=f"{self.connector}-{role}",
+            name=f"{self.name}-{role}",
             number=number,
         )
 
@@ -88,8 +99,8 @@ def run(kit: Kit) -> dict[str, Any]:
     groups = [pairs] if kit.on_cuda else [{name: pair} for name, pair in pairs.items()]
     for group in groups:
         starts = {
-            f"{name}-{role}": partial(pair.start, kit, role, number)
-            for name, pair in group.items()
+            f"{pair.name}-{role}": partial(pair.start, kit, role, number)
+            for pair in group.values()
             for number, role in enumerate((PREFILL, DECODE))
         }
         with started_together(starts, at_once=len(starts) if kit.on_cuda else 1) as servers:
@@ -100,30 +111,36 @@ def run(kit: Kit) -> dict[str, Any]:
 
 
 def _pairs(kit: Kit) -> dict[str, _Pair]:
-    ports = [dict(zip((PREFILL, DECODE), free_ports(2), strict=True)) for _ in range(2)]
+    configs: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
     folder = {"shared_storage_path": str(kit.out / "cache" / "shared")}
-    example = {"kv_connector": "ExampleConnector", "kv_role": "kv_both", "kv_connector_extra_config": folder}
-    pairs = {"folder": _Pair("folder", example, {}, ports[0])}
+    configs["folder"] = ({"kv_connector": "ExampleConnector", "kv_connector_extra_config": folder}, {})
     if find_spec("nixl"):
-        nixl = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
-        pairs["nixl"] = _Pair("nixl", nixl, {} if kit.on_cuda else {"UCX_TLS": "tcp,self"}, ports[1])
+        nixl = {"kv_connector": _NIXL}
+        configs["nixl"] = (nixl, {} if kit.on_cuda else _TCP)
+        if kit.on_cuda:
+            configs["nixl over tcp"] = (nixl, _TCP)
+    pairs = {}
+    for index, (name, (config, environment)) in enumerate(configs.items()):
+        ports = dict(zip((PREFILL, DECODE), free_ports(2), strict=True))
+        channel = _SIDE_CHANNEL_PORT + 2 * index
+        pairs[name] = _Pair(name.replace(" ", "-"), {**config, "kv_role": "kv_both"}, environment, ports, channel)
     return pairs
 
 
 def _transfers(kit: Kit, servers: StartedServers, pair: _Pair, found: dict[str, Any]) -> None:
-    engines = [servers[f"{pair.connector}-{role}"] for role in (PREFILL, DECODE)]
+    engines = [servers[f"{pair.name}-{role}"] for role in (PREFILL, DECODE)]
     found["ready_s"] = [engine.ready_s for engine in engines]
-    options, log = ["--allow-kv-transfer-params"], f"coordinator-{pair.connector}"
+    options, log = ["--allow-kv-transfer-params"], f"coordinator-{pair.name}"
     rows = found["prompts"] = list[dict[str, Any]]()
     with kit.coordinator(engines, options=options, name=log) as coordinator:
         for lines in _LINES[kit.device]:
             rows.append({})
-            _transfer(coordinator.address, pair, _prompt(pair.connector, lines), rows[-1])
+            _transfer(coordinator.address, pair, _prompt(pair.name, lines), rows[-1])
     found["decoding engine"] = pair.counters(DECODE)
     for row in rows:
         assert row["ids equal"] or row["first difference"]["near tie"], f"the ids differ: {row}"
         # Of a folder's prompts only whole blocks are taken.
-        most = 1 if pair.connector == "nixl" else 2 * _BLOCK[kit.device]
+        most = 1 if pair.pulls else 2 * _BLOCK[kit.device]
         if row["prompt tokens"] > most:
             assert row.get("external_kv_transfer"), f"the decoding engine was given nothing: {row}"
             assert row.get("local_compute", 0) <= most, f"the decoding engine computed the prompt: {row}"
@@ -131,14 +148,13 @@ def _transfers(kit: Kit, servers: StartedServers, pair: _Pair, found: dict[str, 
 
 def _transfer(url: str, pair: _Pair, prompt: str, row: dict[str, Any]) -> None:
     """Prefill a prompt, decode it elsewhere, and compare with one engine that does both."""
-    pulls = pair.connector == "nixl"
     started = time.monotonic()
     # The folder has every prompt after its first request, so that one must be the one to compare with.
-    whole = {"kv_transfer_params": _REMOTE_DECODE} if pulls else {}
-    prefilled = full_completion(url, PREFILL, prompt, 1 if pulls else _TOKENS, **whole)
+    whole = {"kv_transfer_params": _REMOTE_DECODE} if pair.pulls else {}
+    prefilled = full_completion(url, PREFILL, prompt, 1 if pair.pulls else _TOKENS, **whole)
     row["prefilling engine, s"] = round(time.monotonic() - started, 4)
     row["prompt tokens"] = prefilled["usage"]["prompt_tokens"]
-    handed = {"kv_transfer_params": prefilled["kv_transfer_params"]} if pulls else {}
+    handed = {"kv_transfer_params": prefilled["kv_transfer_params"]} if pair.pulls else {}
     assert all(handed.values()), "the prefilling engine returned no kv_transfer_params"
     before = pair.counters(DECODE)
     transferred = greedy(url, DECODE, prompt, _TOKENS, **handed)
@@ -146,7 +162,7 @@ def _transfer(url: str, pair: _Pair, prompt: str, row: dict[str, Any]) -> None:
     row |= {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
     row["first token with transfer, s"] = transferred.first_s
     expected = prefilled["choices"][0]["token_ids"]
-    if pulls:
+    if pair.pulls:
         alone = greedy(url, DECODE, prompt, _TOKENS)
         row["first token without, s"], expected = alone.first_s, alone.token_ids
     row["ids equal"] = transferred.token_ids == expected

@@ -33,7 +33,7 @@ _PROMPTS = ("Once upon a time there was a fisherman who", "The three most import
 _TOKENS = 32
 _STREAMS = 4
 _BEGUN = 20
-_NCCL = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_DEBUG": "WARN"}
+_NCCL = {"NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "WARN"}
 _GRAPHS = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1, 2, 4, 8]}
 
 Send = Callable[[str, dict[str, float]], None]
