@@ -79,7 +79,7 @@ def _large(kit: Kit, servers: StartedServers, found: dict[str, Any]) -> None:
 def _cycle(kit: Kit, url: str, model: str, level: int, wake: Wake, found: dict[str, Any]) -> None:
     """Sleep and wake up once, with a stream that is frozen and a request that is sent meanwhile."""
     before = greedy(url, model, _PROMPT, _TOKENS).token_ids
-    tokens = 300 if kit.on_cuda else 60
+    tokens = 120 if kit.on_cuda else 60
     undisturbed = greedy(url, model, _PROMPT, tokens).token_ids
     frozen = GreedyStream(url, model, _PROMPT, tokens, cache_salt="frozen")
     assert frozen.wait_tokens(_BEGUN), "the stream did not begin"
