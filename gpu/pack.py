@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from gpu.manifest import MANIFEST, PACKED, STREAM, Manifest, PackedBytes, sha256_of
 
 PACKAGES = Path(__file__).with_name("packages.toml")
-PART_BYTES = 56 * 2**20
+PART_BYTES = 53 * 2**20
 # pip matches these exactly, but for 2014, 2010 and 1, for which it knows the older ones.
 _GLIBC = ("2_17", "2_24", "2_26", "2_27", "2_28", "2_31", "2_34", "2_35")
 _PLATFORMS = [*(f"manylinux_{version}_x86_64" for version in _GLIBC), "manylinux2014_x86_64", "manylinux1_x86_64"]
@@ -143,7 +143,7 @@ def _parts(files: Sequence[Path], part_bytes: int) -> Iterator[bytes]:
 @click.option("--python", help="The version that wheels are for. [default: that of packages.toml]")
 @click.option("--processes", default=os.cpu_count(), show_default=True, help="How many wheels are packed at once.")
 def main(out: Path, python: str | None, processes: int) -> None:
-    """Pack what a machine without network lacks into parts of at most 56 MiB."""
+    """Pack what a machine without network lacks into parts of at most 53 MiB."""
     packages = KitPackages.read(PACKAGES)
     python = python or packages.python
     downloads, repacked = out / "wheels", out / "repacked"
