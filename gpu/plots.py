@@ -37,19 +37,19 @@ def load(rows: Sequence[LoadRow]) -> Figure:
         _line(throughput, server, [(row["streams"], row["output_tokens_per_s"]) for row in own])
         _line(cpu, server, [(row["streams"], front_cpu(row)) for row in own])
         for axes, name in ((first, "ttft"), (gaps, "itl")):
-            _line(axes, f"{server}, median", [(row["streams"], row[f"{name}_p50_ms"]) for row in own])
+            _line(axes, server, [(row["streams"], row[f"{name}_p50_ms"]) for row in own])
             _line(axes, f"{server}, p99", [(row["streams"], row[f"{name}_p99_ms"]) for row in own], "--")
     throughput.set(title="output tokens per second")
     first.set(title="time to the first token, ms", yscale="log")
     gaps.set(title="gap between tokens, ms", yscale="log")
-    cpu.set(title="CPU per token without the engine, µs")
+    cpu.set(title="CPU per token of fronts, µs")
     for axes in (throughput, cpu):
         axes.set_ylim(bottom=0)
     for axes in (throughput, first, gaps, cpu):
         axes.set_xscale("log", base=2)
         axes.set_xlabel("concurrent streams")
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.legend(fontsize=8)
+    first.legend(fontsize=8)  # for all: lines of medians are drawn through
     return figure
 
 

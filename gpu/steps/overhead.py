@@ -49,10 +49,12 @@ def run(kit: Kit) -> dict[str, Any]:
 async def _measure(kit: Kit) -> dict[str, Any]:
     deadline = time.monotonic() + (LIMIT_S if kit.on_cuda else 5 * LIMIT_S) - _RESERVE_S
     from gpu.driven_engine import DrivenEngine
+    from tokenwire.process.gc_tuning import freeze_heap
 
     arguments = [*kit.engine_arguments(), *kit.medium.load_arguments]
     engine = DrivenEngine(str(kit.medium.folder), arguments, [kit.medium.name])
     await engine.start()
+    freeze_heap()  # as both servers do
     recorder, parts, longest_s = StepRecorder(engine.llm.engine_core), Parts(kit.out), 0.0
     ways = {
         "nothing": engine.drop,
