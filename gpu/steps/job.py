@@ -12,13 +12,12 @@ from gpu.kit import Kit
 from gpu.machine import describe_machine, nvidia_smi
 from gpu.parts import Parts
 from gpu.servers import RunningServer
-from gpu.step import Skipped
-from tests.faults.long_replies import ChatAnswer, answer_to
+from gpu.starts import PARSERS_OF_TOOLS, skipped_if_not_started
+from tests.faults.long_replies import answer_to
 
 NAME = "job"
 LIMIT_S = 180
 
-_PARSERS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 _MESSAGES = [{"role": "user", "content": "Name three fish."}]
 _CHAT: dict[str, Any] = {"messages": _MESSAGES, "temperature": 0, "max_tokens": 32, "return_token_ids": True}
 _COUNT = {
@@ -141,14 +140,12 @@ async def _health(client: httpx.AsyncClient, found: dict[str, Any]) -> None:
 
 async def _tools(kit: Kit, worker: RunningServer, found: dict[str, Any]) -> None:
     """A tool call through vLLM's parser, in a coordinator of its own: it may be missing in this vLLM."""
-    try:
-        with kit.coordinator([worker], options=_PARSERS, name="coordinator-parsers") as coordinator:
-            async with httpx.AsyncClient(base_url=coordinator.address, timeout=60) as client:
-                body = {**_CHAT, "tools": [_TOOL], "tool_choice": "required", "stream": True, "max_tokens": 100}
-                called: ChatAnswer = await answer_to(client, body, asyncio.Event())
-    except AssertionError as error:
-        if "did not appear" in str(error):
-            raise Skipped(f"a coordinator with a parser does not start: {str(error)[-500:]}") from error
-        raise
+    with (
+        skipped_if_not_started("a coordinator with a parser"),
+        kit.coordinator([worker], options=PARSERS_OF_TOOLS, name="coordinator-parsers") as coordinator,
+    ):
+        async with httpx.AsyncClient(base_url=coordinator.address, timeout=60) as client:
+            body = {**_CHAT, "tools": [_TOOL], "tool_choice": "required", "stream": True, "max_tokens": 100}
+            called = await answer_to(client, body, asyncio.Event())
     found["arguments"] = called.tool
     assert 1 <= json.loads(called.tool)["count"] <= 9

@@ -1,0 +1,85 @@
+"""The embedded model served by vLLM's own server and by tokenwire: drawn requests, replies compared field by field.
+
+Both compute in float32, and on a GPU with vLLM's batch invariance: else the order of additions, which depends on the
+batch, decides between tokens that are almost as likely. The requests and the comparison are those of `make parity`,
+which explains the deliberate differences. It is written for the vLLM that the coordinator follows: with another one,
+differences in errors and in fields are differences between the two vLLMs; those in what was generated are none.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from gpu.kit import Kit
+from gpu.parts import Parts
+from gpu.servers import RunningServer
+from gpu.starts import skipped_if_not_started
+from gpu.steps.resume import BATCH_INVARIANT, has_batch_invariance
+from tests.conformance.parity.generator import generate_request
+from tests.conformance.parity.report import causes_of, faults, table
+from tests.conformance.parity.run import DIFFERENT, ParityOutcome, judge_all
+from tests.conformance.servers import MAX_MODEL_LEN, PARSERS, PLAIN
+
+NAME = "parity"
+LIMIT_S = 300
+
+_SEED = 1
+_GENERATED = ("text", "content", "token_ids", "logprob", "tokens", "finish_reason", "stop_reason", "usage")
+
+
+def run(kit: Kit) -> dict[str, Any]:
+    """Return verdicts and differences by kind, for servers without and with parsers."""
+    parts = Parts(kit.out)
+    invariant = BATCH_INVARIANT if kit.on_cuda and has_batch_invariance() else {}
+    engine = [*kit.engine_arguments(share=0.4, dtype="float32", eager=True), "--max-model-len", str(MAX_MODEL_LEN)]
+    with kit.tokenwire_worker(engine=engine, environment=invariant) as worker:
+        with parts.part("plain") as found, _pair(kit, worker, engine, PLAIN, invariant, "plain") as urls:
+            _compare(kit, urls, "plain", 60, found)
+        with parts.part("parsers") as found, _pair(kit, worker, engine, PARSERS, invariant, "parsers") as urls:
+            _compare(kit, urls, "parsers", 12, found)
+    return {"parts": parts.results, "engine": engine, "environment": invariant}
+
+
+@contextmanager
+def _pair(
+    kit: Kit,
+    worker: RunningServer,
+    engine: Sequence[str],
+    options: Sequence[str],
+    environment: dict[str, str],
+    name: str,
+) -> Iterator[tuple[str, str]]:
+    """Run a coordinator and vLLM's server with the same options; yield their URLs."""
+    # vLLM's server always takes transfer parameters.
+    taken = [*options, "--allow-kv-transfer-params"]
+    with ExitStack() as stack:
+        with skipped_if_not_started("a coordinator with these options"):
+            ours = stack.enter_context(kit.coordinator([worker], options=taken, name=f"coordinator-{name}"))
+        served = kit.vllm_server(
+            engine=[*engine, *options], environment=environment, name=f"vllm-{name}", number=1, timeout_s=150
+        )
+        theirs = stack.enter_context(served)
+        yield ours.address, theirs.address
+
+
+def _compare(kit: Kit, urls: tuple[str, str], profile: str, count: int, found: dict[str, Any]) -> None:
+    requests = [generate_request(_SEED, number, profile) for number in range(count)]
+    outcomes = asyncio.run(judge_all(urls, requests, True, 12 if kit.on_cuda else 4, lambda _: None))
+    (kit.out / f"differences-{profile}.md").write_text(f"{table(outcomes)}\n\n{faults(outcomes)}\n")
+    found |= {"verdicts": Counter(outcome.verdict for outcome in outcomes)}
+    found["accepted"] = sum(outcome.ours.succeeded and outcome.theirs.succeeded for outcome in outcomes)
+    found["kinds"] = Counter(cause for outcome in outcomes for cause in causes_of(outcome)).most_common(30)
+    found["generated_differs"] = [outcome.request.name for outcome in outcomes if _generated_differs(outcome)]
+    assert found["accepted"] > 0
+    assert found["generated_differs"] == []
+
+
+def _generated_differs(outcome: ParityOutcome) -> bool:
+    """Return whether both accepted a request, and what was generated is not the same."""
+    both = outcome.ours.succeeded and outcome.theirs.succeeded
+    return both and any(
+        outcome.verdict == DIFFERENT and any(name in difference.path for name in _GENERATED)
+        for difference in outcome.differences
+    )
