@@ -3,11 +3,16 @@
 On a GPU the order of additions depends on what else is in a batch, so that greedy ids may differ without any fault.
 Everything is therefore measured twice: as engines are started by default, and with vLLM's batch invariance. The same
 requests are also sent twice to one engine that nothing happens to: what differs there is noise and nothing else.
+
+A seeded reply can be continued elsewhere if the engine gives the same ids again. vLLM's engine for CPUs does not before
+0.30 where a batch has greedy requests too: there, such a reply is not expected to go on.
 """
 
 import asyncio
 import json
 import re
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -63,19 +68,11 @@ def long_cases(tokens: int) -> dict[str, dict[str, Any]]:
 
 
 def _kill_in_mid_reply(kit: Kit, name: str, environment: dict[str, str], found: dict[str, Any]) -> None:
-    cases = long_cases(1000 if kit.on_cuda else 150)
+    cases = long_cases(600 if kit.on_cuda else 150)
     place = kit.out / name
     place.mkdir(exist_ok=True)
     with ExitStack() as stack:
-        engine = kit.engine_arguments(share=0.4, eager=True)
-        workers = [
-            stack.enter_context(
-                kit.tokenwire_worker(
-                    engine=engine, environment=environment, name=f"{name}/worker-{number}", number=number
-                )
-            )
-            for number in range(2)
-        ]
+        workers = _two_workers(kit, name, environment, stack)
         announce(place, workers[0].address)
         coordinator = stack.enter_context(kit.coordinator([f"file:{place}/workers"], name=f"{name}/coordinator"))
         found["ready_s"] = [worker.ready_s for worker in workers]
@@ -84,10 +81,32 @@ def _kill_in_mid_reply(kit: Kit, name: str, environment: dict[str, str], found: 
     found["noise"] = {case: differs_at(again[case], undisturbed[case]) for case in cases}
     found["streams"] = {case: compared(answers[case], undisturbed[case]) for case in cases}
     found["lost"] = [case for case, seen in found["streams"].items() if seen["lost"]]
-    found["exact"] = sum(seen["exact"] for seen in found["streams"].values())
-    assert found["lost"] == []
+    found["exact"] = [case for case, seen in found["streams"].items() if seen["exact"]]
+    _judge(kit, cases, found)
+
+
+def _two_workers(kit: Kit, name: str, environment: dict[str, str], stack: ExitStack) -> list[RunningServer]:
+    """Start two at once on a GPU, where the memory of their caches is given: neither measures what is free."""
+    engine = kit.engine_arguments(share=0.4, eager=True)
+    engine += ["--kv-cache-memory-bytes", str(8 * 2**30)] if kit.on_cuda else []
+
+    def start(number: int) -> RunningServer:
+        worker = kit.tokenwire_worker(
+            engine=engine, environment=environment, name=f"{name}/worker-{number}", number=number
+        )
+        return stack.enter_context(worker)
+
+    with ThreadPoolExecutor(2 if kit.on_cuda else 1) as pool:
+        return list(pool.map(start, range(2)))
+
+
+def _judge(kit: Kit, cases: Collection[str], found: dict[str, Any]) -> None:
+    """Raise AssertionError if a stream was lost, or none moved; on a CPU also if one that can be exact was not."""
+    expected = [case for case in cases if kit.on_cuda or found["noise"][case] is None]
+    assert not (lost := [case for case in expected if case in found["lost"]]), f"lost: {lost}"
     assert found["resumed"] > 0, "the worker was killed after the replies"
-    assert kit.on_cuda or found["exact"] == len(cases)
+    other = [case for case in expected if case not in found["exact"]]
+    assert kit.on_cuda or not other, f"not exact: {other}"
 
 
 async def _runs(
