@@ -2,11 +2,13 @@
 
 Both compute in float32, and on a GPU with vLLM's batch invariance: else the order of additions, which depends on the
 batch, decides between tokens that are almost as likely. The requests and the comparison are those of `make parity`,
-which explains the deliberate differences. It is written for the vLLM that the coordinator follows: with another one,
-differences in errors and in fields are differences between the two vLLMs; those in what was generated are none.
+which explains the deliberate differences, but only requests that tokenwire accepts are compared: errors need no GPU,
+and vLLM 0.26's server dies of ids beyond the vocabulary. With another vLLM than the one that the coordinator follows,
+differences in fields are differences between the two; those in what was generated are none.
 """
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,16 +19,19 @@ from gpu.parts import Parts
 from gpu.servers import RunningServer
 from gpu.starts import skipped_if_not_started
 from gpu.steps.resume import BATCH_INVARIANT, has_batch_invariance
+from tests.conformance.parity.client import ParityClient
 from tests.conformance.parity.generator import generate_request
 from tests.conformance.parity.report import causes_of, faults, table
-from tests.conformance.parity.run import DIFFERENT, ParityOutcome, judge_all
+from tests.conformance.parity.run import ParityOutcome, judge_all
 from tests.conformance.servers import MAX_MODEL_LEN, PARSERS, PLAIN
 
 NAME = "parity"
 LIMIT_S = 300
 
 _SEED = 1
-_GENERATED = ("text", "content", "token_ids", "logprob", "tokens", "finish_reason", "stop_reason", "usage")
+_GENERATED = re.compile(r"\b(text|content|token_ids|tokens?|(top_|token_)?logprobs?|finish_reason|stop_reason)\b")
+_OTHERS = re.compile(r"^self\.|usage|text_offset")
+"""Paths of differences between tokenwire's own replies, which are drawn twice, and in fields around what is generated."""
 
 
 def run(kit: Kit) -> dict[str, Any]:
@@ -65,21 +70,24 @@ def _pair(
 
 
 def _compare(kit: Kit, urls: tuple[str, str], profile: str, count: int, found: dict[str, Any]) -> None:
-    requests = [generate_request(_SEED, number, profile) for number in range(count)]
-    outcomes = asyncio.run(judge_all(urls, requests, True, 12 if kit.on_cuda else 4, lambda _: None))
+    outcomes = asyncio.run(_outcomes(urls, profile, count, 12 if kit.on_cuda else 4))
     (kit.out / f"differences-{profile}.md").write_text(f"{table(outcomes)}\n\n{faults(outcomes)}\n")
-    found |= {"verdicts": Counter(outcome.verdict for outcome in outcomes)}
+    found["verdicts"] = dict(Counter(outcome.verdict for outcome in outcomes))
     found["accepted"] = sum(outcome.ours.succeeded and outcome.theirs.succeeded for outcome in outcomes)
     found["kinds"] = Counter(cause for outcome in outcomes for cause in causes_of(outcome)).most_common(30)
     found["generated_differs"] = [outcome.request.name for outcome in outcomes if _generated_differs(outcome)]
-    assert found["accepted"] > 0
-    assert found["generated_differs"] == []
+    assert found["accepted"] > 0, "nothing was accepted"
+    assert not found["generated_differs"], f"generated differently: {found['generated_differs']}"
+
+
+async def _outcomes(urls: tuple[str, str], profile: str, count: int, jobs: int) -> list[ParityOutcome]:
+    drawn = [generate_request(_SEED, number, profile) for number in range(3 * count)]
+    async with ParityClient(urls[0], 1) as ours:
+        accepted = [request for request in drawn if (await ours.send(request)).succeeded][:count]
+    return await judge_all(urls, accepted, True, jobs, lambda _: None)
 
 
 def _generated_differs(outcome: ParityOutcome) -> bool:
-    """Return whether both accepted a request, and what was generated is not the same."""
-    both = outcome.ours.succeeded and outcome.theirs.succeeded
-    return both and any(
-        outcome.verdict == DIFFERENT and any(name in difference.path for name in _GENERATED)
-        for difference in outcome.differences
-    )
+    """Return whether what was generated is not the same."""
+    paths = [difference.path for difference in outcome.differences]
+    return any(_GENERATED.search(path) and not _OTHERS.search(path) for path in paths)

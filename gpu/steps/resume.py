@@ -4,8 +4,8 @@ On a GPU the order of additions depends on what else is in a batch, so that gree
 Everything is therefore measured twice: as engines are started by default, and with vLLM's batch invariance. The same
 requests are also sent twice to one engine that nothing happens to: what differs there is noise and nothing else.
 
-A seeded reply can be continued elsewhere if the engine gives the same ids again. vLLM's engine for CPUs does not before
-0.30 where a batch has greedy requests too: there, such a reply is not expected to go on.
+A seeded reply can be continued elsewhere if the engine gives the same ids again. vLLM 0.26's engine for CPUs does not
+where a batch has greedy requests too: there, such a reply is not expected to go on.
 """
 
 import asyncio

@@ -18,7 +18,10 @@ def translated(error: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(message, str):
         return error
     if (listed := _LISTED.match(message)) is not None:
-        return {**error, "message": _lines(listed), "param": _field(param)}
+        try:
+            return {**error, "message": _lines(listed), "param": _field(param)}
+        except (ValueError, KeyError):  # other versions of vLLM list Python objects
+            return error
     if (suffix := _SUFFIX.search(message)) is not None and suffix[1] == param:
         return {**error, "message": message[: suffix.start()]}
     return error
