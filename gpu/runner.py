@@ -94,7 +94,7 @@ def run_step(step: Planned, out: Path, limit_s: float) -> StepOutcome:
             code = None
             process.kill()
             process.wait()
-    seconds = round(time.monotonic() - started, 1)
+    seconds = round(time.monotonic() - started, 3)
     if code is not None and written.exists():
         return StepOutcome(**{**json.loads(written.read_text()), "seconds": seconds})
     parts = out / step.name / PARTS

@@ -12,8 +12,8 @@ import asyncio
 import json
 import re
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import httpx
 
 from gpu.kit import Kit
 from gpu.parts import Parts
-from gpu.servers import RunningServer
+from gpu.servers import RunningServer, started_together
 from gpu.step import Skipped
 from tests.faults.long_replies import CASES, STORY, ChatAnswer, all_answers, announce, start_answers
 from tests.processes import wait_routable
@@ -89,15 +89,18 @@ def _two_workers(kit: Kit, name: str, environment: dict[str, str], stack: ExitSt
     """Start two at once on a GPU, where the memory of their caches is given: neither measures what is free."""
     engine = kit.engine_arguments(share=0.4, eager=True)
     engine += ["--kv-cache-memory-bytes", str(8 * 2**30)] if kit.on_cuda else []
-
-    def start(number: int) -> RunningServer:
-        worker = kit.tokenwire_worker(
-            engine=engine, environment=environment, name=f"{name}/worker-{number}", number=number
+    starts = {
+        f"{name}/worker-{number}": partial(
+            kit.tokenwire_worker,
+            engine=engine,
+            environment=environment,
+            name=f"{name}/worker-{number}",
+            number=number,
         )
-        return stack.enter_context(worker)
-
-    with ThreadPoolExecutor(2 if kit.on_cuda else 1) as pool:
-        return list(pool.map(start, range(2)))
+        for number in range(2)
+    }
+    servers = stack.enter_context(started_together(starts, at_once=2 if kit.on_cuda else 1))
+    return [servers[each] for each in starts]
 
 
 def _judge(kit: Kit, cases: Collection[str], found: dict[str, Any]) -> None:
