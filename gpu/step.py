@@ -1,12 +1,11 @@
 """What a step is, and which there are."""
 
 import importlib
-import importlib.util
 from typing import Any, Protocol, cast
 
 from gpu.kit import Kit
 
-_ORDER = (
+NAMES = (
     "job",
     "resume",
     "parity",
@@ -17,7 +16,6 @@ _ORDER = (
     "sleep",
     "kv_transfer",
 )
-NAMES = tuple(name for name in _ORDER if importlib.util.find_spec(f"gpu.steps.{name}"))
 
 
 class GpuStep(Protocol):
