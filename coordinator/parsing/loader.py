@@ -1,6 +1,7 @@
 """Loads the configured parsers; may import vLLM, which is slow, so it runs in a thread at start."""
 
 import importlib
+import sys
 from collections.abc import Mapping
 from types import ModuleType
 
@@ -28,9 +29,21 @@ def load_parsers(settings: ParserSettings, model: ModelFacts, files: Mapping[str
 def _vllm_parsers() -> ModuleType:
     try:
         return importlib.import_module("tokenwire.coordinator.parsing.vllm_parsers")
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] == "tokenwire":
+    except ImportError as error:
+        package = (error.name or "").split(".")[0]
+        if package == "tokenwire":
             raise
+        if package == "vllm" and (installed := _installed_vllm()):
+            raise ParserUnusable(
+                f"Tool and reasoning parsers of vLLM {installed} are not supported ({error.msg}). A coordinator needs "
+                "those of the version that pip install 'tokenwire[parsers]' gives; its workers may run another one."
+            ) from error
         raise ParserUnusable(
             f"Tool and reasoning parsers need vLLM, and {error.name} is not installed: pip install 'tokenwire[parsers]'"
         ) from error
+
+
+def _installed_vllm() -> str:
+    """Return the version of vLLM, "" without one."""
+    version = getattr(sys.modules.get("vllm"), "__version__", "")
+    return str(version).partition("+")[0]

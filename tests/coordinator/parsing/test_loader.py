@@ -1,5 +1,6 @@
 """Loading parsers: imports only if configured, and errors for missing packages and unknown names."""
 
+import re
 import subprocess
 import sys
 
@@ -22,6 +23,14 @@ assert not {"torch", "transformers"} & set(sys.modules)
 import_parsers(ParserSettings(tool_call_parser="hermes", enable_auto_tool_choice=True))
 """
 
+_OTHER_VLLM = """
+import vllm.exceptions
+del vllm.exceptions.VLLMClientError
+from tokenwire.coordinator.parsing.loader import import_parsers
+from tokenwire.coordinator.parsing.settings import ParserSettings
+import_parsers(ParserSettings(reasoning_parser="qwen3"))
+"""
+
 
 def test_without_parsers_nothing_is_loaded() -> None:
     """A tool parser counts only with automatic choice."""
@@ -35,6 +44,15 @@ def test_a_missing_vllm_is_reported_with_the_command_that_installs_it() -> None:
     assert ran.returncode == 1
     assert "ParserUnusable" in ran.stderr.splitlines()[-1]
     assert "pip install 'tokenwire[parsers]'" in ran.stderr.splitlines()[-1]
+
+
+@pytest.mark.engine
+def test_a_vllm_with_other_parsers_is_reported() -> None:
+    """With its version, since workers may run one whose parsers differ."""
+    pytest.importorskip("vllm.exceptions")
+    ran = subprocess.run([sys.executable, "-c", _OTHER_VLLM], capture_output=True, text=True, check=False)
+    assert "ParserUnusable" in ran.stderr.splitlines()[-1]
+    assert re.search(r"parsers of vLLM \d+\.\d+\S* are not supported .*VLLMClientError", ran.stderr.splitlines()[-1])
 
 
 def test_a_missing_module_of_tokenwire_is_not_taken_for_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
