@@ -5,6 +5,7 @@ import pkgutil
 from typing import Any
 
 import torch
+import vllm
 from vllm import SamplingParams, envs
 from vllm.sampling_params import SamplingType
 
@@ -21,19 +22,28 @@ _PARALLEL = ("world_size", "world_size_across_dp", "tensor_parallel_size", "pipe
 _PARALLEL_DATA = ("data_parallel_size", "enable_expert_parallel")
 _LORA = ("max_lora_rank", "max_loras", "max_cpu_loras", "lora_dtype", "fully_sharded_loras")
 
+# Before, VLLM_BATCH_INVARIANT left normalization to add in another order in steps of 256 tokens or more.
+_BATCH_INVARIANT_SINCE = (0, 27)
+
 
 async def engine_capabilities(llm: Any) -> pb.EngineCapabilities:
     """Return how a started AsyncLLM samples, after making seeded requests safe where possible."""
     config = llm.vllm_config
-    on_cpu = config.device_config.device_type == "cpu"
+    on_cpu = _on_cpu(config)
     # This runner's noise is a hash of seed and position, except with speculative decoding, where it verifies drafts.
     positional = bool(getattr(config, "use_v2_model_runner", False)) and config.speculative_config is None
-    in_float32 = config.model_config.dtype == torch.float32
     return pb.EngineCapabilities(
         seeds=not on_cpu or await _seeds_are_safe(llm),
         positional_seeds=positional,
-        batch_invariant=bool(envs.VLLM_BATCH_INVARIANT) or (on_cpu and in_float32),
+        batch_invariant=is_batch_invariant(config, bool(envs.VLLM_BATCH_INVARIANT), vllm.__version_tuple__),
     )
+
+
+def is_batch_invariant(config: Any, requested: bool, version: tuple[int | str, ...]) -> bool:
+    """Return whether a sequence's tokens do not depend on its batch; `requested` is VLLM_BATCH_INVARIANT."""
+    if _on_cpu(config):
+        return bool(config.model_config.dtype == torch.float32)
+    return requested and version >= _BATCH_INVARIANT_SINCE
 
 
 def check_engine_safety(params: SamplingParams, capabilities: pb.EngineCapabilities, config: Any) -> None:
@@ -50,11 +60,15 @@ def check_engine_safety(params: SamplingParams, capabilities: pb.EngineCapabilit
         raise InvalidRequest(message, param="stop_token_ids")
     scored = params.prompt_logprobs is not None or scored_ids(params) is not None
     # Adapters are applied to the logits of a prompt's rows as if these were the batch's sequences.
-    if scored and config.lora_config is not None and config.device_config.device_type == "cpu":
+    if scored and config.lora_config is not None and _on_cpu(config):
         message = (
             "This engine does not support prompt log-probabilities: they may kill vLLM on CPUs with --enable-lora."
         )
         raise InvalidRequest(message, param="prompt_logprobs")
+
+
+def _on_cpu(config: Any) -> bool:
+    return bool(config.device_config.device_type == "cpu")
 
 
 async def _seeds_are_safe(llm: Any) -> bool:

@@ -67,6 +67,31 @@ async def test_noise_and_batches_depend_on_the_runner_and_the_type() -> None:
     assert [each.batch_invariant for each in found] == [True, False, False, False]
 
 
+async def test_batch_invariance_is_requested_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of vLLM, which reads it in the engine's processes too."""
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")
+    assert (await capabilities.engine_capabilities(ConfiguredLlm("cuda"))).batch_invariant
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "requested", "version", "expected"),
+    [
+        ("cuda", "bfloat16", True, (0, 32, 0), True),
+        ("cuda", "bfloat16", True, (0, 27, 0, "rc1"), True),
+        ("cuda", "bfloat16", True, (0, 26, 1), False),
+        ("cuda", "float32", False, (0, 32, 0), False),
+        ("cpu", "float32", False, (0, 26, 0), True),
+        ("cpu", "bfloat16", True, (0, 32, 0), False),
+    ],
+)
+def test_batch_invariance_is_announced_only_where_it_holds(
+    device: str, dtype: str, requested: bool, version: tuple[int | str, ...], expected: bool
+) -> None:
+    """On GPUs since vLLM 0.27, if requested; on CPUs by the type alone, where the variable changes no product."""
+    config = ConfiguredLlm(device, model_config=SimpleNamespace(dtype=getattr(torch, dtype))).vllm_config
+    assert capabilities.is_batch_invariant(config, requested, version) is expected
+
+
 @pytest.mark.parametrize(
     ("params", "able", "config", "param"),
     [
