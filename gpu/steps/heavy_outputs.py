@@ -22,7 +22,7 @@ from gpu.step import Skipped
 from gpu.streams import Flood, StreamedReply, reply_of, streamed_chat, timings, words
 
 NAME = "heavy_outputs"
-LIMIT_S = 150
+LIMIT_S = 240
 
 _RESERVE_S = 10
 _STREAMS, _REQUESTS, _CLIENTS = 256, 512, 4
@@ -107,10 +107,11 @@ def run(kit: Kit) -> dict[str, Any]:
         contenders = _start(kit, stack)
         longest_s = 0.0
         for number, (name, case) in enumerate(CASES.items()):
-            for contender in contenders if number % 2 else reversed(contenders):
+            for index, contender in enumerate(contenders if number % 2 else reversed(contenders)):
                 with parts.part(f"{contender.name}, {name}") as found:
                     started = time.monotonic()
-                    if deadline - started < longest_s:
+                    # A case begins only with time for both servers: on one alone it compares nothing.
+                    if deadline - started < longest_s * (len(contenders) - index):
                         raise Skipped(f"{deadline - started:.0f} s are left")
                     found |= _measure(kit, flood, contender, name, case)
                     longest_s = max(longest_s, time.monotonic() - started)

@@ -27,7 +27,7 @@ from tests.faults.long_replies import CASES, STORY, ChatAnswer, all_answers, ann
 from tests.processes import wait_routable
 
 NAME = "resume"
-LIMIT_S = 240
+LIMIT_S = 300
 
 BATCH_INVARIANT = {"VLLM_BATCH_INVARIANT": "1"}
 _GREEDY = {"messages": STORY, "stream": True, "temperature": 0, "return_token_ids": True}
