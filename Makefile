@@ -60,8 +60,9 @@ docs: .venv/.dev  ## build the documentation as a site; a broken link or anchor 
 	$(VENV)/mkdocs build
 	@echo "Look at it: $(VENV)/python -m http.server --bind 127.0.0.1 --directory site 8080"
 
-plots: .venv/.dev  ## draw docs/plots from the results of make bench and make faults
+plots: .venv/.dev  ## draw docs/plots from the results of make bench, make faults and make gpu
 	$(VENV)/python -m benchmarks.plots
+	$(VENV)/python -m gpu.plots benchmarks/results/gpu/load.json docs/plots/gpu.svg
 
 parity: .venv/.dev  ## compare with vLLM's server on thousands of requests; writes docs/reference/parity.md
 	$(VENV)/python -m tests.conformance.parity --document docs/reference/parity.md $(ARGS)

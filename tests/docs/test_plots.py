@@ -11,7 +11,7 @@ from tests.faults.scenarios import FAULTS
 
 PLOTS = ROOT / "docs" / "plots"
 RESULTS = ROOT / "benchmarks" / "results"
-FILES = {"cost": "per-request", "kill": "faults", "routing": "routing", "memory": "soak"}
+FILES = {"cost": "per-request", "kill": "faults", "routing": "routing", "memory": "soak", "gpu": "gpu/load"}
 """A file of results for each plot."""
 
 
@@ -28,7 +28,7 @@ def test_a_plot_shows_how_and_when_it_was_made(path: Path) -> None:
     results = json.loads((RESULTS / f"{FILES[path.stem]}.json").read_text())
     text = caption(path.stem)
 
-    assert re.search(r"`make (bench ARGS=|faults`)", text)
+    assert re.search(r"`make (bench ARGS=|gpu ARGS=|faults`)", text)
     assert "`make plots`" in text
     assert results["when"].split()[0] in text
 

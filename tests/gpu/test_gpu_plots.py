@@ -1,11 +1,13 @@
 """The plot of the step `load`."""
 
+import json
 from typing import Any
 
 import pytest
 
 pytest.importorskip("matplotlib")
 
+from benchmarks.plots import PLOTS, RESULTS
 from gpu.plots import drawn, front_cpu, rows_of
 
 
@@ -41,3 +43,8 @@ def test_loads_with_replies_are_drawn() -> None:
 def test_other_results_give_another_gpu_plot() -> None:
     """And the same ones the same."""
     assert drawn(outcome(100)) == drawn(outcome(100)) != drawn(outcome(200))
+
+
+def test_the_plot_of_the_documentation_is_current() -> None:
+    """After new results: `make plots`."""
+    assert (PLOTS / "gpu.svg").read_text() == drawn(json.loads((RESULTS / "gpu" / "load.json").read_text()))
