@@ -53,7 +53,7 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
 )
 def test_a_broken_link_is_an_error(tmp_path: Path, broken: str, message: str) -> None:
     """To an anchor, or to a file of the repository."""
-    for name in ("docs", "scripts", "examples", "deploy"):
+    for name in ("docs", "scripts", "examples", "deploy", "gpu"):
         shutil.copytree(ROOT / name, tmp_path / name)
     for path in [ROOT / "mkdocs.yml", *ROOT.glob("*.md")]:
         shutil.copy(path, tmp_path)
