@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from tokenwire.worker.vllm_engine.seeded_rows import use_all_generators
+
 
 class PartialPrefills:
     """Methods for collective_rpc. Attributes and methods must not clash with vLLM's worker, which inherits them."""
@@ -17,9 +19,10 @@ class PartialPrefills:
         if worker.device.type != "cpu" or worker.vllm_config.use_v2_model_runner:
             return True
         runner = worker.model_runner
-        parts = ("sample_tokens", "discard_request_mask", "input_batch")
+        parts = ("sample_tokens", "sampler", "discard_request_mask", "input_batch")
         if not all(hasattr(runner, name) for name in parts) or not hasattr(runner.input_batch, "generators"):
             return False
+        use_all_generators(runner.sampler.topk_topp_sampler)
         runner.sample_tokens = without_generators_of_partial_prefills(runner, runner.sample_tokens)
         return True
 
