@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 RESULTS = Path(__file__).parent / "results"
 PLOTS = Path(__file__).parents[1] / "docs" / "plots"
 
-STYLE = {
+_STYLE = {
     "svg.hashsalt": "tokenwire",  # else ids differ from run to run
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -133,10 +133,14 @@ DRAWN: Mapping[str, tuple[Callable[..., Figure], tuple[str, ...]]] = {
 def drawn(name: str, results: Path = RESULTS) -> str:
     """Return a plot as SVG: the same text for the same results."""
     draw, files = DRAWN[name]
-    with mpl.rc_context(STYLE):
-        figure = draw(*(json.loads((results / f"{file}.json").read_text()) for file in files))
+    return as_svg(draw, *(json.loads((results / f"{file}.json").read_text()) for file in files))
+
+
+def as_svg(draw: Callable[..., Figure], *data: Any) -> str:
+    """Draw a figure in the style of all plots; equal data give the same text."""
+    with mpl.rc_context(_STYLE):
         written = io.StringIO()
-        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
+        draw(*data).savefig(written, format="svg", metadata={"Date": None, "Creator": None})
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines()) + "\n"
 
 

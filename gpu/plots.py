@@ -1,17 +1,15 @@
 """`python -m gpu.plots LOAD_JSON SVG`: draws what the step `load` measured."""
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.plots import STYLE
+from benchmarks.plots import as_svg
 
 _COLORS = {"vllm": "#e07b00", "tokenwire": "#2a6fdb"}
 _SIZE = (11, 3.6)
@@ -65,10 +63,7 @@ def _line(axes: Axes, label: str, points: Sequence[tuple[float, float]], style: 
 
 def drawn(outcome: Mapping[str, Any]) -> str:
     """Return the plot as SVG."""
-    with mpl.rc_context(STYLE):
-        written = io.StringIO()
-        load(rows_of(outcome)).savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-    return "\n".join(line.rstrip() for line in written.getvalue().splitlines()) + "\n"
+    return as_svg(load, rows_of(outcome))
 
 
 @click.command()

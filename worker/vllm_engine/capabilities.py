@@ -53,7 +53,7 @@ def check_engine_safety(params: SamplingParams, capabilities: pb.EngineCapabilit
         raise InvalidRequest(f"{message}without --worker-extension-cls after `--`.", param="seed")
     vocabulary = config.model_config.get_vocab_size()
     beyond = [token for token in params.stop_token_ids or () if token >= vocabulary]
-    if beyond:  # vLLM itself checks them since 0.30: they index a tensor
+    if beyond:  # not every vLLM checks them, and they index a tensor
         message = (
             f"token_id(s) {beyond} in stop_token_ids contain out-of-vocab token ids. Vocabulary size: {vocabulary}"
         )

@@ -110,7 +110,7 @@ class CoreDriver:
         return self._processor.process_inputs(*arguments, **vllm_request.inputs)
 
     def _check_limits(self, n: int) -> None:
-        # No limits before vLLM 0.29.
+        # Not every vLLM has limits.
         limits = self._llm.vllm_config.scheduler_config
         max_requests = getattr(limits, "max_num_queued_reqs", None)
         max_tokens = getattr(limits, "max_num_queued_tokens", None)

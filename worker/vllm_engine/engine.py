@@ -39,7 +39,7 @@ from tokenwire.worker.vllm_engine.warm_up import warm_up
 log = logging.getLogger(__name__)
 
 _TAKES_SESSION_IDS = "session_id" in inspect.signature(AsyncLLM.generate).parameters
-"""Since vLLM 0.28. A session is a hint, and older engines have no use for it."""
+"""A session is a hint: vLLM 0.26 has no use for it."""
 _SHUTDOWN_S = 30.0
 """Seconds for the engine's processes to exit; vLLM's own bounds, 5 s each, are too short on a busy machine."""
 _STOP_START_S = 10.0

@@ -24,7 +24,7 @@ class _Absent(Exception):
     """Stands for an exception that this vLLM does not have."""
 
 
-# Before vLLM 0.29 validation errors are the only ones of clients, and nothing limits the engine's queue.
+# In vLLM 0.26 validation errors are the only ones of clients, and nothing limits the engine's queue.
 _ClientError: type[Exception] = getattr(exceptions, "VLLMClientError", VLLMValidationError)
 _OverloadError: type[Exception] = getattr(exceptions, "GracefulHTTPError", _Absent)
 

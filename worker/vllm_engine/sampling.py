@@ -13,7 +13,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 _MAX_LOGIT_BIAS = 100.0
 _KNOWN = frozenset(SamplingParams.__struct_fields__)
-"""Parameters were added by every minor version of vLLM."""
+"""Minor versions of vLLM add parameters."""
 
 
 def to_vllm(params: pb.SamplingParams, n: int) -> SamplingParams:
@@ -27,8 +27,9 @@ def to_vllm(params: pb.SamplingParams, n: int) -> SamplingParams:
         given["structured_outputs"] = StructuredOutputsParams(**structured_outputs(params.structured_outputs))
     if params.HasField("repetition_detection"):
         given["repetition_detection"] = RepetitionDetectionParams(**repetition_detection(params.repetition_detection))
-    for name in given.keys() - _KNOWN:
-        raise InvalidRequest(f"The vLLM of this worker, {vllm.__version__}, does not support {name}.", param=name)
+    if unknown := sorted(given.keys() - _KNOWN):
+        message = f"The vLLM of this worker, {vllm.__version__}, does not support {', '.join(unknown)}."
+        raise InvalidRequest(message, param=unknown[0])
     return SamplingParams(
         n=n,
         max_tokens=params.max_tokens if params.HasField("max_tokens") else None,

@@ -1,6 +1,6 @@
 """Makes vLLM's sampler for CPUs draw seeded sequences with their seeds in every batch.
 
-Before vLLM 0.30 it ignores all generators of a batch in which any sequence has none.
+Up to vLLM 0.28 it ignores all generators of a batch in which any sequence has none.
 """
 
 from collections.abc import Callable
