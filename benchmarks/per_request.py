@@ -1,19 +1,9 @@
-"""CPU of the coordinator for a request apart from its tokens: streamed chats of one token, over connections kept alive.
-
-`python -m benchmarks.per_request OTHER_TREE` compares with another checkout, in alternating rounds.
-"""
+"""CPU of the coordinator for a request without its tokens: streamed chats of one token over kept-alive connections."""
 
 import asyncio
-import os
-import statistics
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-
-import click
 
 from benchmarks.load import http_request
 from benchmarks.processes import Measured, measured, simulated_pair
@@ -67,40 +57,3 @@ async def _one_connection(url: str, requests: int) -> None:
         if not reply.startswith(b"HTTP/1.1 200 ") or b"data: [DONE]" not in reply:
             raise RuntimeError(reply.decode(errors="replace"))
     writer.close()
-
-
-def _elsewhere(tree: Path) -> float:
-    """Measure the coordinator of another checkout, with this checkout's measurement."""
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
-    command = [sys.executable, str(Path(__file__).resolve()), "--here"]
-    done = subprocess.run(command, env=environment, cwd=tree, stdout=subprocess.PIPE, check=True)
-    return float(done.stdout)
-
-
-def compare(other: Path, rounds: int) -> Iterator[dict[str, Any]]:
-    """Measure this tree and another one alternately."""
-    here = Path(__file__).resolve().parents[1]
-    for number in range(rounds):
-        order = (here, other) if number % 2 else (other, here)
-        figures = {tree: _elsewhere(tree) for tree in order}
-        yield {"here_us": figures[here], "other_us": figures[other], "ratio": figures[here] / figures[other]}
-
-
-@click.command()
-@click.argument("other", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--rounds", default=5, show_default=True, help="Rounds, each with both trees.")
-@click.option("--here", is_flag=True, help="Measure only the tree on the path.")
-def main(other: Path | None, rounds: int, here: bool) -> None:
-    """Print the cost of a request of one token, here and in another tree."""
-    if here or other is None:
-        click.echo(measure())
-        return
-    ratios = []
-    for row in compare(other.resolve(), rounds):
-        ratios.append(row["ratio"])
-        click.echo("{here_us:8.0f} µs here {other_us:8.0f} µs there, ratio {ratio:.3f}".format(**row))
-    click.echo(f"median ratio {statistics.median(ratios):.3f}")
-
-
-if __name__ == "__main__":
-    main()
