@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.simulation.engines import Placements
 from tests.simulation.http import HttpExchange, HttpRequest
-from tests.simulation.oracle import IM_END, ChoiceOracle, chat_prompt, visible_text
+from tests.simulation.oracle import IM_END, ChoiceOracle, chat_prompt
 from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
 
@@ -241,7 +241,7 @@ class SimulatedClient:
 
     def _check_text(self, index: int, finish: str | None) -> None:
         oracle, text = self.choices[index], self._texts[index]
-        expected, stopped_at = visible_text(oracle.token_ids, self.spec["stop"] or ())
+        expected, stopped_at = oracle.visible_text(self.spec["stop"] or ())
         self._check(expected.startswith(text), f"wrong text of choice {index}: {text!r} is not in {expected!r}")
         if finish is None:
             return

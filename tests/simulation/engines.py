@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 
 from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.engine import cpu_time
 from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.simulated_engine import engine as engine_module
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
@@ -18,6 +19,7 @@ from tokenwire.worker.simulated_engine.simulated_sequence import SimulatedSequen
 from tokenwire.worker.simulated_engine.tokens import TokenSource
 
 vars(engine_module)["load_model"] = functools.cache(load_model)  # the same for all workers of all histories
+vars(cpu_time)["children_cpu_s"] = lambda: None  # a simulated engine has no processes; it reads the machine's /proc
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,20 +20,7 @@ def chat_prompt(messages: Sequence[tuple[str, str]]) -> list[int]:
 
 def decode(token_ids: Sequence[int]) -> str:
     """Return the text of ids, without special tokens."""
-    return bytes(token for token in token_ids if token < END_OF_TEXT).decode(errors="replace")
-
-
-def visible_text(token_ids: Sequence[int], stops: Sequence[str]) -> tuple[str, int | None]:
-    """Return the text of ids up to the first stop string, and after how many ids it was complete (None: none is in it).
-
-    Decoded anew for each prefix, so that nothing is shared with the code that is checked.
-    """
-    for count in range(1, len(token_ids) + 1):
-        text = decode(token_ids[:count])
-        found = [text.index(stop) for stop in stops if stop in text]
-        if found:
-            return text[: min(found)], count
-    return decode(token_ids), None
+    return bytes([token for token in token_ids if token < END_OF_TEXT]).decode(errors="replace")
 
 
 class ChoiceOracle:
@@ -51,6 +38,8 @@ class ChoiceOracle:
         """How often the placement has changed."""
         self._prompt = tuple(prompt)
         self._current = -1
+        self._without_stop = 0
+        """How many ids are known to hold no complete stop string."""
         self._drawn: dict[int, tuple[list[int], pb.Finish | None]] = {}
 
     def take(self, token_ids: Sequence[int], placements: Sequence[Placement]) -> str:
@@ -61,6 +50,19 @@ class ChoiceOracle:
                 return f"token {token} at {done} is what none of {len(placements)} placements generates there"
             self.token_ids.append(token)
         return ""
+
+    def visible_text(self, stops: Sequence[str]) -> tuple[str, int | None]:
+        """Return the text up to the first stop string, and after how many ids it was complete (None: none is in it).
+
+        Decoded anew for each prefix, so that nothing is shared with the code that is checked.
+        """
+        for count in range(self._without_stop + 1, len(self.token_ids) + 1) if stops else ():
+            text = decode(self.token_ids[:count])
+            found = [text.index(stop) for stop in stops if stop in text]
+            if found:
+                return text[: min(found)], count
+            self._without_stop = count
+        return decode(self.token_ids), None
 
     def _explain(self, token: int, placements: Sequence[Placement]) -> bool:
         for number in range(max(0, self._current), len(placements)):
