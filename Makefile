@@ -9,7 +9,7 @@ TOOLS := --enable-auto-tool-choice --tool-call-parser hermes --chat-template scr
 # Byte-compile modules even if the environment disables it: otherwise vLLM's take 12 s of every process.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup serve test test-fast test-long lint format proto reference docs plots parity conformance faults simulate gpu gpu-pack deploy-test vendor pictures bench clean
+.PHONY: help setup serve test test-fast test-long lint format proto reference docs plots parity conformance faults simulate mutate gpu gpu-pack deploy-test vendor pictures bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -95,6 +95,13 @@ SEEDS := 10000
 
 simulate: .venv/.dev  ## run SEEDS histories of whole fleets in virtual time: 10,000 take about an hour
 	$(VENV)/python -m tests.simulation --seeds $(SEEDS) --processes 2 --failures tests/.cache/simulation $(ARGS)
+
+.venv/.mutation: .venv/.dev
+	@scripts/setup.sh cpu dev mutation
+	@touch $@
+
+mutate: .venv/.mutation  ## mutate the parts that promise exactness: 750 mutants take about an hour
+	$(VENV)/python -m tests.mutation $(ARGS)
 
 DEVICE := cuda
 

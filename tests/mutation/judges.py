@@ -1,0 +1,73 @@
+"""The two judges of a mutant: the tests that reach it, then simulated fleets."""
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.mutation.mutants import Mutant
+from tests.mutation.tree import in_package
+
+_MEMORY = 12 << 30
+"""Bytes of address space: a loop that should end may fill a list."""
+_SURVIVED = (0, 5, 33)
+"""mutmut's codes for tests that passed, and for no tests at all."""
+_NOT_JUDGED = (None, 2)
+_SIMULATION_TIMEOUT_S = 1800
+_FOUND = re.compile(r"^seed (?P<seed>\d+):.*\n    [\d.]+ (?P<violation>.*)", re.MULTILINE)
+
+
+def judge_by_tests(folder: Path, mutants: Sequence[Mutant], processes: int) -> dict[str, str]:
+    """Return what became of mutants by name: `killed` or `survived`."""
+    command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(processes)]
+    command += (each.name for each in mutants)
+    subprocess.run(command, cwd=folder, check=True, stdout=sys.stderr, preexec_fn=_limit_memory)
+    codes: dict[str, int | None] = {}
+    for path in {in_package(each.path) for each in mutants}:
+        codes |= json.loads((folder / "mutants" / f"{path}.meta").read_text())["exit_code_by_key"]
+    return {
+        each.name: "survived" if codes[each.name] in _SURVIVED else "killed"
+        for each in mutants
+        if codes[each.name] not in _NOT_JUDGED
+    }
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+
+
+def judge_by_simulation(
+    folder: Path, mutants: Sequence[Mutant], seeds: int, processes: int
+) -> Iterator[tuple[Mutant, str | None]]:
+    """Yield mutants, each with the first violation of its histories; None: there was none."""
+    with ThreadPoolExecutor(processes) as executor:
+        yield from zip(mutants, executor.map(lambda each: _simulate(folder, each, seeds), mutants), strict=True)
+
+
+def _simulate(folder: Path, mutant: Mutant, seeds: int) -> str | None:
+    """Return the first violation."""
+    mutated = folder / "mutants"
+    # mutmut puts a switch before each mutated function.
+    environment = os.environ | {"PYTHONPATH": str(mutated), "MUTANT_UNDER_TEST": mutant.name}
+    command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--stop"]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=mutated,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_SIMULATION_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        return "a history does not end"
+    if not done.returncode:
+        return None
+    found = _FOUND.search(done.stdout)
+    return f"seed {found['seed']}: {found['violation']}" if found else done.stderr.strip().rpartition("\n")[2]

@@ -1,0 +1,37 @@
+"""What is mutated, and the tests that judge first."""
+
+MUTATED = (
+    "coordinator/fleet/admission/fair_queue.py",
+    "coordinator/fleet/admission/queue.py",
+    "coordinator/fleet/failover/failover.py",
+    "coordinator/fleet/failover/poison_cache.py",
+    "coordinator/fleet/failover/poison_detection.py",
+    "coordinator/fleet/failover/poison_journal.py",
+    "coordinator/fleet/failover/recovery.py",
+    "coordinator/fleet/failover/replay.py",
+    "coordinator/fleet/failover/sequence.py",
+    "coordinator/fleet/session.py",
+    "coordinator/fleet/session_stats.py",
+    "coordinator/fleet/slots.py",
+    "coordinator/history/digests.py",
+    "coordinator/history/request_history.py",
+    "coordinator/history/store.py",
+    "coordinator/history/tail.py",
+    "coordinator/history/token_history.py",
+    "coordinator/history/turns.py",
+    "coordinator/text/detokenizer.py",
+    "coordinator/text/stops.py",
+    "worker/engine/frame_buffer.py",
+    "worker/services/session.py",
+)
+"""The modules that promise exactness and failover."""
+
+JUDGES = (
+    "tests/coordinator/fleet",
+    "tests/coordinator/history",
+    "tests/coordinator/text/test_detokenizer.py",
+    "tests/coordinator/text/test_stops.py",
+    "tests/worker/engine",
+    "tests/worker/services",
+)
+"""Their own tests, and those of their neighbours: mutmut runs those that reach the mutant, the fastest first."""
