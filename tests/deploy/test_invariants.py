@@ -12,8 +12,10 @@ import pytest
 
 from tests.deploy.cases import CASES, EXAMPLES, POOL
 from tests.deploy.rendering import NAMESPACE, Manifest, of_kind, pod_templates, render
+from tokenwire.cli.click_options import build
 from tokenwire.cli.coordinator import command as coordinator_command
 from tokenwire.cli.worker import command as worker_command
+from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 
 COMMANDS: dict[str, click.Command] = {"coordinator": coordinator_command, "worker": worker_command}
 
@@ -279,11 +281,25 @@ def test_pools_that_scale_to_zero_keep_their_requests() -> None:
     query = scaler["spec"]["triggers"][0]["metadata"]["query"]
     assert 'tokenwire_queue_sequences{namespace="llm",model="org/model"}' in query
     assert query.count("or vector(0)") == query.count("(sum("), "a series that is missing must not hide the others"
-    (coordinator,) = (each for name, each in pod_templates(render({"workers": POOL})) if name == "coordinator")
+    values = {"workers": {"pool": pool}, "coordinator": {"options": {"queue-timeout": 5, "model-linger": 0}}}
+    (coordinator,) = (each for name, each in pod_templates(render(values)) if name == "coordinator")
+    assert {"--queue-timeout=5", "--model-linger=0"} <= {*container(coordinator)["args"]}
+
+
+@pytest.mark.parametrize("options", [{}, {"enable-rl": True}, {"queue-timeout": 700}])
+def test_coordinators_keep_their_own_defaults(options: dict[str, object]) -> None:
+    """The chart sets neither queue time nor linger unless a value does, and stays ready for longer than the queue time."""
+    values = {"workers": POOL, "coordinator": {"options": options}}
+    (coordinator,) = (each for name, each in pod_templates(render(values)) if name == "coordinator")
     only = container(coordinator)
-    assert only["readinessProbe"]["httpGet"]["path"] == "/health"
-    assert only["readinessProbe"]["periodSeconds"] * only["readinessProbe"]["failureThreshold"] > 60
-    assert {"--queue-timeout=60", "--model-linger=300"} <= {*only["args"]}
+
+    given = {f"--{name}": value for name, value in options.items()}
+    rendered = {argument.partition("=")[0] for argument in only["args"]}
+    assert {"--queue-timeout", "--model-linger"} & rendered == {"--queue-timeout", "--model-linger"} & given.keys()
+    probe = only["readinessProbe"]
+    assert probe["httpGet"]["path"] == "/health"
+    queue_timeout_s = build(AdmissionSettings, given).queue_timeout_s
+    assert queue_timeout_s < probe["periodSeconds"] * probe["failureThreshold"] <= queue_timeout_s + 10
 
 
 def test_probes_need_no_certificate(manifests: list[Manifest]) -> None:

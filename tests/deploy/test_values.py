@@ -46,6 +46,8 @@ from tests.deploy.rendering import chart_error, pod_templates, render, render_te
         ({"workers": POOL, "coordinator": {"options": {"port": 80}}}, "port"),
         ({"workers": POOL, "coordinator": {"options": {"siblings-dir": "/tmp"}}}, "siblings-dir"),
         ({"workers": {"pool": {"options": {"routing": "load"}}}}, "routing"),
+        ({"workers": {"pool": {"engine": "sglang"}}}, "engine"),
+        ({"workers": POOL, "coordinator": {"options": {"queue-timeout": 0}}}, "queue-timeout"),
     ],
 )
 def test_wrong_values_are_rejected(values: dict[str, Any], named: str) -> None:

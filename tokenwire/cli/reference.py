@@ -1,4 +1,4 @@
-"""Generates what is derived from declared options: docs/reference/options.md, and the chart's schema of `options`.
+"""Generates what is derived from declared options: docs/reference/options.md, and their part of the chart's schema.
 
 Run in the root of a checkout, by `make reference`.
 """
@@ -34,6 +34,7 @@ _TEMPLATES = {
     "worker": ("worker/_pod.tpl", "_helpers.tpl"),
 }
 _RENDERED_FLAG = re.compile(r'^\s*- (?:\{\{ printf ")?(--[a-z][a-z-]*)', re.MULTILINE)
+_REFERENCE = re.compile(r'"#/definitions/(--[a-z][a-z-]*)"')
 _GENERATED = '    "coordinatorOptions": {'
 """The start of the schema's generated part, which is its last definitions."""
 
@@ -91,7 +92,7 @@ def _default(each: Declared) -> str:
 
 
 def schema(text: str, templates: Path = CHART / "templates") -> str:
-    """Return the chart's schema with the current definitions of options."""
+    """Return the chart's schema with the current definitions of options, and of flags that its values refer to."""
     written, found, _ = text.partition(_GENERATED)
     if not found:
         raise ValueError(f"the schema has no line {_GENERATED!r}")
@@ -101,6 +102,7 @@ def schema(text: str, templates: Path = CHART / "templates") -> str:
         )
         for half in _TEMPLATES
     ]
+    definitions += [_flag_definition(name) for name in sorted(set(_REFERENCE.findall(written)))]
     return written + ",\n".join(definitions) + "\n  }\n}\n"
 
 
@@ -122,6 +124,12 @@ def _definition(half: str, options: Mapping[str, Declared]) -> str:
     return "\n".join([*head, ",\n".join(flags), "      }", "    }"])
 
 
+def _flag_definition(name: str) -> str:
+    """Return the definition of one value of a flag."""
+    each = {**COORDINATOR_OPTIONS, **WORKER_OPTIONS}[name]
+    return f"    {json.dumps(name)}: {json.dumps({**_one(each), 'description': each.option.help})}"
+
+
 def _key(each: Declared) -> str:
     """Return the name of a value; of a switch with two flags, the one that changes the default."""
     on, _, off = each.option.flag.partition("/")
@@ -129,13 +137,16 @@ def _key(each: Declared) -> str:
 
 
 def _property(each: Declared) -> dict[str, object]:
-    types = {bool: "boolean", int: "integer", float: "number"}
-    one: dict[str, object] = {"type": types.get(each.kind, "string"), **_limits(each.option.bounds)}
-    if each.choices:
-        one = {"enum": list(each.choices)}
-    about = {"type": "array", "items": one} if each.repeated else one
+    about = {"type": "array", "items": _one(each)} if each.repeated else _one(each)
     negated = f"The opposite of {each.option.name}: " if _key(each) != each.option.name.removeprefix("--") else ""
     return {**about, "description": negated + each.option.help}
+
+
+def _one(each: Declared) -> dict[str, object]:
+    if each.choices:
+        return {"enum": list(each.choices)}
+    types = {bool: "boolean", int: "integer", float: "number"}
+    return {"type": types.get(each.kind, "string"), **_limits(each.option.bounds)}
 
 
 def _limits(bounds: Bounds | None) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """The generated reference of options is current."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,21 @@ from tokenwire.cli.worker import WORKER_OPTIONS
 
 ROOT = Path(__file__).parents[3]
 OPTIONS = {"coordinator": COORDINATOR_OPTIONS, "worker": WORKER_OPTIONS}
+
+GENERATED = {"engine": "--engine", "kvEvents": "--kv-events", "servedModelName": "--served-model-name"}
+"""Values of a pool that are flags, as the flags' declarations allow."""
+WHOLE_SECONDS = {
+    ("coordinator", "delaySeconds"): "--drain-delay",
+    ("coordinator", "timeoutSeconds"): "--drain-timeout",
+    ("worker", "timeoutSeconds"): "--drain-timeout",
+}
+"""Values under `drain`, narrower than their flags: a pod's grace period and the sleep of its hook are whole seconds."""
+ARRANGED = {
+    *("--host", "--port", "--listen", "--health-listen", "--metrics-listen", "--worker", "--expect-model"),
+    *("--cache-dir", "--chat-template", "--api-keys-file", "--admin-key-file", "--ssl-certfile", "--ssl-keyfile"),
+    *("--peer-cert", "--peer-key", "--peer-ca", "--peer-token-file"),
+}
+"""Addresses and mounted files, which templates choose; not vLLM's flags after `--`."""
 
 
 def test_the_page_is_current() -> None:
@@ -48,6 +64,37 @@ def test_the_chart_accepts_every_option_that_its_templates_do_not_set(half: str)
         may_be_given = each.option.is_flag and not each.option.hidden and f"- {name}" not in rendered
         names = {side.removeprefix("--") for side in each.option.flag.split("/")}
         assert bool(names & properties.keys()) == may_be_given, name
+
+
+def properties_of(*path: str) -> dict[str, dict[str, object]]:
+    """Return the properties of an object in the chart's schema."""
+    found = json.loads((ROOT / SCHEMA).read_text())
+    for name in path:
+        found = found["definitions"][name] if name == "worker" else found["properties"][name]
+    properties: dict[str, dict[str, object]] = found["properties"]
+    return properties
+
+
+def test_values_of_the_chart_that_are_flags_are_checked_as_declared() -> None:
+    """The schema refers to generated definitions, unless Kubernetes allows less."""
+    pool = properties_of("worker")
+    for value, name in GENERATED.items():
+        assert pool[value] == {"$ref": f"#/definitions/{name}"}
+    for (half, value), name in WHOLE_SECONDS.items():
+        assert properties_of(half, "drain")[value] == {"type": "integer", "minimum": 1}
+        bounds = OPTIONS[half][name].option.bounds
+        assert bounds is not None
+        assert 1 in bounds
+
+
+def test_every_flag_that_templates_render_is_of_a_known_kind() -> None:
+    """A flag that takes a value of the chart is generated or listed."""
+    rendered = set()
+    for name in ("coordinator/deployment.yaml", "worker/_pod.tpl", "_helpers.tpl"):
+        rendered |= set(re.findall(r"--[a-z][a-z-]+", (ROOT / CHART / "templates" / name).read_text()))
+
+    known = {name for options in OPTIONS.values() for name in options}
+    assert rendered & known == {*GENERATED.values(), *WHOLE_SECONDS.values(), *ARRANGED}
 
 
 def test_a_schema_without_its_generated_part_is_rejected() -> None:
