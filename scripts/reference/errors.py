@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from scripts.reference.markdown import page as joined
 from scripts.reference.markdown import table
 from tokenwire import errors
+from tokenwire.cli.coordinator import COORDINATOR_OPTIONS
 from tokenwire.coordinator.api.errors import anthropic_error
 from tokenwire.errors import TokenwireError
 
@@ -17,13 +18,19 @@ generates the tables from `tokenwire/errors.py`.
 A response starts with its first token, so an error before that is a status. After it, the error is an event in the
 stream, `data: {"error": …}`, followed by `data: [DONE]`; on `/v1/messages` it is `event: error`."""
 
+
+def _flag(name: str, unit: str = "") -> str:
+    """Return an option with its default."""
+    return f"`{name}` ({COORDINATOR_OPTIONS[name].default:g}{unit})"
+
+
 _DO: dict[type[TokenwireError], str] = {
     errors.InvalidRequest: "Change the field that `param` names: type, range, length, vocabulary, template.",
     errors.Malformed: "Change the field that `param` names; the message has a line for each mistake.",
-    errors.NotFound: "Look at `/v1/models`. A model without workers is unknown after `--model-linger` (300 s).",
+    errors.NotFound: f"Look at `/v1/models`. A model without workers is unknown after {_flag('--model-linger', ' s')}.",
     errors.Forbidden: "Use another key, or the option that the message names.",
     errors.Unauthorized: "Send a [key](../guides/tenants.md); on admin routes the admin key.",
-    errors.TooLarge: "Send less, or raise `--max-body-mb` (32).",
+    errors.TooLarge: f"Send less, or raise {_flag('--max-body-mb')}.",
     errors.PoisonRequest: "Do not send it again: it is a [poison request](../explanation/failure.md#poison-requests).",
     errors.Unsupported: "Use another engine, or another route that the message names.",
     errors.Superseded: "Read the state (`GET /v1/rl/state`), and repeat the operation if it is still wanted.",
@@ -46,12 +53,12 @@ _HTTP = [
         "408",
         "RequestTimeoutError",
         "headers or body were not received in time",
-        "Send faster, or raise `--head-timeout` (30 s).",
+        f"Send faster, or raise {_flag('--head-timeout', ' s')}.",
     ),
     (
         "431",
         "RequestHeaderFieldsTooLargeError",
-        "headers are larger than `--max-head-kb` (64), or more than 256",
+        f"headers are larger than {_flag('--max-head-kb')}, or more than 256",
         "Send fewer.",
     ),
 ]

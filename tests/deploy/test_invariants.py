@@ -288,7 +288,7 @@ def test_pools_that_scale_to_zero_keep_their_requests() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"enable-rl": True}, {"queue-timeout": 700}])
 def test_coordinators_keep_their_own_defaults(options: dict[str, object]) -> None:
-    """The chart sets neither queue time nor linger unless a value does, and stays ready for longer than the queue time."""
+    """The chart sets neither queue time nor linger unless a value does; pods stay ready longer than that."""
     values = {"workers": POOL, "coordinator": {"options": options}}
     (coordinator,) = (each for name, each in pod_templates(render(values)) if name == "coordinator")
     only = container(coordinator)
