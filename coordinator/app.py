@@ -122,7 +122,9 @@ def build_app(
     """
     core = core or build_core(settings)
     tracing = _open_tracing(settings.observability.otlp_traces_endpoint)
-    sources = sources or {value: parse_source(value, core.pool.serves) for value in settings.workers}
+    sources = sources or {
+        value: parse_source(value, core.pool.serves, settings.kubernetes) for value in settings.workers
+    }
     discovery = Discovery(sources, core.pool.update)
 
     @asynccontextmanager

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
+from tokenwire.coordinator.fleet.discovery.kubernetes_api import KubernetesSettings
 from tokenwire.coordinator.fleet.discovery.parse import check_source, is_vllm_http
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
@@ -114,6 +115,7 @@ class CoordinatorSettings:
             apart=True,
         ),
     )
+    kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     host: str = option("127.0.0.1", Option("--host", "Address to listen on."))
     """On loopback, other host names are rejected."""
     port: int = option(8000, Option("--port", "Port to listen on; 0: any.", bounds=Bounds(at_least=0, at_most=65535)))
@@ -245,7 +247,7 @@ class CoordinatorSettings:
         if not self.workers:
             raise InvalidRequest("A coordinator needs at least one worker: --worker HOST:PORT")
         for worker in self.workers:
-            check_source(worker)
+            check_source(worker, self.kubernetes)
             if is_vllm_http(worker) and self.tokenizer is None:
                 raise InvalidRequest(f"--worker {worker}: a plain vLLM server needs --tokenizer DIR too")
         if self.auth.enabled and self.admin.admin_key is None and (self.admin.rl_routes or self.admin.lora_routes):

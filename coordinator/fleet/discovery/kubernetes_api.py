@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenwire.errors import InvalidRequest
+from tokenwire.options import Option, option
 
 if TYPE_CHECKING:
     import aiohttp
 
-_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TIMEOUT_S = 15.0
 _WATCH_S = 120
 """The server ends a watch after this: the longest time for which a dead connection goes undetected."""
@@ -29,22 +29,48 @@ class ApiFailure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """Access to a cluster, if it is not that of any pod."""
+
+    api: str | None = option(
+        None,
+        Option(
+            "",
+            "URL of the Kubernetes API, for workers found by k8s:.",
+            variable="TOKENWIRE_KUBERNETES_API",
+            default_text="the cluster's own",
+            apart=True,
+        ),
+    )
+    account: Path = option(
+        Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+        Option(
+            "",
+            "Directory of the service account for it: token, ca.crt and namespace.",
+            variable="TOKENWIRE_KUBERNETES_ACCOUNT",
+            path="any",
+            parse=Path,
+            apart=True,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ApiAccess:
-    """The URL of the API, and the directory of the pod's service account: token, ca.crt and namespace."""
+    """The URL of the API, and the directory of the service account."""
 
     url: str
-    account: Path = _ACCOUNT
+    account: Path
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "ApiAccess":
-        """Return the access to the cluster that this runs in. Raises InvalidRequest outside of one."""
-        account = Path(environment.get("TOKENWIRE_KUBERNETES_ACCOUNT", _ACCOUNT))
-        if url := environment.get("TOKENWIRE_KUBERNETES_API"):
-            return cls(url.rstrip("/"), account)
+    def find(cls, settings: KubernetesSettings, environment: Mapping[str, str] = os.environ) -> "ApiAccess":
+        """Return the access to the configured cluster, or to the one that this runs in. Raises InvalidRequest."""
+        if settings.api:
+            return cls(settings.api.rstrip("/"), settings.account)
         host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:
             raise InvalidRequest("k8s: works only inside a cluster: KUBERNETES_SERVICE_HOST is not set")
-        return cls(f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", account)
+        return cls(f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", settings.account)
 
     def namespace(self) -> str:
         """Return the pod's namespace. Raises InvalidRequest."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from tokenwire.coordinator.fleet.discovery.dns import DnsSource, Serves
 from tokenwire.coordinator.fleet.discovery.file import FileSource
 from tokenwire.coordinator.fleet.discovery.kubernetes import KubernetesSource
-from tokenwire.coordinator.fleet.discovery.kubernetes_api import ApiAccess, KubernetesApi
+from tokenwire.coordinator.fleet.discovery.kubernetes_api import ApiAccess, KubernetesApi, KubernetesSettings
 from tokenwire.coordinator.fleet.discovery.source import DiscoverySource, StaticSource, check_address, split_scheme
 from tokenwire.errors import InvalidRequest
 
@@ -25,12 +25,12 @@ def is_vllm_http(value: str) -> bool:
     return bool(split_scheme(value.split(":", 1)[1] if is_changing(value) else value)[0])
 
 
-def check_source(value: str) -> None:
+def check_source(value: str, kubernetes: KubernetesSettings) -> None:
     """Validate a value of --worker. Raises InvalidRequest with the reason."""
-    parse_source(value, lambda address: False)
+    parse_source(value, lambda address: False, kubernetes)
 
 
-def parse_source(value: str, serves: Serves) -> DiscoverySource:
+def parse_source(value: str, serves: Serves, kubernetes: KubernetesSettings) -> DiscoverySource:
     """Return the source for a value of --worker. Raises InvalidRequest with the reason."""
     kind, _, rest = value.partition(":")
     if not is_changing(value):
@@ -48,6 +48,6 @@ def parse_source(value: str, serves: Serves) -> DiscoverySource:
     match = _SERVICE.fullmatch(name)
     if match is None:
         raise InvalidRequest(f"--worker {value}: expected k8s:NAMESPACE/SERVICE:PORT or k8s:SERVICE:PORT")
-    access = ApiAccess.from_environment()
+    access = ApiAccess.find(kubernetes)
     namespace = match["namespace"] or access.namespace()
     return KubernetesSource(KubernetesApi(access), scheme, namespace, match["service"], match["port"])

@@ -52,6 +52,16 @@ def test_the_page_has_every_option() -> None:
     assert "| `--max-queue-mb` | `TOKENWIRE_MAX_QUEUE_MB` | MiB, above 0 | `256` | serve, coordinator |" in written
 
 
+def test_every_variable_that_the_code_names_is_declared() -> None:
+    """So that the page has it: none is read around the options."""
+    files = [path for half in ("coordinator", "worker", "tokenwire") for path in (ROOT / half).rglob("*.py")]
+    named = {name for path in files for name in re.findall(r"\bTOKENWIRE_[A-Z_]*[A-Z]\b", path.read_text())}
+    declared = [each.option for options in OPTIONS.values() for each in options.values()]
+
+    assert "TOKENWIRE_KUBERNETES_API" in named
+    assert named <= {name for each in declared for name in (each.environment_variable, each.secret_variable)}
+
+
 @pytest.mark.parametrize("half", OPTIONS)
 def test_the_chart_accepts_every_option_that_its_templates_do_not_set(half: str) -> None:
     """Those that templates set have values of their own; hidden ones cannot be set."""

@@ -7,7 +7,12 @@ import pytest
 
 from tests.kubernetes import endpoint, endpoint_slice, fake_kubernetes
 from tests.workers import until
-from tokenwire.coordinator.fleet.discovery.kubernetes_api import ApiAccess, ApiFailure, KubernetesApi
+from tokenwire.coordinator.fleet.discovery.kubernetes_api import (
+    ApiAccess,
+    ApiFailure,
+    KubernetesApi,
+    KubernetesSettings,
+)
 from tokenwire.errors import InvalidRequest
 
 PATH = "/apis/discovery.k8s.io/v1/namespaces/llm/endpointslices"
@@ -16,9 +21,10 @@ PATH = "/apis/discovery.k8s.io/v1/namespaces/llm/endpointslices"
 def test_the_cluster_is_found_in_the_environment(tmp_path: Path) -> None:
     """The API's address comes from the pod's environment; outside a cluster the error states that."""
     inside = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
-    assert ApiAccess.from_environment(inside).url == "https://[fd00::1]:6443"
+    assert ApiAccess.find(KubernetesSettings(), inside).url == "https://[fd00::1]:6443"
+    assert ApiAccess.find(KubernetesSettings("http://127.0.0.1:8001/"), inside).url == "http://127.0.0.1:8001"
     with pytest.raises(InvalidRequest, match="KUBERNETES_SERVICE_HOST is not set"):
-        ApiAccess.from_environment({})
+        ApiAccess.find(KubernetesSettings(), {})
     with pytest.raises(InvalidRequest, match="needs a namespace"):
         ApiAccess("http://x", tmp_path).namespace()
 
