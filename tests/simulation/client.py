@@ -8,12 +8,14 @@ from typing import Any
 from tests.simulation.engines import Placements
 from tests.simulation.http import HttpExchange, HttpRequest
 from tests.simulation.oracle import IM_END, ChoiceOracle, chat_prompt
+from tests.simulation.tenants import Tenants, key_headers
 from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
 
 Violate = Callable[[str], None]
 
 _ENGINE_ENDS = {"stop", "length"}
+_BASE_MODEL = "simulated"
 _MAX_EARLIER = 300
 """Tokens of a chat that is continued: the model's context has 512."""
 _FEW_TOKENS = 4
@@ -22,11 +24,6 @@ _ENGINE_ERRORS = (
     "a second run of the request differs",  # under other weights, for a reply that only the first run could have given
     "a simulated fault crashed the engine",
 )
-
-
-def tenant_key(number: int) -> str:
-    """Return the API key of a tenant."""
-    return f"key-of-{number}"
 
 
 def http_request_of(spec: Mapping[str, Any], earlier: "SimulatedClient | None" = None) -> HttpRequest:
@@ -54,9 +51,7 @@ def http_request_of(spec: Mapping[str, Any], earlier: "SimulatedClient | None" =
     else:
         body["prompt"] = list(spec["prompt"].encode())
         body["logprobs"] = spec["logprobs"]
-    headers = [(b"x-request-id", spec["id"].encode())]
-    if spec["tenant"] is not None:
-        headers.append((b"authorization", f"Bearer {tenant_key(spec['tenant'])}".encode()))
+    headers = [(b"x-request-id", spec["id"].encode()), *key_headers(spec["key"])]
     path = "/v1/chat/completions" if spec["route"] == "chat" else "/v1/completions"
     return HttpRequest(path, tuple(headers), json.dumps({k: v for k, v in body.items() if v is not None}).encode())
 
@@ -82,6 +77,7 @@ class SimulatedClient:
         placements: Placements,
         witness: Witness,
         violate: Violate,
+        tenants: Tenants,
         may_abort: Callable[[], bool] = lambda: False,
         earlier: "SimulatedClient | None" = None,
     ) -> None:
@@ -107,6 +103,7 @@ class SimulatedClient:
         self._placements = placements
         self._witness = witness
         self._violate = violate
+        self._refusal = tenants.refusal(spec, _BASE_MODEL)
         self._status = 0
         self._data = b""
 
@@ -198,12 +195,15 @@ class SimulatedClient:
         """Check that the error is one of those that faults of a fleet may cause."""
         code, message = self.error.get("code"), self.error.get("message", "")
         expected = code in (422, 429, 503, 504) or (code == 500 and any(each in message for each in _ENGINE_ERRORS))
+        if self._refusal is not None:
+            expected = code == 401 if self._refusal == 401 else code in (403, 429, 503)
         self._check(expected, f"error {code}: {message}")
         if code == 422 and "is not retried" in message:
             self._check_poison()
 
         if "The worker that generated this reply was lost" in message:
-            self._check(self._witness.losses(self.request_id), "an end by a lost worker, though none was lost")
+            lost = self._witness.losses(self.request_id) or self._witness.ended_sessions
+            self._check(lost, "an end by a lost worker, though none was lost")
 
     def _check_poison(self) -> None:
         """Check that two workers were lost before they gave more than a few tokens."""
@@ -214,6 +214,7 @@ class SimulatedClient:
         if "error" in chunk:
             self.error = chunk["error"]
             return
+        self._check(self._refusal is None, f"it was served, instead of a {self._refusal}")
         self._check(chunk["id"] == self.request_id, f"another request's chunk: {chunk['id']}")
         for ids in [chunk.get("prompt_token_ids"), *(each.get("prompt_token_ids") for each in chunk["choices"])]:
             if ids is not None:

@@ -214,8 +214,13 @@ class Faults:
         self._abort_clients(coordinator, [each for each in self._history.clients if each.request_id in ids])
 
     def _abort_clients(self, coordinator: CoordinatorHost, aborted: list[SimulatedClient]) -> None:
-        # A coordinator does not reach the queues of the others. Slow readers still get what was generated before.
-        own = [each for each in aborted if each.server_node is coordinator.node and not each.spec["read_delay_s"]]
+        # A coordinator does not reach the queues of the others. Slow readers still get what was generated before, and
+        # those who wait for a whole reply get all of it.
+        own = [
+            each
+            for each in aborted
+            if each.server_node is coordinator.node and each.spec["stream"] and not each.spec["read_delay_s"]
+        ]
 
         async def abort(core: Core) -> None:
             # An abort does not reach a request that is still being prepared.

@@ -4,23 +4,26 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from typing import Any, TextIO
 
+from starlette.types import ASGIApp
+
 from tests.simulation.chance import Escape
-from tests.simulation.client import SimulatedClient, http_request_of, tenant_key
+from tests.simulation.client import SimulatedClient, http_request_of
 from tests.simulation.engines import Placements
 from tests.simulation.faults import Faults
 from tests.simulation.http import HttpExchange
 from tests.simulation.invariants import Epochs, leftovers, violations_now
 from tests.simulation.network import Network
 from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
+from tests.simulation.queues import QueueWitness
 from tests.simulation.script import Script, ScriptedEvent
+from tests.simulation.tenants import Tenants, TenantWitness, api_keys
 from tests.simulation.witness import Witness
-from tests.simulation.world import World
+from tests.simulation.world import Node, World
+from tokenwire.coordinator.app import Core
 from tokenwire.coordinator.auth.admin_key import AdminKey
-from tokenwire.coordinator.auth.api_keys import ApiKey, AuthSettings
-from tokenwire.coordinator.auth.rate_limit import Limits
+from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
@@ -63,6 +66,11 @@ class History:
         self.witness = Witness(self.violate)
         self.clients: list[SimulatedClient] = []
         self.violations: list[str] = []
+        self.tenants = Tenants(config["keys"])
+        self._clients_by_id: dict[str, SimulatedClient] = {}
+        self._tenant_witnesses: dict[Node, TenantWitness] = {}
+        self._seen: Counter[str] = Counter()
+        """How often what witnesses look for has happened."""
         self.engine_settings = SimulationSettings(**config["engine"])
         self.settings = _coordinator_settings(config)
         addresses = [worker_address(index) for index in range(config["workers"])]
@@ -71,12 +79,25 @@ class History:
             for index in range(config["workers"])
         ]
         self.coordinators = [
-            CoordinatorHost(self.world, self.network, index, addresses, self.witness)
+            CoordinatorHost(self.world, self.network, index, addresses, self.witness, self._watch)
             for index in range(config["coordinators"])
         ]
         self.faults = Faults(self)
         self._epochs = Epochs()
         self._client_node = self.world.node("clients")
+
+    def _watch(self, node: Node, core: Core, app: ASGIApp) -> ASGIApp:
+        """Let witnesses judge a new coordinator process."""
+        witness = TenantWitness(app, self.script.config["keys"], self.world, self.violate, self._seen)
+        QueueWitness(core, self.settings.admission, self._expected_in_queue, self.violate, self._seen)
+        self._tenant_witnesses[node] = witness
+        return witness
+
+    def _expected_in_queue(self, request_id: str) -> tuple[str, int] | None:
+        client = self._clients_by_id.get(request_id)
+        if client is None:
+            return None
+        return self.tenants.tenant_of(client.spec), self.tenants.least_priority(client.spec)
 
     def violate(self, problem: str) -> None:
         """Record a violation."""
@@ -120,9 +141,17 @@ class History:
             if earlier is None or not earlier.may_be_continued:
                 return
         client = SimulatedClient(
-            self.world, event.args, self.placements, self.witness, self.violate, self._may_abort, earlier=earlier
+            self.world,
+            event.args,
+            self.placements,
+            self.witness,
+            self.violate,
+            self.tenants,
+            self._may_abort,
+            earlier=earlier,
         )
         self.clients.append(client)
+        self._clients_by_id[client.request_id] = client
         http = self.coordinators[event.args["coordinator"]].http
         exchange = None
         if http is not None and not http.node.dead and http.accepts:
@@ -136,6 +165,8 @@ class History:
                 self.violate(problem)
             for problem in violations_now(self.coordinators):
                 self.violate(problem)
+            for witness in self._tenant_witnesses.values():
+                witness.observe()
 
     async def _wait_for_ends(self) -> None:
         limit = self.world.time() + _END_LIMIT_S
@@ -154,11 +185,22 @@ class History:
             await asyncio.sleep(1.0)
         for problem in problems:
             self.violate(problem)
+        for coordinator in self.coordinators:
+            self._check_tenants_metrics(coordinator)
+
+    def _check_tenants_metrics(self, coordinator: CoordinatorHost) -> None:
+        if coordinator.core is not None and coordinator.node is not None and self.script.config["keys"]:
+            counted = coordinator.core.observers.metrics.tenants
+            assert counted is not None
+            problem = self._tenant_witnesses[coordinator.node].metrics_problem(counted)
+            if problem:
+                self.violate(f"{coordinator.name} {problem}")
 
     def reached(self) -> Counter[str]:
         """Count what has happened."""
         count = Counter(f"event {event.kind}" for event in self.script.events)
         count.update(self.network.reached)
+        count.update(self._seen)
         for coordinator in self.coordinators:
             if coordinator.core is not None:
                 count.update(asdict(coordinator.core.failover.stats))
@@ -172,13 +214,10 @@ class History:
 
 
 def _coordinator_settings(config: dict[str, Any]) -> CoordinatorSettings:
-    limits = Limits(max_concurrent=config["tenant_concurrency"])
-    digests = {number: sha256(tenant_key(number).encode()).digest() for number in range(config["tenants"])}
-    keys = tuple(ApiKey(digest, f"tenant-{number}", limits) for number, digest in digests.items())
     return CoordinatorSettings(
         workers=("10.0.0.1:50051",),
         status_page=False,
-        auth=AuthSettings(keys=keys),
+        auth=AuthSettings(keys=api_keys(config["keys"])),
         admin=AdminSettings(rl_routes=True, lora_routes=True, admin_key=AdminKey("admin"), timeout_s=20.0),
         failover=FailoverSettings(config["attempts"]),
         admission=AdmissionSettings(

@@ -1,9 +1,11 @@
 """Workers and coordinators as production puts them together, each in a process of its own."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
+
+from starlette.types import ASGIApp
 
 from tests.simulation.engines import Placements, RecordedEngine
 from tests.simulation.http import HttpServer
@@ -22,6 +24,8 @@ from tokenwire.worker.simulated_engine.faults import FaultKind
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 _DRAIN_TIMEOUT_S = 4.0
+
+Watch = Callable[[Node, Core, ASGIApp], ASGIApp]
 
 
 def worker_address(index: int) -> str:
@@ -129,9 +133,13 @@ class ScriptedDiscovery:
 class CoordinatorHost:
     """A host where coordinator processes run, one after the other."""
 
-    def __init__(self, world: World, network: Network, index: int, workers: Sequence[str], witness: Witness) -> None:
+    def __init__(
+        self, world: World, network: Network, index: int, workers: Sequence[str], witness: Witness, watch: Watch
+    ) -> None:
+        """`watch` puts witnesses into a new process, and returns what stands before its application."""
         self.name = f"c{index}"
         self._witness = witness
+        self._watch = watch
         self.node: Node | None = None
         self.core: Core | None = None
         self.http: HttpServer | None = None
@@ -163,7 +171,7 @@ class CoordinatorHost:
             settings, coordinator_id=self.name, channels=SimulatedChannels(self._network, self._witness)
         )
         app = build_app(settings, self.core, {"simulated": self.source})
-        self.http = HttpServer(node, app)
+        self.http = HttpServer(node, self._watch(node, self.core, app))
         self._stopped = asyncio.Event()
         node.spawn(self._main(app, node, self._stopped))
 

@@ -18,7 +18,9 @@ _OUTCOMES = (
         "choice moved to another placement",
     ),
     *("connection cut", "writer blocked", "slow reader"),
-    *("rejected: full", "rejected: timeout", "rejected: no_worker"),
+    *("rejected: full", "rejected: timeout", "rejected: no_worker", "rejected: unauthorized"),
+    *("rejected: requests at a time", "rejected: requests per minute", "rejected: tokens per minute"),
+    *("queued", "contest of tenants"),
 )
 """What a campaign should have met, besides each kind of event."""
 

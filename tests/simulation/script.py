@@ -5,6 +5,8 @@ import random
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tests.simulation.tenants import draw_key, draw_keys
+
 FAULTS = (
     *("kill", "power_cut", "chase_resumed", "terminate", "drain", "freeze", "hang", "crash", "slow_engine"),
     *("cut", "cut_resumed", "stall", "partition", "slow_link", "cut_client", "flap_discovery"),
@@ -53,6 +55,9 @@ def generate_script(seed: int) -> Script:
     """Draw a script. Few kinds of events at a time reach deeper than all of them together (swarm testing)."""
     rng = random.Random(f"script {seed}")
     config = _config(rng)
+    if config["crowd_s"] is not None:  # a small fleet, so that tenants queue
+        config["workers"], config["engine"]["max_num_seqs"] = rng.choice([2, 3]), rng.choice([1, 2])
+        config["keys"] = draw_keys(rng, [2, 3], [None])
     events = _requests(rng, config)
     kinds = rng.sample([*FAULTS, *OPERATIONS], rng.randrange(1, 7))
     for _ in range(rng.choice([0, 3, 8, 15, 25])):
@@ -71,8 +76,8 @@ def _config(rng: random.Random) -> dict[str, Any]:
         "window": pick([400, 4000, 1 << 22]),
         "lateness_s": pick([0.0, 0.005, 0.05]),
         "intake_s": pick([0.0, 0.0, 0.03]),
-        "tenants": pick([0, 0, 2, 3]),
-        "tenant_concurrency": pick([None, None, 4]),
+        "keys": draw_keys(rng, [0, 0, 2, 3], [None, None, None, 4, 12]),
+        "crowd_s": pick([None, None, 0.5]),
         "queue_timeout_s": pick([5.0, 60.0]),
         "max_queue": pick([None, None, 4]),
         "request_timeout_s": pick([None, None, None, 8.0]),
@@ -96,9 +101,14 @@ def _time(rng: random.Random, config: dict[str, Any]) -> float:
 
 def _requests(rng: random.Random, config: dict[str, Any]) -> list[ScriptedEvent]:
     prefixes = [_text(rng, 10, 150) for _ in range(3)]
+    crowd_s, begin = config["crowd_s"], _time(rng, config)
     requests = [
-        ScriptedEvent(_time(rng, config), "request", _request(rng, config, number, prefixes))
-        for number in range(rng.randrange(10, 45))
+        ScriptedEvent(
+            _time(rng, config) if crowd_s is None else round(begin + rng.uniform(0, crowd_s), 3),
+            "request",
+            _request(rng, config, number, prefixes),
+        )
+        for number in range(rng.randrange(10 if crowd_s is None else 30, 45))
     ]
     return requests + [_follow_up(rng, config, event) for event in requests if _may_be_continued(rng, event)]
 
@@ -131,7 +141,7 @@ def _request(rng: random.Random, config: dict[str, Any], number: int, prefixes: 
         "logprobs": pick([None, None, None, 2]),
         "stop": pick([None, None, [_text(rng, 1, 3) for _ in range(3)]]),
         "priority": pick([0, 0, 0, 1]),
-        "tenant": rng.randrange(config["tenants"]) if config["tenants"] else None,
+        "key": draw_key(rng, config["keys"]),
         "leave_s": pick([None, None, None, round(rng.uniform(0, 3), 3)]),
         "read_delay_s": pick([0.0, 0.0, 0.0, 0.2]),
         "follows": None,

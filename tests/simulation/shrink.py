@@ -20,7 +20,7 @@ _PLAIN: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("workers",), 3),
     (("coordinators",), 1),
     (("coordinators",), 2),
-    (("tenants",), 0),
+    (("keys",), []),
     (("request_timeout_s",), None),
     (("max_queue",), None),
     (("engine", "eos_rate"), 0.0),
@@ -99,8 +99,8 @@ def _folded(event: ScriptedEvent, config: dict[str, Any]) -> ScriptedEvent:
     for name in ("worker", "coordinator"):
         if name in args:
             args[name] %= config[f"{name}s"]
-    if args.get("tenant") is not None:
-        args["tenant"] = args["tenant"] % config["tenants"] if config["tenants"] else None
+    if args.get("key") is not None:
+        args["key"] = min(args["key"], len(config["keys"]) - 1) if config["keys"] else None
     if "subset" in args:
         args["subset"] = [each for each in args["subset"] if each < config["workers"]]
     return replace(event, args=args)

@@ -35,6 +35,8 @@ class Witness:
         self._sessions: dict[object, _Session] = {}
         """By the call that carries a session."""
         self._stays: dict[str, list[Stay]] = {}
+        self.ended_sessions = 0
+        """With one goes a submission that has not left its coordinator yet, too: no stay shows it."""
 
     def young_losses(self, request_id: str, tokens: int) -> int:
         """Return how many sessions were lost when they had given a request at most so many tokens."""
@@ -70,6 +72,7 @@ class Witness:
     def on_end(self, call: object) -> None:
         """Take the end of a call: the sequences in its open slots are lost."""
         session = self._sessions.pop(call, None)
+        self.ended_sessions += 1
         for stay in () if session is None else session.open.values():
             stay.lost = True
 

@@ -1,9 +1,9 @@
 """The order of a model's queued requests: resumed ones first, then by priority, then fair among tenants."""
 
 import asyncio
-import heapq
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tokenwire.coordinator.fleet.request_handle import Placement, RequestHandle
@@ -15,18 +15,21 @@ _REPLY_TOKENS = 256
 # Measured: ids and text of a prompt; a connection, its request and a detokenizer.
 _BYTES_PER_TOKEN = 16
 _BYTES_PER_SEQUENCE = 32 * 1024
-_MAX_REMOVED = 64
+
+_Place = tuple[bool, int, float, int]
+"""The place of a request in the queue: whether it is new, its priority, its tenant's start tag, its arrival."""
 
 
 @dataclass(eq=False, slots=True)
 class QueuedRequest:
-    """The handle of a queued request, then of its submission. They sort by their place in the queue."""
+    """The handle of a queued request, then of its submission."""
 
     model: str
     submit: pb.Submit
     listeners: Sequence[SlotListener]
     placement: Placement
-    rank: tuple[bool, int, float, int] = field(default=(False, 0, 0.0, 0))
+    arrival: int = 0
+    """Its number in the order of arrival."""
     queued: bool = True
     """Whether it is still queued."""
     handle: RequestHandle | None = None
@@ -61,15 +64,54 @@ class QueuedRequest:
         """Its approximate work in tokens."""
         return len(self.submit.prompt_token_ids) + _REPLY_TOKENS * len(self.listeners)
 
-    def __lt__(self, other: "QueuedRequest") -> bool:
-        return self.rank < other.rank
+
+class _Shares:
+    """The shares of tenants in what requests of one priority get: start-time fair queueing.
+
+    The start tag of a tenant is the virtual time at which all that it has started would be finished. The lowest goes
+    first, so tenants that wait get equal shares, whatever they did before.
+    """
+
+    def __init__(self) -> None:
+        self._virtual_time = 0.0
+        self._start_tags: dict[str, float] = {}
+        self._waiting: Counter[str] = Counter()
+        """Queued requests by tenant, without zeros."""
+
+    def __bool__(self) -> bool:
+        """Return whether requests are queued."""
+        return bool(self._waiting)
+
+    def start_tag(self, tenant: str) -> float:
+        """Return the start tag of a tenant with queued requests."""
+        return self._start_tags[tenant]
+
+    def add(self, tenant: str) -> None:
+        """Add a queued request."""
+        if tenant not in self._waiting:
+            self._start_tags[tenant] = max(self._virtual_time, self._start_tags.get(tenant, 0.0))
+        self._waiting[tenant] += 1
+
+    def remove(self, tenant: str, work: int) -> None:
+        """Remove a queued request; `work` is 0 if it left without being started."""
+        if work:
+            self._virtual_time = max(self._virtual_time, self._start_tags[tenant])
+            self._start_tags[tenant] += work
+        self._waiting[tenant] -= 1
+        assert self._waiting[tenant] >= 0, "a request left the queue twice"
+        if not self._waiting[tenant]:
+            del self._waiting[tenant]
+
+
+_Lane = tuple[bool, int, str]
+"""The queued requests of one adapter that go in order of arrival: whether they are new, priority and tenant."""
 
 
 class FairQueue:
-    """The queued requests of one model, in a heap for each adapter, because not every worker has every adapter.
+    """The queued requests of one model.
 
-    Tenants of one priority get equal shares of the work (start-time fair queueing): the start tag of a request is the
-    virtual time at which its tenant's earlier requests would be finished, and the lowest start tag goes first.
+    Tenants of one priority get equal shares of the work. Each adapter has its own lanes, because not every worker has
+    every adapter.
     """
 
     def __init__(self) -> None:
@@ -77,53 +119,63 @@ class FairQueue:
         """Queued sequences."""
         self.requests = 0
         self.size_bytes = 0
-        self._entries: dict[int, list[QueuedRequest]] = {}
+        self._lanes: dict[int, dict[_Lane, OrderedDict[QueuedRequest, None]]] = {}
+        """By adapter; without empty ones."""
+        self._shares: dict[int, _Shares] = {}
+        """By priority, while new requests of it are queued."""
         self._arrivals = itertools.count()
-        self._virtual_time = 0.0
-        self._finish_tags: dict[str, float] = {}
 
     def add(self, entry: QueuedRequest) -> None:
         """Enqueue a request."""
-        submit, placement = entry.submit, entry.placement
-        start_tag = max(self._virtual_time, self._finish_tags.get(placement.tenant, 0.0))
-        self._finish_tags[placement.tenant] = start_tag + entry.cost
-        entry.rank = (not placement.resumed, submit.priority, start_tag, next(self._arrivals))
-        heapq.heappush(self._entries.setdefault(submit.lora.id, []), entry)
+        lane = _lane_of(entry)
+        self._lanes.setdefault(entry.submit.lora.id, {}).setdefault(lane, OrderedDict())[entry] = None
+        entry.arrival = next(self._arrivals)
+        is_new, priority, tenant = lane
+        if is_new:
+            self._shares.setdefault(priority, _Shares()).add(tenant)
         self.requests += 1
         self.sequences += entry.sequences
         self.size_bytes += entry.size_bytes
 
     def remove(self, entry: QueuedRequest, started: bool = False) -> None:
-        """Remove a queued request; one that started advances the virtual time."""
+        """Remove a queued request; one that started counts as its tenant's work."""
         entry.queued = False
-        if started and not entry.placement.resumed:
-            self._virtual_time = max(self._virtual_time, entry.rank[2])
+        lane, lanes = _lane_of(entry), self._lanes[entry.submit.lora.id]
+        del lanes[lane][entry]
+        if not lanes[lane]:
+            del lanes[lane]
+        if not lanes:
+            del self._lanes[entry.submit.lora.id]
+        is_new, priority, tenant = lane
+        if is_new:  # a resumed request counted when it was first started
+            self._shares[priority].remove(tenant, entry.cost if started else 0)
+            if not self._shares[priority]:
+                del self._shares[priority]
         self.requests -= 1
         self.sequences -= entry.sequences
         self.size_bytes -= entry.size_bytes
-        self._tidy(entry.submit.lora.id)
 
     def __iter__(self) -> Iterator[QueuedRequest]:
         """Yield the queued requests, in no particular order."""
-        return (entry for entries in self._entries.values() for entry in entries if entry.queued)
+        return (entry for lanes in self._lanes.values() for lane in lanes.values() for entry in lane)
 
     def waits(self, adapter_id: int) -> bool:
         """Return whether requests of an adapter are queued."""
-        return adapter_id in self._entries
+        return adapter_id in self._lanes
 
     def heads(self) -> list[QueuedRequest]:
         """Return the first request of each adapter, in order."""
-        return sorted(entries[0] for entries in self._entries.values())
+        return [entry for _, entry in sorted(map(self._first, self._lanes.values()))]
 
-    def _tidy(self, adapter_id: int) -> None:
-        entries = self._entries[adapter_id]
-        if len(entries) > 2 * self.requests + _MAX_REMOVED:  # those removed from the middle are still in the heap
-            entries[:] = [entry for entry in entries if entry.queued]
-            heapq.heapify(entries)
-        while entries and not entries[0].queued:
-            heapq.heappop(entries)
-        if not entries:
-            del self._entries[adapter_id]
-        if not self.requests:
-            self._finish_tags.clear()
-            self._virtual_time = 0.0
+    def _first(self, lanes: Mapping[_Lane, Iterable[QueuedRequest]]) -> tuple[_Place, QueuedRequest]:
+        """Return the first of an adapter's requests, after its place: places differ by arrival."""
+        return min((self._place(lane, first := next(iter(entries))), first) for lane, entries in lanes.items())
+
+    def _place(self, lane: _Lane, first: QueuedRequest) -> _Place:
+        is_new, priority, tenant = lane
+        start_tag = self._shares[priority].start_tag(tenant) if is_new else 0.0
+        return is_new, priority, start_tag, first.arrival
+
+
+def _lane_of(entry: QueuedRequest) -> _Lane:
+    return not entry.placement.resumed, entry.submit.priority, entry.placement.tenant

@@ -66,6 +66,55 @@ async def test_tenants_get_equal_shares() -> None:
     assert workers.started == order
 
 
+async def test_requests_that_left_the_queue_take_nothing_of_their_tenants_share() -> None:
+    """Only what was started counts: whoever gave up waiting is not last for it."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    impatient, patient = Placement(tenant="impatient"), Placement(tenant="patient")
+    for number in range(3):
+        enqueue(queue, f"patient-{number}", patient)
+    for leaver in [enqueue(queue, "leaver", impatient)[0] for _ in range(10)]:
+        leaver.abort()
+    for number in range(3):
+        enqueue(queue, f"impatient-{number}", impatient)
+
+    await workers.add_capacity(4)
+
+    assert workers.started == ["patient-0", "impatient-0", "patient-1", "impatient-1"]
+
+
+async def test_requests_of_another_priority_take_nothing_of_their_tenants_share() -> None:
+    """Tenants of one priority get equal shares, however many requests that come later they have queued."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    busy, idle = Placement(tenant="busy"), Placement(tenant="idle")
+    for _ in range(10):
+        enqueue(queue, "later", busy, priority=1)
+    for number in range(3):
+        enqueue(queue, f"idle-{number}", idle)
+    for number in range(3):
+        enqueue(queue, f"busy-{number}", busy)
+
+    await workers.add_capacity(4)
+
+    assert workers.started == ["idle-0", "busy-0", "idle-1", "busy-1"]
+
+
+async def test_a_resumed_request_takes_nothing_of_its_tenants_share_again() -> None:
+    """It counted when it was first started."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    unlucky, lucky = Placement(tenant="unlucky"), Placement(tenant="lucky")
+    enqueue(queue, "resumed", Placement(tenant="unlucky", resumed=True), tokens=1000)
+    for number in range(2):
+        enqueue(queue, f"unlucky-{number}", unlucky)
+        enqueue(queue, f"lucky-{number}", lucky)
+
+    await workers.add_capacity(4)
+
+    assert workers.started == ["resumed", "unlucky-0", "lucky-0", "unlucky-1"]
+
+
 async def test_an_aborted_request_leaves_the_queue() -> None:
     """It never reaches a worker, however often it is aborted."""
     workers = CapacityWorkers()
@@ -89,6 +138,7 @@ async def test_many_aborted_requests_free_their_memory() -> None:
         leaver.abort()
 
     (fair_queue,) = queue._queues.values()
-    assert sum(map(len, fair_queue._entries.values())) < 100
+    (lanes,) = fair_queue._lanes.values()
+    assert [list(lane) for lane in lanes.values()] == [[first]]
     first.abort()
     assert not queue._queues

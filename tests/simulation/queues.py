@@ -1,0 +1,195 @@
+"""A witness of one coordinator's admission queue: judges its order, its shares among tenants, and its length.
+
+It stands before the queue and behind it, so it sees what is submitted, and what is sent to workers at the moment of the
+decision. It judges by what docs/explanation/scheduling.md promises, without the tags that the queue computes.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tokenwire.coordinator.app import Core
+from tokenwire.coordinator.fleet.admission.fair_queue import QueuedRequest
+from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings
+from tokenwire.coordinator.fleet.placed_request import PlacedRequest
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
+from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.errors import Overloaded, Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+
+_REPLY_TOKENS = 256
+"""What a choice counts as, besides its prompt."""
+
+Expected = Callable[[str], tuple[str, int] | None]
+"""Returns tenant and priority of a request by its id; None: it is not known."""
+
+
+def _cost(entry: QueuedRequest) -> int:
+    return len(entry.submit.prompt_token_ids) + _REPLY_TOKENS * len(entry.listeners)
+
+
+def _class(entry: QueuedRequest) -> tuple[bool, int]:
+    """Return what comes before shares: resumed requests are first, then those of a lower priority."""
+    return not entry.placement.resumed, entry.submit.priority
+
+
+@dataclass(slots=True)
+class _Rivalry:
+    """Two tenants that have had requests of one priority queued without a break."""
+
+    periods: tuple[int, int]
+    lead: int = 0
+    """How much more work has started of the first one than of the second."""
+    least: int = 0
+    most: int = 0
+    largest: dict[str, int] = field(default_factory=dict)
+    """The cost of the largest request of each."""
+
+    def started(self, entry: QueuedRequest, is_first: bool, rivals: Sequence[QueuedRequest]) -> bool:
+        """Count a request that started; return whether the lead is within what equal shares allow."""
+        for each in (entry, *rivals):
+            tenant = each.placement.tenant
+            self.largest[tenant] = max(self.largest.get(tenant, 0), _cost(each))
+        self.lead += _cost(entry) if is_first else -_cost(entry)
+        self.least, self.most = min(self.least, self.lead), max(self.most, self.lead)
+        return self.most - self.least <= sum(self.largest.values())
+
+
+class QueueWitness:
+    """Takes the queue's place for failover, and the workers' place for the queue."""
+
+    def __init__(
+        self,
+        core: Core,
+        settings: AdmissionSettings,
+        expected: Expected,
+        violate: Callable[[str], None],
+        reached: Counter[str],
+    ) -> None:
+        self._queue = core.queue
+        self._pool = core.pool
+        self._settings = settings
+        self._expected = expected
+        self._violate = violate
+        self._reached = reached
+        self._arrivals = itertools.count()
+        self._arrived: dict[QueuedRequest, int] = {}
+        """In which order queued requests came."""
+        self._periods: Counter[tuple[int, str]] = Counter()
+        """How often a tenant has begun to wait, by priority and tenant."""
+        self._rivalries: dict[tuple[int, str, str], _Rivalry] = {}
+        core.failover._below = self
+        core.queue._workers = self  # type: ignore[assignment]
+
+    # In place of the queue.
+
+    def check_open(self, model: str, adapter_id: int) -> None:
+        """Check that one more request would be admitted."""
+        is_full = self._is_full(model, 1)
+        try:
+            self._queue.check_open(model, adapter_id)
+        except (Overloaded, Unavailable):
+            if not is_full:
+                self._violate(f"a request was rejected, though {self._lengths(model)} were queued")
+            raise
+
+    def submit(
+        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> RequestHandle:
+        """Submit a request."""
+        self._check_name(submit, placement)
+        is_full = self._is_full(model, len(listeners)) and not placement.resumed
+        waiting = self._waiting(model)
+        try:
+            handle = self._queue.submit(model, submit, listeners, placement)
+        except (Overloaded, Unavailable):
+            if not is_full:
+                self._violate(f"a request was rejected, though {self._lengths(model)} were queued")
+            raise
+        if isinstance(handle, QueuedRequest):
+            if is_full:
+                self._violate(f"a request was queued, though {self._lengths(model)} were queued")
+            self._on_queued(handle, waiting)
+        return handle
+
+    def _check_name(self, submit: pb.Submit, placement: Placement) -> None:
+        expected = self._expected(submit.request_id)
+        if expected is not None and (placement.tenant, submit.priority) != expected:
+            self._violate(
+                f"{submit.request_id} of {expected} is submitted as {placement.tenant!r}, priority {submit.priority}"
+            )
+
+    def _is_full(self, model: str, sequences: int) -> bool:
+        limit = self._settings.max_queue
+        if limit is None:
+            limit = max(LEAST_QUEUE, self._pool.capacity(model))
+        queued = self._lengths(model)
+        return not limit or (queued > 0 and queued + sequences > limit)
+
+    def _lengths(self, model: str) -> int:
+        return sum(len(entry.listeners) for entry in self._waiting(model))
+
+    def _waiting(self, model: str) -> list[QueuedRequest]:
+        return list(self._queue._queues.get(model, ()))
+
+    def _on_queued(self, entry: QueuedRequest, waiting: Sequence[QueuedRequest]) -> None:
+        self._reached["queued"] += 1
+        self._arrived = {each: self._arrived[each] for each in waiting} | {entry: next(self._arrivals)}
+        if any(each.submit.lora.id != entry.submit.lora.id for each in waiting):
+            self._rivalries.clear()  # shares of one adapter's capacity say nothing about that of another's
+        tenant = entry.placement.tenant
+        if not any(each.placement.tenant == tenant and _class(each) == _class(entry) for each in waiting):
+            self._periods[entry.submit.priority, tenant] += 1
+
+    # In place of the workers.
+
+    def try_submit(
+        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> PlacedRequest | None:
+        """Send a request to a worker with capacity; None where none has any."""
+        handle = self._pool.try_submit(model, submit, listeners, placement)
+        if handle is not None:
+            waiting = self._waiting(model)
+            started = next((each for each in waiting if each.submit is submit), None)
+            others = [each for each in waiting if each is not started and each.submit.lora.id == submit.lora.id]
+            if started is not None:
+                self._on_started(started, others, len(others) + 1 == len(waiting))
+            elif others:
+                self._violate(f"{submit.request_id} was sent past {len(others)} queued requests")
+        return handle
+
+    def capacity(self, model: str) -> int:
+        """Return how many sequences the workers run at a time."""
+        return self._pool.capacity(model)
+
+    def unavailable_reason(self, model: str, adapter_id: int = 0) -> str:
+        """Return why no worker can take a request."""
+        return self._pool.unavailable_reason(model, adapter_id)
+
+    def _on_started(self, entry: QueuedRequest, others: Sequence[QueuedRequest], alike: bool) -> None:
+        """Judge the start of a queued request before `others` of its adapter; `alike`: there are no others at all."""
+        name = entry.submit.request_id
+        if first := [each for each in others if _class(each) < _class(entry)]:
+            self._violate(f"{name} was sent before {len(first)} requests that are to be first")
+        equals = [each for each in others if _class(each) == _class(entry)]
+        own = [each for each in equals if each.placement.tenant == entry.placement.tenant]
+        if any(self._arrived[each] < self._arrived[entry] for each in own):
+            self._violate(f"{name} was sent before earlier requests of its tenant")
+        if not alike:
+            self._rivalries.clear()
+        elif not entry.placement.resumed:
+            self._judge_shares(entry, [each for each in equals if each not in own])
+
+    def _judge_shares(self, entry: QueuedRequest, equals: Sequence[QueuedRequest]) -> None:
+        priority, tenant = entry.submit.priority, entry.placement.tenant
+        for rival in dict.fromkeys(each.placement.tenant for each in equals):
+            self._reached["contest of tenants"] += 1
+            one, other = sorted((tenant, rival))
+            periods = self._periods[priority, one], self._periods[priority, other]
+            rivalry = self._rivalries.get((priority, one, other))
+            if rivalry is None or rivalry.periods != periods:
+                rivalry = self._rivalries[priority, one, other] = _Rivalry(periods)
+            if not rivalry.started(entry, tenant == one, [each for each in equals if each.placement.tenant == rival]):
+                lead = rivalry.most - rivalry.least
+                self._violate(f"{tenant} is {lead} tokens ahead of {rival}, both queued: {rivalry.largest}")

@@ -1,0 +1,300 @@
+"""Tenants of a simulated fleet: their API keys, and an account of each key beside the one that is checked.
+
+The account is kept at the ASGI boundary of one coordinator process, by the documented limits alone. Who is over them is
+rejected with the documented status and in its own tenant's name, and nobody else is.
+"""
+
+import itertools
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tests.simulation.world import World
+from tokenwire.coordinator.auth.api_keys import ApiKey
+from tokenwire.coordinator.auth.rate_limit import Limits
+from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
+from tokenwire.coordinator.observability.metrics.tenants import TenantMetrics
+
+WRONG_KEY = -1
+"""The number of a key that nobody has."""
+_MINUTE_S = 60.0
+_ROUNDING = 1e-6
+_RATE_LIMIT = re.compile(r"Rate limit reached for (\S+): \d+ (requests at a time|(?:requests|tokens) per minute)")
+_ADMITTED, _UNAUTHORIZED = "admitted", "unauthorized"
+_HEADERS = {"requests_per_minute": b"x-ratelimit-limit-requests", "tokens_per_minute": b"x-ratelimit-limit-tokens"}
+
+KeySpec = Mapping[str, Any]
+"""A key as a file of keys has it, without the key itself."""
+
+
+def draw_keys(rng: random.Random, numbers: Sequence[int], limits: Sequence[int | None]) -> list[dict[str, Any]]:
+    """Draw the keys of one of these numbers of tenants: one or two for each, with some of these limits."""
+    pick = rng.choice
+    tenants = [f"tenant-{number}" for number in range(pick(numbers)) for _ in range(pick([1, 1, 2]))]
+    return [
+        {
+            "tenant": tenant,
+            "max_concurrent": pick([*limits, None if limits == [None] else 2]),
+            "requests_per_minute": pick(limits),
+            "tokens_per_minute": _times(100, pick(limits)),
+            "min_priority": pick([None, None, None, 1]),
+            "models": pick([None, None, None, None, ["simulated"], ["red"]]),
+        }
+        for tenant in tenants
+    ]
+
+
+def _times(factor: int, limit: int | None) -> int | None:
+    return None if limit is None else factor * limit
+
+
+def draw_key(rng: random.Random, keys: Sequence[KeySpec]) -> int | None:
+    """Draw the key of a request: seldom a wrong one, or none."""
+    if not keys:
+        return None
+    return rng.choices([rng.randrange(len(keys)), WRONG_KEY, None], [0.92, 0.05, 0.03])[0]
+
+
+def key_headers(number: int | None) -> list[tuple[bytes, bytes]]:
+    """Return the header with a key, as OpenAI's clients send it or as Anthropic's do."""
+    if number is None:
+        return []
+    key = _secret(number)
+    return [(b"x-api-key", key)] if number % 2 else [(b"authorization", b"Bearer " + key)]
+
+
+def api_keys(keys: Sequence[KeySpec]) -> tuple[ApiKey, ...]:
+    """Return the keys as settings have them."""
+    return tuple(
+        ApiKey(
+            sha256(_secret(number)).digest(),
+            key["tenant"],
+            Limits(key["max_concurrent"], key["requests_per_minute"], key["tokens_per_minute"]),
+            key["min_priority"],
+            None if key["models"] is None else frozenset(key["models"]),
+        )
+        for number, key in enumerate(keys)
+    )
+
+
+def _secret(number: int) -> bytes:
+    return b"key-%d" % number
+
+
+class Tenants:
+    """Who a client is, by the keys of a fleet."""
+
+    def __init__(self, keys: Sequence[KeySpec]) -> None:
+        self._keys = keys
+
+    def tenant_of(self, spec: Mapping[str, Any]) -> str:
+        """Return the tenant of a script's request; empty without one."""
+        return self._keys[spec["key"]]["tenant"] if self._has_key(spec) else ""
+
+    def least_priority(self, spec: Mapping[str, Any]) -> int:
+        """Return the priority with which a request is queued."""
+        least = self._keys[spec["key"]]["min_priority"] if self._has_key(spec) else None
+        return int(spec["priority"] if least is None else max(spec["priority"], least))
+
+    def refusal(self, spec: Mapping[str, Any], model: str) -> int | None:
+        """Return the status with which a request is rejected, whatever the state of the fleet; None: it is not."""
+        if not self._keys:
+            return None
+        if not self._has_key(spec):
+            return 401
+        models = self._keys[spec["key"]]["models"]
+        return None if models is None or model in models else 403
+
+    def _has_key(self, spec: Mapping[str, Any]) -> bool:
+        return bool(self._keys) and spec["key"] is not None and spec["key"] != WRONG_KEY
+
+
+@dataclass(slots=True)
+class _Level:
+    """What is left of a limit per minute, at least and at most: a charge is seen some time after it was made."""
+
+    limit: int
+    at: float
+    least: float = field(init=False)
+    most: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.least = self.most = float(self.limit)
+
+    def advance(self, now: float, charged: float = 0.0) -> None:
+        """Refill evenly until now; take what was charged at any time since the last call."""
+        refill = (now - self.at) * self.limit / _MINUTE_S
+        self.least = min(self.limit, self.least + refill) - charged
+        self.most = min(self.limit, self.most - charged + refill)
+        self.at = now
+
+
+class _KeyAccount:
+    """What one key has used of one coordinator process."""
+
+    def __init__(self, spec: KeySpec, now: float) -> None:
+        self.spec = spec
+        self._serving: dict[int, Scope] = {}
+        """The requests that are being served."""
+        self._charged: dict[int, int] = {}
+        """Their tokens that are counted."""
+        limits = spec["requests_per_minute"], spec["tokens_per_minute"]
+        self._requests, self._tokens = (None if limit is None else _Level(limit, now) for limit in limits)
+
+    def outcomes(self, now: float) -> set[str]:
+        """Return what may become of a request that arrives now."""
+        self.observe(now)
+        limit = self.spec["max_concurrent"]
+        if limit is not None and len(self._serving) >= limit:
+            return {"requests at a time"}
+        possible = set()
+        for level, name in ((self._requests, "requests per minute"), (self._tokens, "tokens per minute")):
+            if level is not None and level.least < 1 + _ROUNDING:
+                possible.add(name)
+            if level is not None and level.most < 1 - _ROUNDING:
+                return possible
+        return possible | {_ADMITTED}
+
+    def enter(self, number: int, scope: Scope, now: float) -> None:
+        """Count a request that was admitted."""
+        self._serving[number], self._charged[number] = scope, 0
+        if self._requests is not None:
+            self._requests.advance(now, 1)
+
+    def leave(self, number: int, now: float) -> None:
+        """Count the end of a request that was admitted."""
+        self.observe(now)
+        del self._serving[number], self._charged[number]
+
+    def reject(self, number: int, now: float) -> None:
+        """Take a request back that was rejected after all."""
+        self.leave(number, now)
+        if self._requests is not None:
+            self._requests.advance(now, -1)
+
+    def observe(self, now: float) -> None:
+        """Count the tokens that were charged since the last call: a prompt's when it is sent, a reply's at its end."""
+        new = 0
+        for number, scope in self._serving.items():
+            context: RequestContext | None = scope.get(CONTEXT)
+            if context is not None and context.handle is not None:
+                tokens = context.record.prompt_tokens + context.record.completion_tokens
+                new += tokens - self._charged[number]
+                self._charged[number] = tokens
+        for level, charged in ((self._requests, 0), (self._tokens, new)):
+            if level is not None:
+                level.advance(now, charged)
+
+
+class TenantWitness:
+    """Stands before the application of one coordinator process: judges whom it serves, and in whose name."""
+
+    def __init__(
+        self, app: ASGIApp, keys: Sequence[KeySpec], world: World, violate: Callable[[str], None], reached: Counter[str]
+    ) -> None:
+        self.requests: Counter[str] = Counter()
+        """Finished requests by tenant."""
+        self._app = app
+        self._world = world
+        self._violate = violate
+        self._reached = reached
+        self._accounts = [_KeyAccount(key, world.time()) for key in keys]
+        self._by_header = {
+            header: account for number, account in enumerate(self._accounts) for header in key_headers(number)
+        }
+        self._numbers = itertools.count()
+
+    def observe(self) -> None:
+        """Look at all charges: the more often, the closer the accounts."""
+        for account in self._accounts:
+            account.observe(self._world.time())
+
+    def metrics_problem(self, metrics: TenantMetrics) -> str:
+        """Return what is wrong with the metrics of tenants; empty if nothing."""
+        counted: Counter[str] = Counter()
+        for (tenant, _), count in metrics._requests.items():
+            counted[tenant] += count
+        expected = {tenant: count for tenant, count in self.requests.items() if tenant}
+        return "" if counted == expected else f"counts {dict(counted)} requests of tenants instead of {expected}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, and judge its outcome."""
+        if not self._accounts or scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        account = next((self._by_header[each] for each in scope["headers"] if each in self._by_header), None)
+        number, now = next(self._numbers), self._world.time()
+        expected = {_UNAUTHORIZED} if account is None else account.outcomes(now)
+        response = _Head()
+        if account is not None:
+            account.enter(number, scope, now)
+
+        async def watch(message: Message) -> None:
+            # A rejection comes before anything else happens in this process.
+            if response.take(message) and account is not None and response.outcome != _ADMITTED:
+                account.reject(number, self._world.time())
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watch)
+        finally:
+            if account is not None and response.outcome == _ADMITTED:
+                account.leave(number, self._world.time())
+            self._judge(scope, account, expected, response)
+
+    def _judge(self, scope: Scope, account: _KeyAccount | None, expected: set[str], response: "_Head") -> None:
+        context: RequestContext | None = scope.get(CONTEXT)
+        tenant = "" if account is None else account.spec["tenant"]
+        if context is not None:
+            self.requests[context.record.tenant] += 1
+            if context.record.tenant != tenant:
+                self._violate(f"a request of {tenant!r} was served as one of {context.record.tenant!r}")
+        if response.outcome not in expected:
+            self._violate(f"{tenant!r} got {response.outcome}, expected {sorted(expected)}")
+        if response.outcome != _ADMITTED:
+            self._reached[f"rejected: {response.outcome}"] += 1
+        if account is not None:
+            for problem in response.problems(account.spec):
+                self._violate(f"{tenant!r} got {problem}")
+
+
+class _Head:
+    """What the beginning of a response tells about keys and limits."""
+
+    def __init__(self) -> None:
+        self.outcome = _ADMITTED
+        self._status = 0
+        self._headers: dict[bytes, bytes] = {}
+        self._named = ""
+        """The tenant that a rejection names."""
+
+    def take(self, message: Message) -> bool:
+        """Take a message of the response; return whether it has the body of an error."""
+        if message["type"] == "http.response.start":
+            self._status, self._headers = message["status"], dict(message["headers"])
+        elif self._status == 401:
+            self.outcome = _UNAUTHORIZED
+        elif self._status == 429 and (found := _RATE_LIMIT.match(json.loads(message["body"])["error"]["message"])):
+            self._named, self.outcome = found.groups()
+        return self._status in (401, 429)
+
+    def problems(self, spec: KeySpec) -> list[str]:
+        """Return what the response lacks for its key."""
+        found = []
+        if self._named and self._named != spec["tenant"]:
+            found.append(f"a rejection in the name of {self._named!r}")
+        if self._status == 429 and b"retry-after" not in self._headers:
+            found.append("a 429 without Retry-After")
+        # A rejected one never got as far as the headers of its account.
+        if self._status and self.outcome == _ADMITTED:
+            for name, header in _HEADERS.items():
+                if spec[name] is not None and self._headers.get(header) != b"%d" % spec[name]:
+                    found.append(f"{header!r}: {self._headers.get(header)!r}")
+        return found
