@@ -1,4 +1,4 @@
-"""The documentation builds as a site without a broken link, and pages need nothing from another host."""
+"""The documentation builds as a site without a broken link, and needs nothing from another host."""
 
 import os
 import re
@@ -6,8 +6,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+
+from tests.page.browser import Page
+from tests.page.conftest import page as page
 
 ROOT = Path(__file__).parents[2]
 LOADED = re.compile(r'<(?:script|img|iframe)[^>]* src="(https?:)?//|<link[^>]* rel="(?:stylesheet|preconnect)"[^>]*//')
@@ -26,22 +30,36 @@ def build(root: Path, target: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    """Its pages are README, CHANGELOG and everything in docs/; search has its index beside them."""
-    built = build(ROOT, tmp_path / "site")
-
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of this checkout."""
+    target = tmp_path_factory.mktemp("docs") / "site"
+    built = build(ROOT, target)
     assert built.returncode == 0, built.stderr
-    pages = {path.relative_to(tmp_path / "site").with_suffix("") for path in (tmp_path / "site").rglob("*.html")}
+    return target
+
+
+def test_the_site_builds_and_loads_nothing_from_elsewhere(site: Path) -> None:
+    """Its pages are README, CHANGELOG and everything in docs/; search has its index beside them."""
+    pages = {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
     sources = {path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")}
     assert pages == sources | {Path("index"), Path("changelog"), Path("404")}
-    assert (tmp_path / "site" / "search" / "search_index.json").stat().st_size > 100_000
-    assert (tmp_path / "site" / "search" / "search_index.js").exists(), (
-        "from file:// a script is all that can be loaded"
-    )
-    assert "unpkg.com" not in (tmp_path / "site" / "index.html").read_text()
-    for path in (tmp_path / "site").rglob("*.html"):
+    assert (site / "search" / "search_index.json").stat().st_size > 100_000
+    assert (site / "search" / "search_index.js").exists(), "from file:// a script is all that can be loaded"
+    assert "unpkg.com" not in (site / "index.html").read_text()
+    for path in site.rglob("*.html"):
         assert not LOADED.search(path.read_text()), path
         assert 'data-md-component="source"' not in path.read_text(), "the theme's script would ask GitHub for stars"
+
+
+@pytest.mark.npm
+def test_the_search_finds_options_as_they_are_typed(site: Path, page: Page) -> None:
+    """Dashes and all, also from file://; their own page is the first result."""
+    page.open(f"{site.as_uri()}/index.html?q={quote('-- --queue-timeout')}")
+
+    page.wait_for("document.querySelector('.md-search-result__link')")
+    assert page.evaluate("document.querySelector('.md-search-result__link').pathname").endswith("/options.html")
+    assert page.problems == []
 
 
 @pytest.mark.parametrize(
