@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from tokenwire.coordinator.history.settings import HistorySettings
@@ -43,6 +46,7 @@ class RedisStore:
             password=settings.store_password,
             socket_timeout=_TIMEOUT_S,
             socket_connect_timeout=_TIMEOUT_S,
+            retry=Retry(NoBackoff(), 1, (RedisConnectionError,)),  # a connection may have been closed while idle
         )
         self._queue: asyncio.Queue[tuple[Sequence[bytes], Turn]] = asyncio.Queue(_MAX_QUEUED)
         self._writer: asyncio.Task[None] | None = None

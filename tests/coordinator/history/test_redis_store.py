@@ -147,6 +147,25 @@ async def test_a_failing_redis_is_a_miss_and_one_log_record(caplog: pytest.LogCa
     assert PASSWORD not in caplog.text
 
 
+async def test_a_connection_that_was_closed_while_idle_is_no_failure(
+    url: str, redis: "Redis", caplog: pytest.LogCaptureFixture
+) -> None:
+    """Redis closes idle connections, as load balancers do: the next lookup and the next write open another."""
+    store = store_of(url)
+    await written(url, [b"key"], REPLY)
+    assert await found(store, b"key") is not None
+    await redis.client_kill_filter(_type="normal", skipme=True)
+    assert await found(store, b"key") is not None
+
+    await redis.client_kill_filter(_type="normal", skipme=True)
+    store.put([b"next"], REPLY)
+    await store.close()
+    store = store_of(url)
+    assert await found(store, b"next") is not None
+    assert not caplog.records
+    await store.close()
+
+
 async def test_a_wrong_password_is_a_miss_too(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """The log has Redis's error, and not the password."""
     store = RedisStore(HistorySettings(store_url=url, store_password="wrong one"))
