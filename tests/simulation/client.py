@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.simulation.engines import Placements
 from tests.simulation.http import HttpExchange, HttpRequest
-from tests.simulation.oracle import IM_END, ChoiceOracle, chat_prompt
+from tests.simulation.oracle import ChoiceOracle
+from tests.simulation.prompts import PromptOracle
 from tests.simulation.tenants import Tenants, key_headers
 from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
@@ -56,17 +57,6 @@ def http_request_of(spec: Mapping[str, Any], earlier: "SimulatedClient | None" =
     return HttpRequest(path, tuple(headers), json.dumps({k: v for k, v in body.items() if v is not None}).encode())
 
 
-def _prompts(spec: Mapping[str, Any], earlier: "SimulatedClient | None") -> list[list[int]]:
-    if spec["route"] == "completions":
-        return [list(spec["prompt"].encode())]
-    if earlier is None:
-        return [chat_prompt([("user", spec["prompt"])])]
-    reply = earlier.choices[0].token_ids
-    end = [] if reply and reply[-1] == IM_END else [IM_END]
-    turn = [*end, *b"\n", *chat_prompt([("user", spec["prompt"])])]
-    return [[*earlier.prompt, *reply, *turn], chat_prompt([*earlier.messages, ("user", spec["prompt"])])]
-
-
 class SimulatedClient:
     """The reader of one response."""
 
@@ -80,9 +70,15 @@ class SimulatedClient:
         tenants: Tenants,
         may_abort: Callable[[], bool] = lambda: False,
         earlier: "SimulatedClient | None" = None,
+        must_reuse: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`may_abort` returns whether anybody has aborted requests. `earlier`: the chat that this one continues."""
+        """`may_abort` returns whether anybody has aborted requests. `earlier`: the chat that this one continues.
+
+        `must_reuse` returns whether it has to continue from the exact ids of that chat.
+        """
         self._may_abort = may_abort
+        self.earlier = earlier
+        self.begun_at = world.time()
         self.spec = spec
         self.name: str = spec["id"]
         self.ending = ""
@@ -90,12 +86,12 @@ class SimulatedClient:
         self.request_id = ("chatcmpl-" if spec["route"] == "chat" else "cmpl-") + self.name
         self.error: Mapping[str, Any] = {}
         """The error that it read."""
-        self.prompts = _prompts(spec, earlier)
-        """The prompts that the request may have: with the exact ids of the earlier turn, and the template's own."""
-        self.prompt = self.prompts[0]
+        self._prompts = PromptOracle(spec, earlier, must_reuse)
         self.choices = [ChoiceOracle(self.prompt) for _ in range(spec["n"])]
         self.server_node: Node | None = None
         """The coordinator process that serves it."""
+        self.coordinator = f"c{spec['coordinator']}"
+        """The name of its host."""
         self._texts = [""] * spec["n"]
         self._finishes: list[str | None] = [None] * spec["n"]
         self._usage: Mapping[str, Any] | None = None
@@ -110,12 +106,37 @@ class SimulatedClient:
     @property
     def messages(self) -> list[tuple[str, str]]:
         """The conversation that a further turn continues, once this one has ended."""
+        return [*(() if self.earlier is None else self.earlier.messages), *self.turn]
+
+    @property
+    def turn(self) -> list[tuple[str, str]]:
+        """Its own messages, once it has ended."""
         return [("user", self.spec["prompt"]), ("assistant", self._texts[0])]
 
     @property
+    def prompt(self) -> list[int]:
+        """Its prompt: the likeliest until it has read which one it is."""
+        return self._prompts.prompt
+
+    @property
     def reused_ids(self) -> bool:
+        """Whether its prompt starts with the ids of the earlier turn."""
+        return self._prompts.reused_last
+
+    @property
+    def reused_other_ids(self) -> bool:
         """Whether its prompt has ids of the earlier turn that its text alone would not give."""
-        return len(self.prompts) > 1 and self.prompts[0] != self.prompts[1] and self.prompt == self.prompts[0]
+        return self._prompts.reused_other
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether it is a chat with one choice."""
+        return bool(self.spec["route"] == "chat" and self.spec["n"] == 1)
+
+    @property
+    def moved_coordinator(self) -> bool:
+        """Whether another coordinator served the turn before."""
+        return self.earlier is not None and self.earlier.coordinator != self.coordinator
 
     @property
     def may_be_continued(self) -> bool:
@@ -153,11 +174,6 @@ class SimulatedClient:
     def _end(self, ending: str) -> None:
         self.ending = ending
         self._world.note("client", self.name, ending, *(len(each.token_ids) for each in self.choices))
-
-    def _use_prompt(self, ids: list[int]) -> None:
-        if ids != self.prompt:
-            self.prompt = ids
-            self.choices = [ChoiceOracle(ids) for _ in range(self.spec["n"])]
 
     def _check(self, holds: object, problem: str) -> None:
         if not holds:
@@ -218,11 +234,18 @@ class SimulatedClient:
         self._check(chunk["id"] == self.request_id, f"another request's chunk: {chunk['id']}")
         for ids in [chunk.get("prompt_token_ids"), *(each.get("prompt_token_ids") for each in chunk["choices"])]:
             if ids is not None:
-                self._check(ids in self.prompts, f"wrong prompt ids: {ids} is none of {self.prompts}")
-                self._use_prompt(ids)
+                self._take_prompt(ids)
+        if (history := chunk.get("token_history")) is not None:
+            self._check(not (wrong := self._prompts.take_history(history)), wrong)
         for choice in chunk["choices"]:
             self._on_choice(choice)
         self._usage = chunk.get("usage") or self._usage
+
+    def _take_prompt(self, ids: list[int]) -> None:
+        before = self.prompt
+        self._check(not (wrong := self._prompts.take(ids)), wrong)
+        if ids != before:
+            self.choices = [ChoiceOracle(ids) for _ in range(self.spec["n"])]
 
     def _on_choice(self, choice: Mapping[str, Any]) -> None:
         index = choice["index"]

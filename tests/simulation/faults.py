@@ -262,6 +262,8 @@ class Faults:
         self._begun += 1
         self._network.heal()
         history = self._history
+        if history.shared_history is not None:
+            history.shared_history.recover()
         for node in self._world.nodes:
             node.thaw()
         every = [worker.address for worker in history.workers]

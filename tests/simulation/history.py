@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 
 from tests.simulation.chance import Escape
 from tests.simulation.client import SimulatedClient, http_request_of
+from tests.simulation.conversations import Conversations
 from tests.simulation.engines import Placements
 from tests.simulation.faults import Faults
 from tests.simulation.http import HttpExchange
@@ -17,7 +18,8 @@ from tests.simulation.invariants import Epochs, leftovers, violations_now
 from tests.simulation.network import Network
 from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
 from tests.simulation.queues import QueueWitness
-from tests.simulation.script import Script, ScriptedEvent
+from tests.simulation.script import STORE_EVENTS, Script, ScriptedEvent
+from tests.simulation.shared_store import SharedHistory
 from tests.simulation.tenants import Tenants, TenantWitness, api_keys
 from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
@@ -27,6 +29,7 @@ from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
+from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.settings import CoordinatorSettings, ObservabilitySettings
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
@@ -83,6 +86,8 @@ class History:
             for index in range(config["coordinators"])
         ]
         self.faults = Faults(self)
+        self.shared_history = self._shared_history(config.get("store"))
+        self.conversations = self._conversations()
         self._epochs = Epochs()
         self._client_node = self.world.node("clients")
 
@@ -91,6 +96,8 @@ class History:
         witness = TenantWitness(app, self.script.config["keys"], self.world, self.violate, self._seen)
         QueueWitness(core, self.settings.admission, self._expected_in_queue, self.violate, self._seen)
         self._tenant_witnesses[node] = witness
+        if self.shared_history is not None:
+            self.shared_history.watch(node.name, core)
         return witness
 
     def _expected_in_queue(self, request_id: str) -> tuple[str, int] | None:
@@ -98,6 +105,20 @@ class History:
         if client is None:
             return None
         return self.tenants.tenant_of(client.spec), self.tenants.least_priority(client.spec)
+
+    def _shared_history(self, config: dict[str, Any] | None) -> SharedHistory | None:
+        if config is None:
+            return None
+        shared = SharedHistory(self, config)
+        for index in shared.sharers:
+            self.coordinators[index].history = shared.settings(self.settings.history.ttl_s)
+        return shared
+
+    def _conversations(self) -> Conversations:
+        shared, ttl_s = self.shared_history, self.settings.history.ttl_s
+        if shared is None:
+            return Conversations(self.world, ttl_s, None, ())
+        return Conversations(self.world, ttl_s, shared.redis, [f"c{index}" for index in shared.sharers])
 
     def violate(self, problem: str) -> None:
         """Record a violation."""
@@ -117,6 +138,8 @@ class History:
         await self.faults.recover()
         await self._wait_for_ends()
         await self._wait_for_rest()
+        if self.shared_history is not None:
+            await self.shared_history.probe()
         checks.cancel()
         await asyncio.sleep(_CHECK_S)  # for callbacks of what has just ended
         self.violations += [f"uncaught: {error}" for error in (*self.world.errors, *self.world.failures())]
@@ -124,7 +147,10 @@ class History:
     def _on_event(self, event: ScriptedEvent) -> None:
         self.world.note("event", event.kind, event.args)
         if event.kind == "request":
-            self._send(event)
+            self.send(event.args)
+        elif event.kind in STORE_EVENTS:
+            if self.shared_history is not None:
+                self.shared_history.inject(event)
         else:
             self.faults.inject(event)
 
@@ -134,28 +160,30 @@ class History:
             event.kind in ("abort", "abort_resumed", "pause_abort") and event.at <= now for event in self.script.events
         )
 
-    def _send(self, event: ScriptedEvent) -> None:
-        follows, earlier = event.args["follows"], None
+    def send(self, spec: dict[str, Any]) -> None:
+        """Send a request, unless it continues a chat that cannot be continued."""
+        follows, earlier = spec["follows"], None
         if follows is not None:
             earlier = next((client for client in self.clients if client.name == follows), None)
             if earlier is None or not earlier.may_be_continued:
                 return
+        host = self.coordinators[spec["coordinator"]]
         client = SimulatedClient(
             self.world,
-            event.args,
+            spec,
             self.placements,
             self.witness,
             self.violate,
             self.tenants,
             self._may_abort,
             earlier=earlier,
+            must_reuse=self.conversations.expectation(earlier, host),
         )
         self.clients.append(client)
         self._clients_by_id[client.request_id] = client
-        http = self.coordinators[event.args["coordinator"]].http
-        exchange = None
+        http, exchange = host.http, None
         if http is not None and not http.node.dead and http.accepts:
-            exchange = HttpExchange(self.network, self._client_node, http, http_request_of(event.args, earlier))
+            exchange = HttpExchange(self.network, self._client_node, http, http_request_of(spec, earlier))
         self._client_node.spawn(client.run(exchange))
 
     async def _check_always(self) -> None:
@@ -180,7 +208,7 @@ class History:
     async def _wait_for_rest(self) -> None:
         limit = self.world.time() + _SETTLE_LIMIT_S
         while (  # noqa: ASYNC110 (as above)
-            problems := leftovers(self.coordinators, self.workers)
+            problems := self._leftovers()
         ) and self.world.time() < limit:
             await asyncio.sleep(1.0)
         for problem in problems:
@@ -196,6 +224,10 @@ class History:
             if problem:
                 self.violate(f"{coordinator.name} {problem}")
 
+    def _leftovers(self) -> list[str]:
+        shared = [] if self.shared_history is None else self.shared_history.leftovers()
+        return leftovers(self.coordinators, self.workers) + shared
+
     def reached(self) -> Counter[str]:
         """Count what has happened."""
         count = Counter(f"event {event.kind}" for event in self.script.events)
@@ -206,8 +238,13 @@ class History:
                 count.update(asdict(coordinator.core.failover.stats))
                 for (_, reason), number in coordinator.core.queue.rejections.items():
                     count[f"rejected: {reason}"] += number
+        count.update(self.conversations.due)
         count["chat continued"] = sum(1 for client in self.clients if client.spec["follows"])
-        count["chat continued by exact ids"] = sum(client.reused_ids for client in self.clients if client.tokens)
+        count["chat continued by exact ids"] = sum(client.reused_ids for client in self.clients)
+        count["chat continued by ids that differ from the text's"] = sum(each.reused_other_ids for each in self.clients)
+        moved = [each for each in self.clients if each.tokens and each.moved_coordinator]
+        count["chat continued by another coordinator"] = len(moved)
+        count["chat continued by another coordinator by exact ids"] = sum(each.reused_ids for each in moved)
         for client in self.clients:
             count["choice moved to another placement"] += sum(each.moved for each in client.choices)
         return count
@@ -220,6 +257,7 @@ def _coordinator_settings(config: dict[str, Any]) -> CoordinatorSettings:
         auth=AuthSettings(keys=api_keys(config["keys"])),
         admin=AdminSettings(rl_routes=True, lora_routes=True, admin_key=AdminKey("admin"), timeout_s=20.0),
         failover=FailoverSettings(config["attempts"]),
+        history=HistorySettings(ttl_s=config.get("history_ttl_s", 3600.0)),
         admission=AdmissionSettings(
             queue_timeout_s=config["queue_timeout_s"],
             max_queue=config["max_queue"],

@@ -36,12 +36,17 @@ class Network:
         self._latency_s = latency_s
         self._blocked: set[tuple[str, str]] = set()
         self._slow: dict[tuple[str, str], float] = {}
+        self.far: dict[str, float] = {}
+        """Latency to and from hosts that are farther away, or nearer, than others."""
         world.root.spawn(self._check_keepalive())
 
     def latency(self, source: Node, target: Node) -> float:
         """Draw the delay of one message, in seconds."""
         factor = self._slow.get((source.name, target.name), 1.0) if self._slow else 1.0
-        return self._latency_s * factor * (0.5 + self.random.random())
+        latency_s = self._latency_s
+        if self.far:
+            latency_s = self.far.get(source.name) or self.far.get(target.name) or latency_s
+        return latency_s * factor * (0.5 + self.random.random())
 
     def is_blocked(self, one: Node, other: Node) -> bool:
         """Return whether nothing passes between two processes."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -16,6 +17,7 @@ from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
 from tokenwire.coordinator.app import Core, build_app, build_core
 from tokenwire.coordinator.fleet.discovery.source import Update
+from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import TokenwireError
 from tokenwire.worker.server import WorkerServer
@@ -148,6 +150,8 @@ class CoordinatorHost:
         self._world = world
         self._network = network
         self._stopped: asyncio.Event | None = None
+        self.history: HistorySettings | None = None
+        """Where it keeps conversations; None: as all."""
 
     @property
     def is_running(self) -> bool:
@@ -167,6 +171,7 @@ class CoordinatorHost:
             self.node.context.run(self._build, settings, self.node)
 
     def _build(self, settings: CoordinatorSettings, node: Node) -> None:
+        settings = replace(settings, history=self.history or settings.history)
         self.core = build_core(
             settings, coordinator_id=self.name, channels=SimulatedChannels(self._network, self._witness)
         )

@@ -4,7 +4,7 @@ import sys
 
 from tests.simulation.history import Result
 from tests.simulation.runner import Campaign
-from tests.simulation.script import FAULTS, OPERATIONS
+from tests.simulation.script import FAULTS, OPERATIONS, STORE_EVENTS
 
 _SHOWN_VIOLATIONS = 6
 _OUTCOMES = (
@@ -15,9 +15,16 @@ _OUTCOMES = (
         "failed",
         "chat continued",
         "chat continued by exact ids",
+        "chat continued by ids that differ from the text's",
+        "chat continued by another coordinator",
+        "chat continued by another coordinator by exact ids",
+        "exact turn due by the same coordinator",
+        "exact turn due through the store",
         "choice moved to another placement",
     ),
     *("connection cut", "writer blocked", "slow reader"),
+    *("store asked", "store asked in vain", "store asked, and skipped"),
+    *("store answered with an error", "entry of the store evicted"),
     *("rejected: full", "rejected: timeout", "rejected: no_worker", "rejected: unauthorized"),
     *("rejected: requests at a time", "rejected: requests per minute", "rejected: tokens per minute"),
     *("queued", "contest of tenants"),
@@ -42,7 +49,7 @@ def print_summary(campaign: Campaign) -> None:
         f"{campaign.histories / seconds:.2f} a second, {campaign.virtual_s / seconds:.0f} virtual s each\n"
     )
     sys.stdout.write(f"{campaign.callbacks} callbacks, {campaign.endings.total()} requests\n\n")
-    names = [*(f"event {kind}" for kind in (*FAULTS, *OPERATIONS)), *_OUTCOMES]
+    names = [*(f"event {kind}" for kind in (*FAULTS, *OPERATIONS, *STORE_EVENTS)), *_OUTCOMES]
     width = max(map(len, names))
     sys.stdout.write(f"{'what happened':{width}}  times  in histories\n")
     for name in [*names, *sorted(set(campaign.reached) - set(names))]:

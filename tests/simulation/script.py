@@ -18,6 +18,8 @@ OPERATIONS = (
     *("load_weights", "label_weights", "load_adapter"),
 )
 """Events that an operator or trainer causes."""
+STORE_EVENTS = ("store_dies", "store_fails", "store_stalls", "store_evicts", "store_cut", "turn_elsewhere")
+"""Events of the store that coordinators share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class ScriptedEvent:
     at: float
     """Virtual seconds from the beginning."""
     kind: str
-    """"request", or one of FAULTS and OPERATIONS."""
+    """"request", or one of FAULTS, OPERATIONS and STORE_EVENTS."""
     args: dict[str, Any] = field(default_factory=dict)
 
 
@@ -58,8 +60,11 @@ def generate_script(seed: int) -> Script:
     if config["crowd_s"] is not None:  # a small fleet, so that tenants queue
         config["workers"], config["engine"]["max_num_seqs"] = rng.choice([2, 3]), rng.choice([1, 2])
         config["keys"] = draw_keys(rng, [2, 3], [None])
+    kinds = rng.sample([*FAULTS, *OPERATIONS, *STORE_EVENTS], rng.randrange(1, 7))
+    if config["coordinators"] > 1 and (rng.random() < 0.2 or set(kinds) & set(STORE_EVENTS)):
+        config["store"] = _store(rng, config)
+        kinds.append("turn_elsewhere")
     events = _requests(rng, config)
-    kinds = rng.sample([*FAULTS, *OPERATIONS], rng.randrange(1, 7))
     for _ in range(rng.choice([0, 3, 8, 15, 25])):
         events.append(ScriptedEvent(_time(rng, config), rng.choice(kinds), _arguments(rng, config)))
     return Script(seed, config, tuple(sorted(events, key=lambda event: event.at)))
@@ -80,6 +85,7 @@ def _config(rng: random.Random) -> dict[str, Any]:
         "crowd_s": pick([None, None, 0.5]),
         "queue_timeout_s": pick([5.0, 60.0]),
         "max_queue": pick([None, None, 4]),
+        "history_ttl_s": pick([3600.0, 3600.0, 5.0]),
         "request_timeout_s": pick([None, None, None, 8.0]),
         "engine": {
             "step_ms": pick([10, 20, 40]),
@@ -92,6 +98,14 @@ def _config(rng: random.Random) -> dict[str, Any]:
             "max_queue": pick([0, 0, 1]),
             "seeds": pick(["positional", "positional", "generator"]),
         },
+    }
+
+
+def _store(rng: random.Random, config: dict[str, Any]) -> dict[str, Any]:
+    every = range(config["coordinators"])
+    return {
+        "sharers": sorted(rng.sample(every, rng.randrange(2, len(every) + 1))),
+        "latency_s": rng.choice([0.0005, 0.005, 0.05]),
     }
 
 

@@ -21,6 +21,8 @@ _PLAIN: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("coordinators",), 1),
     (("coordinators",), 2),
     (("keys",), []),
+    (("store",), None),
+    (("store", "latency_s"), 0.0005),
     (("request_timeout_s",), None),
     (("max_queue",), None),
     (("engine", "eos_rate"), 0.0),
@@ -84,13 +86,21 @@ def _without_events(script: Script, fails: Fails) -> Script:
 def _with_plain_fleet(script: Script, fails: Fails) -> Script:
     for path, value in _PLAIN:
         config = json.loads(json.dumps(script.config))
-        inner = config[path[0]] if len(path) == 2 else config
-        if inner[path[-1]] != value:
+        inner = config.get(path[0]) if len(path) == 2 else config
+        if inner and inner.get(path[-1]) != value:
             inner[path[-1]] = value
+            _fold_store(config)
             candidate = replace(script, config=config, events=tuple(_folded(event, config) for event in script.events))
             if fails(candidate):
                 script = candidate
     return script
+
+
+def _fold_store(config: dict[str, Any]) -> None:
+    """Let only coordinators that there are share the store, or nobody."""
+    if config.get("store"):
+        sharers = [each for each in config["store"]["sharers"] if each < config["coordinators"]]
+        config["store"] = dict(config["store"], sharers=sharers) if len(sharers) > 1 else None
 
 
 def _folded(event: ScriptedEvent, config: dict[str, Any]) -> ScriptedEvent:

@@ -9,7 +9,7 @@ import random
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, ContextVar
 from typing import Any, TextIO, TypeVar, TypeVarTuple
 
@@ -18,6 +18,9 @@ from tests.simulation.chance import Escape
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+Dial = Callable[[Callable[[], Any], str], Awaitable[tuple[Any, Any]]]
+"""Connects the running process to an address. Raises OSError."""
 
 _START_S = 1000.0
 _MAX_IDLE_TURNS = 100_000
@@ -33,6 +36,8 @@ class Node:
         self.world = world
         self.random = random.Random(f"{world.seed} {name} {number}")
         self.frozen = self.dead = False
+        self.thawed_at = 0.0
+        """When it was last frozen."""
         self.tasks: list[asyncio.Task[Any]] = []
         """All tasks: a killed process runs no `finally`, so none of them may be collected before the end."""
         self.ready: deque[asyncio.Handle] = deque()
@@ -62,6 +67,7 @@ class Node:
         """Go on after `freeze`."""
         if self.frozen and not self.dead:
             self.frozen = False
+            self.thawed_at = self.world.time()
             if self.ready:
                 self.world.awake.append(self)
 
@@ -91,6 +97,8 @@ class World(asyncio.BaseEventLoop):
         self.errors: list[str] = []
         """What reached the loop's exception handler."""
         self.callbacks = 0
+        self.dial: Dial | None = None
+        """Who connects byte streams; None: nobody."""
         self._lateness_s = lateness_s
         self._log = log
         self._now = _START_S
@@ -221,6 +229,11 @@ class World(asyncio.BaseEventLoop):
 
         self.call_later(self._order.uniform(0.0005, 0.02), work)
         return future
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
+        if self.dial is None:
+            raise Escape(f"a connection to {host}:{port}")
+        return await self.dial(protocol_factory, f"{host}:{port}")
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         pass

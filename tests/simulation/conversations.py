@@ -1,0 +1,49 @@
+"""Which turns of conversations must continue from the exact ids of the turn before."""
+
+from collections import Counter
+from collections.abc import Callable, Collection
+
+from tests.simulation.client import SimulatedClient
+from tests.simulation.processes import CoordinatorHost
+from tests.simulation.shared_store import ANSWER_S, LATE_S, SKIPPED_S
+from tests.simulation.simulated_redis import SimulatedRedis
+from tests.simulation.world import World
+
+
+class Conversations:
+    """Where conversations are kept: in each coordinator's memory, and in the store that some of them share."""
+
+    def __init__(self, world: World, ttl_s: float, redis: SimulatedRedis | None, sharers: Collection[str]) -> None:
+        """`sharers`: the names of the coordinators that share the store."""
+        self._world = world
+        self._ttl_s = ttl_s
+        self._redis = redis
+        self._sharers = sharers
+        self.due: Counter[str] = Counter()
+        """How many turns had to continue from exact ids."""
+
+    def expectation(self, earlier: SimulatedClient | None, coordinator: CoordinatorHost) -> Callable[[], bool]:
+        """Return what says, once a turn's prompt is known, whether it must have the ids of the turn before.
+
+        To be called when the turn is sent. What a coordinator has served itself is in its own memory until it expires;
+        what another one has served is there if the store holds it now, and does not fail until then.
+        """
+        node = coordinator.node
+        if earlier is None or node is None:
+            return lambda: False
+        if earlier.server_node is node:
+            expires = earlier.begun_at + self._ttl_s
+            return lambda: self._is_due("by the same coordinator", self._world.time() < expires)
+        redis = self._redis
+        if redis is None or not {coordinator.name, earlier.coordinator} <= set(self._sharers):
+            return lambda: False
+        stored_until = redis.expiry([*earlier.prompt, *earlier.choices[0].token_ids])
+        since = self._world.time() - ANSWER_S - SKIPPED_S - 2 * LATE_S
+        return lambda: self._is_due(
+            "through the store",
+            self._world.time() < stored_until and redis.worked_since(since) and node.thawed_at < since,
+        )
+
+    def _is_due(self, how: str, is_due: bool) -> bool:
+        self.due[f"exact turn due {how}"] += is_due
+        return is_due
