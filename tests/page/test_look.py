@@ -20,8 +20,9 @@ from tests.processes import Service
 PICTURES = os.environ.get("TOKENWIRE_PICTURES")
 BUSY_S = 280 if PICTURES else 0
 SCHEMES = ("light", "dark")
-DESKTOP, PHONE = (1120, 1180), (375, 812)
+DESKTOP, NARROW, PHONE = (1120, 1180), (680, 1180), (375, 812)
 DRAWN = "[...document.querySelectorAll('#charts .value')].every(each => each.textContent !== '–')"
+STATES = "[...document.querySelectorAll('#workers td .dot')]"
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -67,11 +68,13 @@ def take(page: Page, path: Path, size: tuple[int, int], scale: float = 1.5) -> N
 
 
 def test_the_status_view(page: Page, busy: tuple[Service, int], scheme: str, pictures: Path) -> None:
-    """Figures, charts with values, and a worker that is lost."""
+    """Figures, charts with values, and a worker that is lost; states stay on one line."""
     with shown(page, busy[0].url):
         page.wait_for(f"{DRAWN} && document.querySelectorAll('#processes tbody tr').length === 2")
         page.wait_for("document.querySelector('#state').textContent.includes('2 of 3')")
         page.wait_for("document.querySelector('#rate').textContent !== '–'")
+        page.resize(*NARROW)
+        assert page.evaluate(f"{STATES}.map(each => each.getClientRects().length)") == [1, 1, 1]
         check_accessibility(page)
         end = page.evaluate("Math.ceil(document.querySelector('#workers').getBoundingClientRect().bottom + scrollY)")
         take(page, pictures / f"status-{scheme}.webp", (DESKTOP[0], end + 16))
