@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,12 @@ OPTIONS.add_argument("chart", type=Path)
 OPTIONS.add_argument("--namespace")
 OPTIONS.add_argument("--create-namespace", action="store_true")
 OPTIONS.add_argument("--values", type=Path)
-OPTIONS.add_argument("--set", default="")
+OPTIONS.add_argument("--set", action="append", default=[])
+OPTIONS.add_argument("--reset-then-reuse-values", action="store_true")
+OPTIONS.add_argument("--wait", action="store_true")
+OPTIONS.add_argument("--timeout")
+INSTALLED = CHART / "examples" / "cpu-demo.yaml"
+"""What an upgrade takes its values from."""
 
 
 def helm_commands(*verbs: str) -> list[Command]:
@@ -22,15 +28,26 @@ def helm_commands(*verbs: str) -> list[Command]:
     return [each for each in commands() if each.program == "helm" and each.words[1] in verbs]
 
 
+def over(values: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return values with those of `--set` in their places."""
+    deeper = {
+        key: over(values[key], value)
+        for key, value in given.items()
+        if isinstance(value, dict) and isinstance(values.get(key), dict)
+    }
+    return {**values, **given, **deeper}
+
+
 @pytest.mark.parametrize(
-    "command", helm_commands("template", "install"), ids=lambda each: f"{each.page}: {each.normal}"
+    "command", helm_commands("template", "install", "upgrade"), ids=lambda each: f"{each.page}: {each.normal}"
 )
 def test_a_command_renders(command: Command) -> None:
     """With its values, from the repository's root or, where the page has gone there, from the chart's directory."""
     given = OPTIONS.parse_args(command.words[2:])
     folder = CHART if given.chart == Path(".") else ROOT
     assert (folder / given.chart).resolve() == CHART
-    values = {**helm.values_from_yaml((folder / given.values).read_text()), **helm.parse_set_string(given.set)}
+    path = INSTALLED if given.reset_then_reuse_values else folder / given.values
+    values = over(helm.values_from_yaml(path.read_text()), helm.parse_set_string(",".join(given.set)))
 
     rendered = helm.Chart.load(str(CHART)).render(values, name=given.name, namespace=given.namespace)
 

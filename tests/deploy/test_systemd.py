@@ -1,6 +1,11 @@
-"""The systemd units start commands that exist, stop them after their drain, and lock them down."""
+"""The systemd units start commands that exist, stop them after their drain, and lock them down.
+
+No test starts them: that needs systemd as PID 1.
+"""
 
 import shlex
+import shutil
+import subprocess
 from collections import defaultdict
 from pathlib import Path
 
@@ -74,3 +79,18 @@ def test_a_unit_is_locked_down(name: str) -> None:
     }.items():
         assert service[key] == [value]
     assert not any("KEY" in each or "TOKEN" in each for each in service["Environment"])
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+@pytest.mark.parametrize(("name", "exposure"), [("coordinator", "2.0"), ("worker", "2.5")])
+def test_systemd_has_nothing_to_say_about_a_unit(name: str, exposure: str, tmp_path: Path) -> None:
+    """It knows each setting, and rates the exposure from 0 to 10."""
+    unit = tmp_path / UNITS[name].name.replace("@", "@0")
+    unit.write_text(UNITS[name].read_text().replace("/opt/tokenwire/bin/tokenwire", "/bin/true"))
+
+    verified = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True)
+    threshold = f"--threshold={exposure.replace('.', '')}"
+    rated = subprocess.run(["systemd-analyze", "security", "--offline=yes", threshold, unit], capture_output=True)
+
+    assert (verified.returncode, verified.stderr) == (0, "")
+    assert rated.returncode == 0, rated.stdout.decode()

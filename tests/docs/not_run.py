@@ -12,7 +12,7 @@ NOT_RUN = {
         "python3 -m venv /opt/tokenwire",
         "/opt/tokenwire/bin/pip install '.[worker]'",
     ),
-    "needs systemd as PID 1; tests/deploy/test_systemd.py reads the units": (
+    "needs systemd as PID 1; tests/deploy/test_systemd.py checks the units": (
         "install -m 644 deploy/systemd/tokenwire-coordinator.service deploy/systemd/tokenwire-worker@.service "
         "/etc/systemd/system/",
         "install -d -m 700 /etc/tokenwire",
@@ -48,8 +48,11 @@ NOT_RUN = {
         'kubectl create secret generic tokenwire-admin --from-literal=admin-key="$(openssl rand -hex 32)"',
         "kubectl create secret generic hub --from-file=token",
         "kubectl --namespace llm get pods --watch",
-        "kubectl --namespace llm scale deployment --all --replicas 2",
-        "kubectl --namespace llm delete pod --selector app.kubernetes.io/component=worker --wait=false",
+        "helm upgrade demo deploy/k8s/tokenwire --namespace llm --reset-then-reuse-values "
+        "--set coordinator.replicas=2 --set workers.demo.replicas=2 --wait --timeout 15m",
+        "helm upgrade demo deploy/k8s/tokenwire --namespace llm --reset-then-reuse-values --set coordinator.image.tag=",
+        "kubectl --namespace llm get pods --selector app.kubernetes.io/component=worker",
+        "kubectl --namespace llm delete pod NAME",
     ),
     "tests/monitoring checks the configuration": (
         "promtool check config deploy/prometheus.yml",
