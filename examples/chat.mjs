@@ -1,4 +1,4 @@
-// Stream a chat from JavaScript without a library: `node examples/chat.mjs` (18 or later), or in a browser.
+// Stream a chat from JavaScript without a library: `node examples/chat.mjs` (18 or later).
 
 const url = process.env.TOKENWIRE_URL ?? "http://127.0.0.1:8000";
 
