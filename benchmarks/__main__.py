@@ -59,7 +59,7 @@ def _history(amounts: Amounts) -> Part:
     return {
         "history_cost": list(history_cost.turns()),
         "history_flood": history_cost.flood(),
-        "history_drift": list(history.run(amounts.conversations)),
+        "history_mismatches": list(history.run(amounts.conversations)),
     }
 
 

@@ -1,4 +1,4 @@
-"""How often multi-turn prompts drift from the ids of earlier turns, and how much of them the engine has cached."""
+"""How often multi-turn prompts mismatch the ids of earlier turns, and how much of them the engine has cached."""
 
 import asyncio
 import os
@@ -18,16 +18,16 @@ _TOPICS = ("rivers", "bread", "comets", "chess", "glass", "bees", "maps", "tides
 
 
 @dataclass(slots=True)
-class DriftRow:
+class HistoryRow:
     """The conversations of one mode."""
 
     token_history: str
     conversations: int
     following_turns: int = 0
     """Turns that have one before them."""
-    drifted: int = 0
+    mismatched: int = 0
     """Those whose prompt does not begin with the last prompt and completion."""
-    drifted_percent: float = 0.0
+    mismatched_percent: float = 0.0
     old_tokens: int = 0
     """Tokens of all prompts that earlier turns had computed."""
     cached_percent: float = 0.0
@@ -44,19 +44,19 @@ def run(conversations: int) -> Iterator[dict[str, Any]]:
             yield asdict(asyncio.run(_hold_all(url, mode, conversations)))
 
 
-async def _hold_all(url: str, mode: str, conversations: int) -> DriftRow:
-    row = DriftRow(mode, conversations)
+async def _hold_all(url: str, mode: str, conversations: int) -> HistoryRow:
+    row = HistoryRow(mode, conversations)
     cached: list[int] = []
     async with httpx.AsyncClient(base_url=url, timeout=600) as client:
         room = asyncio.Semaphore(_AT_A_TIME)
         await asyncio.gather(*(_hold(client, room, row, number, cached) for number in range(conversations)))
-    row.drifted_percent = 100 * row.drifted / row.following_turns
+    row.mismatched_percent = 100 * row.mismatched / row.following_turns
     row.cached_percent = 100 * sum(cached) / row.old_tokens
     return row
 
 
 async def _hold(
-    client: httpx.AsyncClient, room: asyncio.Semaphore, row: DriftRow, number: int, cached: list[int]
+    client: httpx.AsyncClient, room: asyncio.Semaphore, row: HistoryRow, number: int, cached: list[int]
 ) -> None:
     # Another salt in each mode: neither finds what the other has cached.
     body = {"temperature": 1.0, "max_tokens": _TOKENS, "return_token_ids": True, "token_history": row.token_history}
@@ -74,7 +74,7 @@ async def _hold(
         prompt, choice = answer["prompt_token_ids"], answer["choices"][0]
         if before:
             row.following_turns += 1
-            row.drifted += prompt[: len(before)] != before
+            row.mismatched += prompt[: len(before)] != before
             row.old_tokens += len(before)
             cached.append(answer["usage"]["prompt_tokens_details"]["cached_tokens"])
         before = prompt + choice["token_ids"]

@@ -44,7 +44,7 @@ WITHOUT_TESTS_OF_THEIR_OWN = {
 PARITY = "compares many modules at once with vLLM's own code"
 ABOUT_SEVERAL_MODULES = {
     "coordinator/fleet/behaviour": "what sessions, pool and failover do together, with workers in the test's process",
-    "coordinator/history/test_drift.py": "whole conversations, through all modules of the history",
+    "coordinator/history/test_exactness.py": "whole conversations, through all modules of the history",
     "coordinator/parsing/test_vllm_parity.py": PARITY,
     "coordinator/text/template/test_begun_conversations.py": "of real models' templates, and of no module",
     "coordinator/text/template/test_vllm_rendering.py": PARITY,

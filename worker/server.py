@@ -57,7 +57,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._capabilities = pb.EngineCapabilities()
         self._load = pb.Load()
         self._step_weight_version = ""
-        self._kv_events = KvEventPublisher(self._broadcast_cache_change)
+        self._kv_events = KvEventPublisher(self._broadcast_kv_events)
         self._recent_aborts = RecentAborts()
         self._controller = ServingStateController(
             engine,
@@ -200,7 +200,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._sessions[session] = None
         snapshot = self._kv_events.snapshot()
         if snapshot is not None:
-            session.frame_buffer.add_cache_change(snapshot)
+            session.frame_buffer.add_kv_events(snapshot)
         try:
             await session.run(requests, context)
         finally:
@@ -212,9 +212,9 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         for session in self._sessions:
             session.frame_buffer.add_event(pb.SessionResponse(serving=state))
 
-    def _broadcast_cache_change(self, change: CacheChange) -> None:
+    def _broadcast_kv_events(self, change: CacheChange) -> None:
         for session in self._sessions:
-            session.frame_buffer.add_cache_change(change)
+            session.frame_buffer.add_kv_events(change)
 
     async def _listen(self) -> None:
         address = self._settings.listen

@@ -1,4 +1,4 @@
-"""Fleet operations: a control call to all workers of a model, with a result for each. Not atomic."""
+"""Admin operations: a control call to all workers of a model, with a result for each. Not atomic."""
 
 import asyncio
 import contextlib

@@ -20,7 +20,7 @@ class Adapter:
 
 
 class DesiredStates:
-    """Desired states by the first name of the model. A model without fleet operations so far has none."""
+    """Desired states by the first name of the model. A model without admin operations so far has none."""
 
     def __init__(self, stale_weights: bool = False) -> None:
         self._stale_weights = stale_weights

@@ -234,9 +234,9 @@ class WorkerPool(SessionListener[WorkerSession]):
         """Return whether another worker of the model takes requests."""
         return any(each is not session and self._is_candidate(each, session.model_name, 0) for each in self.sessions)
 
-    def on_cache_change(self, session: WorkerSession, change: pb.CacheChange) -> None:
+    def on_kv_events(self, session: WorkerSession, change: pb.CacheChange) -> None:
         """Update the prefix index."""
-        self._router.on_cache_change(session, change)
+        self._router.on_kv_events(session, change)
 
     def on_survived(self, session: WorkerSession, submit: pb.Submit) -> None:
         """Pass on that a worker survived the start of a request."""

@@ -1,4 +1,4 @@
-"""Reconciles workers that missed fleet operations with the desired state, and retries until they match."""
+"""Reconciles workers that missed admin operations with the desired state, and retries until they match."""
 
 import asyncio
 import logging

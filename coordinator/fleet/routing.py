@@ -175,7 +175,7 @@ class Router:
                     self._last_turn.pop(known[0], None)
             self._caches[worker.address] = cache
 
-    def on_cache_change(self, worker: Candidate, change: pb.CacheChange) -> None:
+    def on_kv_events(self, worker: Candidate, change: pb.CacheChange) -> None:
         """Update the prefix index from the blocks that a worker's cache stored and evicted."""
         if self._policy == "affinity":
             if change.cleared:

@@ -264,7 +264,7 @@ class WorkerSession:
                 if stalled != self._liveness.stalled:
                     self._update_state()
             case "cache":
-                self._listener.on_cache_change(self, event.cache)
+                self._listener.on_kv_events(self, event.cache)
             case "welcome":
                 raise ProtocolError("the worker sent a second welcome")
 

@@ -28,7 +28,7 @@ class SessionListener(Generic[S]):
     def on_slots_freed(self) -> None:
         """Called when sequences ended or the worker's capacity grew."""
 
-    def on_cache_change(self, session: S, change: pb.CacheChange) -> None:
+    def on_kv_events(self, session: S, change: pb.CacheChange) -> None:
         """Called with the blocks that the worker's prefix cache stored and evicted."""
 
     def on_survived(self, session: S, submit: pb.Submit) -> None:

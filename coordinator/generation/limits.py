@@ -27,6 +27,11 @@ MAX_SEED = 2**63 - 1
 MAX_BIASES = 10_000
 MAX_IDS = 2**20
 """Of a list in the sampling parameters: more than any vocabulary."""
+LONG_TEXT_CHARS = 2**19
+"""Longer texts are not tokenized as a whole before it is known that their parts have few enough tokens."""
+_PART_CHARS = 2**18
+_PART_TOKENS = 64
+"""Tokens by which the number of a part's tokens may differ from that of the same text within the whole."""
 _MOST_IDS = {"logit_bias": MAX_BIASES, "stop_token_ids": 1024}
 
 _OUT_OF_VOCABULARY = {
@@ -137,6 +142,30 @@ def check_text_length(text: str, model: ServedModel) -> None:
         )
 
 
+def check_token_count(text: str, model: ServedModel) -> None:
+    """Check that a long text is not certain to have too many tokens, without tokenizing more than need be.
+
+    Takes the time that the context's tokens take. Raises InvalidRequest.
+    """
+    tokens = 0
+    for start in range(0, len(text), _PART_CHARS):
+        part = text[start : start + _PART_CHARS]
+        tokens += max(0, len(model.tokenizer.encode(part, add_special_tokens=False)) - _PART_TOKENS)
+        if tokens > model.max_model_len:
+            raise _too_long(tokens, model, "at least ")
+
+
+def shortened(text: str, truncation: Truncation, keep: int, model: ServedModel) -> str:
+    """Return the part of a text that a truncation to `keep` tokens can leave, as vLLM does with an explicit side.
+
+    The cut is far from the tokens that stay, but for texts without the end of a word for thousands of characters.
+    """
+    most = max(LONG_TEXT_CHARS, (keep + _PART_TOKENS) * model.tokenizer.max_chars_per_token)
+    if len(text) <= most:
+        return text
+    return text[:most] if truncation.side == "right" else text[-most:]
+
+
 def truncated_length(truncation: Truncation, max_tokens: int, model: ServedModel) -> int:
     """Return how many tokens of a prompt to keep at most. Raises InvalidRequest."""
     if truncation.length > model.max_model_len:
@@ -166,18 +195,22 @@ def check_prompt(
 
 def check_length(length: int, model: ServedModel) -> None:
     """Check the length of a prompt. Raises InvalidRequest."""
-    limit = model.max_model_len
     if not length:
         raise InvalidRequest("The decoder prompt cannot be empty", param="prompt")
-    if length >= limit:
-        # Clients recognize this error by one of a dozen phrases, all of which are in this message.
-        and_reply = "" if length > limit else " and a reply needs at least 1 more"
-        raise InvalidRequest(
-            f"This model's maximum context length is {limit} tokens. However, your prompt contains {length} input "
-            f"tokens{and_reply}, which is longer than the maximum model length of {limit}. "
-            "Please reduce the length of the messages.",
-            param="input_tokens",
-        )
+    if length >= model.max_model_len:
+        raise _too_long(length, model)
+
+
+def _too_long(length: int, model: ServedModel, how_exact: str = "") -> InvalidRequest:
+    # Clients recognize this error by one of a dozen phrases, all of which are in this message.
+    limit = model.max_model_len
+    and_reply = "" if length > limit else " and a reply needs at least 1 more"
+    return InvalidRequest(
+        f"This model's maximum context length is {limit} tokens. However, your prompt contains {how_exact}{length} "
+        f"input tokens{and_reply}, which is longer than the maximum model length of {limit}. "
+        "Please reduce the length of the messages.",
+        param="input_tokens",
+    )
 
 
 def resolve_max_tokens(sampling: pb.SamplingParams, prompt_length: int, model: ServedModel) -> int:

@@ -4,7 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tokenwire.coordinator.generation.limits import check_ids, check_text_length, truncated_length
+from tokenwire.coordinator.generation.limits import (
+    LONG_TEXT_CHARS,
+    check_ids,
+    check_text_length,
+    check_token_count,
+    shortened,
+    truncated_length,
+)
 from tokenwire.coordinator.history.request_history import RequestHistory
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
@@ -37,11 +44,13 @@ async def prepare_prompt(
     truncation: Truncation | None = None,
     max_tokens: int = 0,
     history: TokenHistory | None = None,
+    must_fit: bool = False,
 ) -> PreparedPrompt:
     """Turn a prompt into ids. Raises InvalidRequest if the template rejects the messages or the text is too long.
 
     max_tokens: the requested maximum, 0 if none; a truncation to "what fits" then leaves space for one token.
     history: earlier turns whose ids chats reuse; not used with special tokens or a truncation.
+    must_fit: whether a text that is certain to have too many tokens may be rejected before they are counted.
     """
     opened = None
     if history is not None and isinstance(prompt, ChatPrompt) and prompt.history is not None:
@@ -49,7 +58,7 @@ async def prepare_prompt(
     if opened is not None and opened.token_ids is not None:
         prepared = PreparedPrompt(opened.token_ids, None, opened, opened.reused)
     else:
-        prepared = await _prepare(prompt, model, truncation, max_tokens)
+        prepared = await _prepare(prompt, model, truncation, max_tokens, must_fit)
         if opened is not None:
             prepared = replace(prepared, history=opened)
     if isinstance(prompt, ChatPrompt) and prompt.history is not None and prompt.history.prefix is not None:
@@ -81,9 +90,9 @@ def _check_prefix(prepared: PreparedPrompt, prefix: KnownPrefix) -> None:
 
 
 async def _prepare(
-    prompt: Prompt, model: ServedModel, truncation: Truncation | None, max_tokens: int
+    prompt: Prompt, model: ServedModel, truncation: Truncation | None, max_tokens: int, must_fit: bool
 ) -> PreparedPrompt:
-    keep = None if truncation is None else truncated_length(truncation, max_tokens, model)
+    keep = 0 if truncation is None else truncated_length(truncation, max_tokens, model)
     if isinstance(prompt, TokenPrompt):
         token_ids = prompt.token_ids
         return PreparedPrompt(token_ids if truncation is None else _cut(token_ids, truncation, keep), None)
@@ -94,12 +103,15 @@ async def _prepare(
         text, add_special_tokens = prompt.text, prompt.add_special_tokens
     if truncation is None:
         check_text_length(text, model)
+        if must_fit and len(text) > LONG_TEXT_CHARS:
+            await asyncio.to_thread(check_token_count, text, model)
         return PreparedPrompt(await model.tokenizer.encode_async(text, add_special_tokens), text)
-    return PreparedPrompt(await _encode_truncated(model.tokenizer, text, add_special_tokens, truncation, keep), text)
+    kept = shortened(text, truncation, keep, model)
+    return PreparedPrompt(await _encode_truncated(model.tokenizer, kept, add_special_tokens, truncation, keep), text)
 
 
-def _cut(token_ids: Sequence[int], truncation: Truncation, keep: int | None) -> Sequence[int]:
-    if keep is None or keep >= len(token_ids):
+def _cut(token_ids: Sequence[int], truncation: Truncation, keep: int) -> Sequence[int]:
+    if keep >= len(token_ids):
         return token_ids
     if not keep:
         return []
@@ -107,7 +119,7 @@ def _cut(token_ids: Sequence[int], truncation: Truncation, keep: int | None) -> 
 
 
 async def _encode_truncated(
-    tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, truncation: Truncation, keep: int | None
+    tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, truncation: Truncation, keep: int
 ) -> Sequence[int]:
     if truncation.side is not None:
         return _cut(await tokenizer.encode_async(text, add_special_tokens), truncation, keep)
@@ -116,12 +128,12 @@ async def _encode_truncated(
     return await asyncio.to_thread(_encode_end, tokenizer, text, add_special_tokens, keep)
 
 
-def _encode_end(tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, keep: int | None) -> list[int]:
+def _encode_end(tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, keep: int) -> list[int]:
     """Encode, keeping the end of the text and the special tokens around it."""
     backend = tokenizer.backend
     encoding = backend.encode_batch_fast([text], add_special_tokens=False)[0]
     added = backend.num_special_tokens_to_add(False) if add_special_tokens else 0
-    if keep is not None and keep < len(encoding.ids) + added:
+    if keep < len(encoding.ids) + added:
         if not keep:
             return []
         if keep <= added:

@@ -116,7 +116,7 @@ class GenerationService:
         prompts: list[PreparedPrompt] = []
         sampling: list[pb.SamplingParams] = []
         for position, prompt in enumerate(request.prompts):
-            prepared = await prepare_prompt(prompt, model, request.truncation, params.max_tokens, self._history)
+            prepared = await prepare_prompt(prompt, model, request.truncation, params.max_tokens, self._history, True)
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             max_tokens = limits.check_prompt(prepared.token_ids, prepared.reused, params, model, param)
             sampling.append(_with_max_tokens(params, max_tokens))

@@ -150,6 +150,16 @@ class ModelTokenizer:
         """Decode a whole sequence of ids to text."""
         return self.backend.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
+    async def decode_async(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Decode a whole sequence of ids to text without blocking the event loop for long."""
+        if len(token_ids) <= INLINE_CHARS:
+            return self.decode(token_ids, skip_special_tokens)
+        # Unlike `decode`, the batch form releases the GIL.
+        (text,) = await asyncio.to_thread(
+            self.backend.decode_batch, [token_ids], skip_special_tokens=skip_special_tokens
+        )
+        return text
+
     def token_to_str(self, token_id: int) -> str | None:
         """Return a token's vocabulary entry, None for an id outside the vocabulary."""
         return self.backend.id_to_token(token_id)

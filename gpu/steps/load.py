@@ -2,8 +2,8 @@
 
 One server after the other, each with the whole GPU, rather than both at once with half of it: an engine of 8B in bf16
 on 80 GB has room for about 400 of these sequences alone, and for a quarter of them beside another one, so half the
-load would wait for memory instead of for the servers. What alternating would show, drift of the machine, is to be seen
-in the first load: it runs again at the end. Which server is first can only matter to its own start: it compiles.
+load would wait for memory instead of for the servers. What alternating would show, a machine that slows down, is to be
+seen in the first load: it runs again at the end. Which server is first can only matter to its own start: it compiles.
 
 Sampled at temperature 1, since greedy streams of random weights soon repeat one token. The text of such replies is
 tokenized differently than it was generated, more often than a real model's: `cached_share` of the conversations is

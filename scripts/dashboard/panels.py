@@ -226,9 +226,9 @@ ROWS: dict[str, list[Panel]] = {
             {"{{state}}": f"sum by (state) (max by (worker, state) (tokenwire_worker_state{{{_WORKER}}}))"},
             stacked=True,
         ),
-        Panel("Running", "Sequences running on a worker.", "short", of_workers("tokenwire_worker_requests_running")),
+        Panel("Running", "Sequences running on a worker.", "short", of_workers("tokenwire_worker_sequences_running")),
         Panel(
-            "Waiting", "Sequences in a worker's own queue.", "short", of_workers("tokenwire_worker_requests_waiting")
+            "Waiting", "Sequences in a worker's own queue.", "short", of_workers("tokenwire_worker_sequences_waiting")
         ),
         Panel("KV cache", "Fraction in use.", "percentunit", of_workers("tokenwire_worker_kv_cache_usage_ratio")),
         Panel(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from scripts.reference.metrics import core_with_keys, families_of
 from scripts.reference.pages import PAGES, ROOT
 
 CHART = ROOT / "deploy" / "k8s" / "tokenwire"
@@ -15,6 +16,17 @@ CHART = ROOT / "deploy" / "k8s" / "tokenwire"
 def test_a_page_is_current(name: str) -> None:
     """After a change of a route, a metric, an error, the protocol or a value of the chart: `make reference`."""
     assert (ROOT / name).read_text() == PAGES[name]()
+
+
+def test_a_metric_counts_what_its_name_says() -> None:
+    """Sequences or requests: a request has several sequences."""
+    families = list(families_of(core_with_keys().observers.metrics.registry))
+
+    for counted in ("sequences", "requests"):
+        named = [each for each in families if f"_{counted}_" in f"{each.name}_"]
+        assert named
+        for each in named:
+            assert counted in each.documentation.partition(".")[0].lower(), each.name
 
 
 def test_the_charts_readme_lists_every_value() -> None:

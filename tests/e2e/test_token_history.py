@@ -264,12 +264,12 @@ def test_reasoning_that_is_hidden_is_in_the_ids(scripted: Service) -> None:
 
 @pytest.mark.npm
 @pytest.mark.parametrize("name", ["qwen3", "llama3_1"])
-def test_no_conversation_drifts_over_http(folder: Path, name: str) -> None:
+def test_every_prompt_keeps_the_ids_of_earlier_turns_over_http(folder: Path, name: str) -> None:
     """Random tokens of a real vocabulary, some replies truncated or stopped: each prompt extends the last turn."""
     model = str(npm_tokenizer_directory(name))
     with simulated_service(folder, model, "--sim-step-ms", "0", "--sim-eos-rate", "0.04") as service:
-        drifted = {"exact": 0, "template": 0}
-        for mode, number in itertools.product(drifted, range(20)):
+        mismatched = {"exact": 0, "template": 0}
+        for mode, number in itertools.product(mismatched, range(20)):
             messages = talk(f"{mode} {number}")
             ids: list[int] = []
             for turn in range(4):
@@ -281,12 +281,12 @@ def test_no_conversation_drifts_over_http(folder: Path, name: str) -> None:
                     "token_history": mode,
                 }
                 answer = post_briefly(service, messages=messages, return_token_ids=True, **body)
-                drifted[mode] += answer["prompt_token_ids"][: len(ids)] != ids
+                mismatched[mode] += answer["prompt_token_ids"][: len(ids)] != ids
                 ids = answer["prompt_token_ids"] + answer["choices"][0]["token_ids"]
                 messages += [answer["choices"][0]["message"], NEXT]
 
-    assert drifted["exact"] == 0
-    assert drifted["template"] > 20, "templates alone should drift, or this shows nothing"
+    assert mismatched["exact"] == 0
+    assert mismatched["template"] > 20, "templates alone should differ, or this shows nothing"
 
 
 def post_until(url: str, body: dict[str, Any], source: str | None) -> dict[str, Any]:

@@ -96,7 +96,7 @@ class Scope:
     cuts: int = 0
     """Connections that break; a partition is several."""
     direct: int = 0
-    """Calls to a worker by others, outside fleet operations: they resume it."""
+    """Calls to a worker by others, outside admin operations: they resume it."""
 
 
 class AdminModel:

@@ -8,7 +8,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 MODEL = "model"
 NOTHING = b""
-"""The desired state of a model without fleet operations."""
+"""The desired state of a model without admin operations."""
 
 
 @cache
@@ -56,7 +56,7 @@ def shared_part(serving: bytes) -> bytes:
 
 @cache
 def is_unmanaged(serving: bytes) -> bool:
-    """Return whether a state was changed outside fleet operations."""
+    """Return whether a state was changed outside admin operations."""
     return pb.ServingState.FromString(serving).unmanaged
 
 

@@ -28,7 +28,7 @@ if _version_not_supported:
 class ControlStub:
     """Control inspects and changes one worker.
 
-    Calls that change the serving state carry the epoch of the fleet operation
+    Calls that change the serving state carry the epoch of the admin operation
     that they belong to, or 0 when they belong to none. They are executed one
     after the other; only ResumeGeneration overtakes a pause that waits, and ends
     it, unless the pause is newer. One whose epoch is older than the worker's fails with ABORTED: a newer
@@ -152,7 +152,7 @@ class ControlStub:
 class ControlServicer:
     """Control inspects and changes one worker.
 
-    Calls that change the serving state carry the epoch of the fleet operation
+    Calls that change the serving state carry the epoch of the admin operation
     that they belong to, or 0 when they belong to none. They are executed one
     after the other; only ResumeGeneration overtakes a pause that waits, and ends
     it, unless the pause is newer. One whose epoch is older than the worker's fails with ABORTED: a newer
@@ -295,7 +295,7 @@ class ControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AdoptState(self, request, context):
-        """AdoptState brings a worker that missed fleet operations to the desired state.
+        """AdoptState brings a worker that missed admin operations to the desired state.
         FAILED_PRECONDITION when that is impossible: its weights came by a transfer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -429,7 +429,7 @@ def add_ControlServicer_to_server(servicer, server):
 class Control:
     """Control inspects and changes one worker.
 
-    Calls that change the serving state carry the epoch of the fleet operation
+    Calls that change the serving state carry the epoch of the admin operation
     that they belong to, or 0 when they belong to none. They are executed one
     after the other; only ResumeGeneration overtakes a pause that waits, and ends
     it, unless the pause is newer. One whose epoch is older than the worker's fails with ABORTED: a newer

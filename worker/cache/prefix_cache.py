@@ -54,21 +54,21 @@ class CacheChange:
         return pb.SessionResponse(cache=change)
 
 
-OnCacheChange = Callable[[CacheChange], None]
+OnKvEvents = Callable[[CacheChange], None]
 
 
 @runtime_checkable
 class KvEventSource(Protocol):
     """An engine that publishes the changes of its prefix cache."""
 
-    def subscribe_kv_events(self, on_change: OnCacheChange) -> bool:
+    def subscribe_kv_events(self, on_change: OnKvEvents) -> bool:
         """Call `on_change` with every change, beginning with an empty cache; return whether there will be any."""
 
 
 class KvEventPublisher:
     """Collects an engine's cache changes and publishes them a few times a second."""
 
-    def __init__(self, publish: OnCacheChange) -> None:
+    def __init__(self, publish: OnKvEvents) -> None:
         self._publish = publish
         self._held: set[int] | None = None
         self._unpublished = CacheChange()

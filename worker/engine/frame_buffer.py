@@ -87,7 +87,7 @@ class FrameBuffer:
         self._heartbeat = heartbeat
         self._ready.set()
 
-    def add_cache_change(self, change: CacheChange) -> None:
+    def add_kv_events(self, change: CacheChange) -> None:
         """Queue a change of the prefix cache; unsent changes are merged into one."""
         if self._cache is None:
             self._cache = CacheChange()

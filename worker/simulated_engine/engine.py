@@ -17,7 +17,7 @@ from prometheus_client.core import Metric
 import tokenwire
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.cache.prefix_cache import CacheChange, OnCacheChange
+from tokenwire.worker.cache.prefix_cache import CacheChange, OnKvEvents
 from tokenwire.worker.engine.interface import Engine, EngineSequence, PauseMode, Step
 from tokenwire.worker.simulated_engine.cache import KvCache
 from tokenwire.worker.simulated_engine.faults import FaultKind, FaultPlan, FaultSchedule
@@ -60,7 +60,7 @@ class SimulatedEngine(Engine):
         self._loras: dict[int, pb.LoraAdapter] = {}
         self._updating, self._weights = False, ""
         self._failure: str | None = None
-        self._on_cache_change: OnCacheChange | None = None
+        self._on_kv_events: OnKvEvents | None = None
         self._stopped = asyncio.Event()
         self._wake = asyncio.Event()
         self._drained = asyncio.Event()
@@ -170,19 +170,19 @@ class SimulatedEngine(Engine):
         step = scheduler.step()
         self.steps_total += 1
         self.tokens_total += len(step.token_ids)
-        self._publish_cache_change()
+        self._publish_kv_events()
         return step
 
-    def subscribe_kv_events(self, on_change: OnCacheChange) -> bool:
+    def subscribe_kv_events(self, on_change: OnKvEvents) -> bool:
         """Call `on_change` with every change of the prefix cache, if the settings enable it."""
         if self._settings.kv_events:
-            self._on_cache_change = on_change
+            self._on_kv_events = on_change
         return self._settings.kv_events
 
-    def _publish_cache_change(self) -> None:
-        if self._on_cache_change is not None and self._kv.change:
+    def _publish_kv_events(self) -> None:
+        if self._on_kv_events is not None and self._kv.change:
             change, self._kv.change = self._kv.change, CacheChange()
-            self._on_cache_change(change)
+            self._on_kv_events(change)
 
     async def _inject_faults(self) -> None:
         """Trigger the faults that are due before the next step."""
@@ -225,7 +225,7 @@ class SimulatedEngine(Engine):
         self._wake.set()
         if clear_cache and scheduler.holding:
             scheduler.reset_cache(preempt_running=True)
-            self._publish_cache_change()
+            self._publish_kv_events()
 
     async def resume(self) -> None:
         """Resume generation, and release held requests."""
@@ -261,7 +261,7 @@ class SimulatedEngine(Engine):
     async def reset_cache(self, reset_running_requests: bool, reset_external: bool) -> bool:
         """Clear the prefix cache and return whether it is empty now; there is no external one."""
         empty = self._running().reset_cache(reset_running_requests)
-        self._publish_cache_change()
+        self._publish_kv_events()
         return empty
 
     async def load_lora(self, adapter: pb.LoraAdapter) -> bool:

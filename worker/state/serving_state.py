@@ -26,7 +26,7 @@ _READ_WEIGHTS = frozenset({"load_model", "reload_weights", "update_weights_from_
 
 
 class ServingStateController:
-    """The engine's admin operations, each with the epoch of its fleet operation (0: none), unique to that operation.
+    """Admin operations on the engine, each with its epoch; 0: a call of its own, which no coordinator ordered.
 
     Every method raises Superseded if its epoch is older than the state's, and what the engine raises; the state
     then keeps its epoch, but still reflects what became of the engine.

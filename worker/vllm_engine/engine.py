@@ -19,7 +19,7 @@ from vllm.v1.metrics.prometheus import get_prometheus_registry
 from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
 from tokenwire.protocol.vllm_names import json_object
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.cache.prefix_cache import CacheChange, OnCacheChange
+from tokenwire.worker.cache.prefix_cache import CacheChange, OnKvEvents
 from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.vllm_engine.admin_methods import VllmAdmin, lora_request
 from tokenwire.worker.vllm_engine.arguments import parse_engine_args
@@ -71,8 +71,8 @@ class VllmEngine(VllmAdmin):
         self._warm_up = warm_up
         self._report = report
         self._driver: Driver | None = None
-        self._on_cache_change: OnCacheChange | None = None
-        self._kv_event_subscriber = KvEventSubscriber(self._on_cache_event) if kv_events else None
+        self._on_kv_events: OnKvEvents | None = None
+        self._kv_event_subscriber = KvEventSubscriber(self._publish_kv_events) if kv_events else None
         self._files: dict[str, bytes] = {}
         self._start_thread: Background[Any] | None = None
         self._stopped = False
@@ -144,14 +144,14 @@ class VllmEngine(VllmAdmin):
             raise EngineFailed(f"vLLM {vllm.__version__} lacks {', '.join(missing)}, which the core driver needs.")
         return CoreDriver(self._llm, self._grammars, self._weight_label)
 
-    def subscribe_kv_events(self, on_change: OnCacheChange) -> bool:
+    def subscribe_kv_events(self, on_change: OnKvEvents) -> bool:
         """Call `on_change` with every change of the prefix cache, if the engine publishes them."""
-        self._on_cache_change = on_change
+        self._on_kv_events = on_change
         return self._kv_event_subscriber is not None
 
-    def _on_cache_event(self, change: CacheChange) -> None:
-        if self._on_cache_change is not None:
-            self._on_cache_change(change)
+    def _publish_kv_events(self, change: CacheChange) -> None:
+        if self._on_kv_events is not None:
+            self._on_kv_events(change)
 
     def _hub_hint(self) -> str:
         return "" if Path(self.model_root).exists() else f". No directory {self.model_root}: it was looked up on a hub."

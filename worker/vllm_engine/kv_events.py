@@ -17,7 +17,7 @@ from vllm.distributed.kv_events import MEDIUM_GPU, AllBlocksCleared, BlockRemove
 from tokenwire.errors import EngineFailed
 from tokenwire.protocol.prefix_hash import scope_of
 from tokenwire.worker.cache.block_hashes import BlockHashes
-from tokenwire.worker.cache.prefix_cache import CacheChange, OnCacheChange
+from tokenwire.worker.cache.prefix_cache import CacheChange, OnKvEvents
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 class KvEventSubscriber:
     """Subscriber to one engine process over a socket in a private directory."""
 
-    def __init__(self, on_change: OnCacheChange) -> None:
+    def __init__(self, on_change: OnKvEvents) -> None:
         self._on_change = on_change
         self._folder = Path(tempfile.mkdtemp(prefix="tokenwire-kv-"))
         self._endpoint = f"ipc://{self._folder}/events"

@@ -101,6 +101,6 @@ def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: 
     async def detokenize(body: DetokenizeRequest, request: Request) -> Response:
         model = await models.resolve(body.model, caller_of(request))
         check_ids(body.tokens, model, "tokens")
-        return JSONResponse({"prompt": model.tokenizer.decode(body.tokens, skip_special_tokens=False)})
+        return JSONResponse({"prompt": await model.tokenizer.decode_async(body.tokens, skip_special_tokens=False)})
 
     return router

@@ -28,12 +28,12 @@ class FleetCollector(Collector):
         yield self._states()
         yield self._losses()
         yield self._of_workers(
-            "requests_running",
+            "sequences_running",
             "Sequences running on a worker, as it reports.",
             lambda session: session.workload.load.running,
         )
         yield self._of_workers(
-            "requests_waiting", "Sequences in a worker's own queue.", lambda session: session.workload.load.waiting
+            "sequences_waiting", "Sequences in a worker's own queue.", lambda session: session.workload.load.waiting
         )
         yield self._of_workers(
             "kv_cache_usage_ratio",

@@ -1,4 +1,4 @@
-"""Fleet operations on real workers: results of all workers, and workers that return."""
+"""Admin operations on real workers: results of all workers, and workers that return."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ NAMES = ("one", "two", "three")
 
 
 class CoordinatorFleet:
-    """The fleet operations of a coordinator, over sockets in a directory."""
+    """The admin operations of a coordinator, over sockets in a directory."""
 
     def __init__(self, folder: Path) -> None:
         self.desired = DesiredStates()
@@ -76,7 +76,7 @@ class RestartableWorkers:
 
 @asynccontextmanager
 async def running_admin(folder: Path) -> AsyncIterator[CoordinatorFleet]:
-    """Run the fleet operations of a coordinator."""
+    """Run the admin operations of a coordinator."""
     coordinator = CoordinatorFleet(folder)
     coordinator.pool.update(unix_address(folder, name) for name in NAMES)
     try:

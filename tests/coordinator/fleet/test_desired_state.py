@@ -14,7 +14,7 @@ def state(epoch: int = 0, **fields: object) -> pb.ServingState:
 
 
 def test_the_newest_state_is_the_desired_one() -> None:
-    """In any order and from any worker; a model without fleet operations has none."""
+    """In any order and from any worker; a model without admin operations has none."""
     desired = DesiredStates()
     assert not desired.observe("m", state())
     assert desired.get("m") is None
@@ -41,7 +41,7 @@ def test_concurrent_operations_lead_to_one_desired_state() -> None:
 
 @pytest.mark.parametrize("fields", [{"unmanaged": True}, {"weights_fault": "torn"}])
 def test_unmanaged_and_faulty_states_are_not_desired(fields: dict[str, object]) -> None:
-    """Those changed outside fleet operations, or with inconsistent weights."""
+    """Those changed outside admin operations, or with inconsistent weights."""
     desired = DesiredStates()
 
     assert not desired.observe("m", state(5, **fields))

@@ -1,5 +1,8 @@
 """Prompts of every kind become ids."""
 
+from dataclasses import dataclass, field
+from typing import Any
+
 import pytest
 
 from tests.coordinator.fakes import ids, served_model
@@ -8,6 +11,22 @@ from tokenwire.coordinator.types import ChatPrompt, Prompt, TextPrompt, TokenPro
 from tokenwire.errors import InvalidRequest
 
 TEXT = "one two three four"
+
+
+@dataclass
+class CountingBackend:
+    """A tokenizers.Tokenizer that counts the characters that it encodes."""
+
+    backend: Any
+    chars: list[int] = field(default_factory=list)
+
+    def encode_batch_fast(self, texts: list[str], **options: Any) -> Any:
+        """Encode texts."""
+        self.chars += map(len, texts)
+        return self.backend.encode_batch_fast(texts, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.backend, name)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +59,40 @@ async def test_a_text_that_cannot_fit_is_not_tokenized() -> None:
     """Its length alone says so."""
     with pytest.raises(InvalidRequest):
         await prepare_prompt(TextPrompt("one " * 10_000), served_model(max_model_len=20))
+
+
+@pytest.mark.parametrize(
+    ("side", "expected"), [("left", "three four"), ("right", "one two"), (None, "three four")], ids=str
+)
+async def test_of_a_long_text_only_the_end_that_stays_is_tokenized(side: str | None, expected: str) -> None:
+    """Megabytes in front of it would take seconds and gigabytes."""
+    model = served_model()
+    counting = CountingBackend(model.tokenizer.backend)
+    model.tokenizer.backend = counting  # type: ignore[assignment]
+
+    prepared = await prepare_prompt(TextPrompt(f"{TEXT} " * 100_000), model, Truncation(2, side))  # type: ignore[arg-type]
+
+    assert list(prepared.token_ids) == ids(expected)
+    assert sum(counting.chars) < 2**20
+
+
+async def test_a_long_text_is_tokenized_until_it_has_too_many_tokens() -> None:
+    """The error says how many there are at least."""
+    model = served_model(max_model_len=190_000)
+    counting = CountingBackend(model.tokenizer.backend)
+    model.tokenizer.backend = counting  # type: ignore[assignment]
+
+    with pytest.raises(InvalidRequest, match=r"contains at least \d+ input tokens"):
+        await prepare_prompt(TextPrompt("one " * 237_000), model, must_fit=True)
+
+    assert sum(counting.chars) == 2**20 - 2**18
+
+
+async def test_a_long_text_that_fits_is_tokenized() -> None:
+    """However long, only its tokens count."""
+    text = "three" + " " * 600_000 + "three"
+    prepared = await prepare_prompt(TextPrompt(text), served_model(max_model_len=200_000), must_fit=True)
+    assert list(prepared.token_ids) == ids("three three")
 
 
 async def test_ids_after_the_last_reply_are_all_without_a_history() -> None:

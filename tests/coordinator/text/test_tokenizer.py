@@ -17,6 +17,14 @@ def test_ids_and_text_of_the_embedded_model(smollm2: ModelTokenizer) -> None:
     assert ids[0] == 1
     assert smollm2.decode(ids, skip_special_tokens=True) == "Hello 🙂"
     assert smollm2.decode(ids, skip_special_tokens=False) == "<|im_start|>Hello 🙂"
+
+
+@pytest.mark.parametrize("skip", [True, False])
+@pytest.mark.parametrize("times", [1, 2000])
+async def test_many_ids_are_decoded_beside_the_loop(smollm2: ModelTokenizer, times: int, skip: bool) -> None:
+    """To the same text as on it."""
+    ids = smollm2.encode("<|im_start|>Hello 🙂", False) * times
+    assert await smollm2.decode_async(ids, skip) == smollm2.decode(ids, skip)
     assert [smollm2.token_to_str(i) for i in smollm2.encode("a b\n", False)] == ["a", "Ġb", "Ċ"]
     assert smollm2.token_to_str(10**6) is None
     assert smollm2.special_tokens["eos_token"] == "<|im_end|>"

@@ -75,9 +75,9 @@ class RecordingRouter(Router):
         super().__init__()
         self.stored: dict[str, set[int]] = {}
 
-    def on_cache_change(self, worker: Candidate, change: pb.CacheChange) -> None:
+    def on_kv_events(self, worker: Candidate, change: pb.CacheChange) -> None:
         """Record the stored prefixes."""
-        super().on_cache_change(worker, change)
+        super().on_kv_events(worker, change)
         self.stored.setdefault(worker.address, set()).update(change.stored)
 
 

@@ -58,11 +58,11 @@ def test_shared_families_are_not_summed() -> None:
 
     def seen(load: float) -> list[Metric]:
         def fill(registry: CollectorRegistry) -> None:
-            Gauge("tokenwire_worker_requests_running", "r", registry=registry).set(load)
+            Gauge("tokenwire_worker_sequences_running", "r", registry=registry).set(load)
             Gauge("tokenwire_worker_open_slots", "o", registry=registry).set(load)
 
         return _process(fill)
 
     values = _values_by_labels(merged([seen(7), seen(8)]))
-    assert values[("tokenwire_worker_requests_running", "")] == 8
+    assert values[("tokenwire_worker_sequences_running", "")] == 8
     assert values[("tokenwire_worker_open_slots", "")] == 15

@@ -1,4 +1,4 @@
-"""Conversations with replies of arbitrary ids never drift, across all modules of the history, with real models."""
+"""Conversations with replies of arbitrary ids keep them, across all modules of the history, with real models."""
 
 import json
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ TURNS = 4
 
 
 @dataclass(frozen=True)
-class DriftCase:
+class ConversationCase:
     """A model, and how its replies end."""
 
     tokenizer: str
@@ -34,41 +34,41 @@ class DriftCase:
 
 
 CASES = [
-    DriftCase("qwen2_5", "<|im_end|>"),
-    DriftCase("qwen3", "<|im_end|>", thinks=True),
-    DriftCase("llama3_1", "<|eot_id|>", call_eos="<|end_of_text|>"),
-    DriftCase("mistral_nemo", "</s>", tools=False),
-    DriftCase("deepseek_v3", "<｜end▁of▁sentence｜>", tools=False),
-    DriftCase("gemma3", "<end_of_turn>", tools=False),
+    ConversationCase("qwen2_5", "<|im_end|>"),
+    ConversationCase("qwen3", "<|im_end|>", thinks=True),
+    ConversationCase("llama3_1", "<|eot_id|>", call_eos="<|end_of_text|>"),
+    ConversationCase("mistral_nemo", "</s>", tools=False),
+    ConversationCase("deepseek_v3", "<｜end▁of▁sentence｜>", tools=False),
+    ConversationCase("gemma3", "<end_of_turn>", tools=False),
 ]
 
 
 SMALL = {
-    "default system prompt": (CHATML, DriftCase("", "<|im_end|>")),
-    "drops reasoning": (THINKING, DriftCase("", "<|im_end|>", tools=False, thinks=True)),
-    "ends with the next mark": (MARKER, DriftCase("", "<|user|>", call_eos="<|observation|>", closes=False)),
+    "default system prompt": (CHATML, ConversationCase("", "<|im_end|>")),
+    "drops reasoning": (THINKING, ConversationCase("", "<|im_end|>", tools=False, thinks=True)),
+    "ends with the next mark": (MARKER, ConversationCase("", "<|user|>", call_eos="<|observation|>", closes=False)),
 }
 
 
 @pytest.mark.npm
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.tokenizer)
-async def test_no_conversation_drifts(case: DriftCase) -> None:
+async def test_every_prompt_keeps_the_ids_of_earlier_turns(case: ConversationCase) -> None:
     """Each prompt is exactly the last prompt and completion, followed by the template's text after them."""
     model = model_of(tokenizer_in(npm_tokenizer_directory(case.tokenizer)))
 
-    assert await drift_of_templates(model, case) > 0.3, "templates alone should drift, or this shows nothing"
+    assert await mismatches_of_templates(model, case) > 0.3, "templates alone should differ, or this shows nothing"
 
 
 @pytest.mark.parametrize("name", SMALL)
-async def test_no_conversation_drifts_with_small_models(name: str) -> None:
-    """The same for each kind of template, with a tokenizer built here that causes no drift."""
+async def test_every_prompt_keeps_the_ids_of_earlier_turns_with_small_models(name: str) -> None:
+    """The same for each kind of template, with a tokenizer built here."""
     template, case = SMALL[name]
-    await drift_of_templates(small_model(template, case.eos), case)
+    await mismatches_of_templates(small_model(template, case.eos), case)
 
 
-async def drift_of_templates(model: ServedModel, case: DriftCase) -> float:
-    """Hold conversations and check every prompt; return the share that would have drifted with the template alone."""
-    drifted = []
+async def mismatches_of_templates(model: ServedModel, case: ConversationCase) -> float:
+    """Hold conversations and check every prompt; return the share that the template alone would have mismatched."""
+    mismatched = []
     for seed in range(CONVERSATIONS):
         babble = Babble(model, seed)
         tools = case.tools and seed % 3 == 0
@@ -79,13 +79,13 @@ async def drift_of_templates(model: ServedModel, case: DriftCase) -> float:
         for _ in range(TURNS):
             before, prompt = dialogue.ids, await dialogue.prepare(message)
             if before:
-                drifted.append(not await follows(prompt, before, dialogue, case))
+                mismatched.append(not await follows(prompt, before, dialogue, case))
             message = reply_in_some_way(case, babble, dialogue, prompt, tools)
-    assert len(drifted) == CONVERSATIONS * (TURNS - 1)
-    return sum(drifted) / len(drifted)
+    assert len(mismatched) == CONVERSATIONS * (TURNS - 1)
+    return sum(mismatched) / len(mismatched)
 
 
-async def follows(prompt: PreparedPrompt, before: list[int], dialogue: Dialogue, case: DriftCase) -> bool:
+async def follows(prompt: PreparedPrompt, before: list[int], dialogue: Dialogue, case: ConversationCase) -> bool:
     """Check a prompt that continues ids; return whether the template's own prompt would have continued them too."""
     assert prompt.history is not None
     assert prompt.history.source == "stored"
@@ -100,7 +100,7 @@ async def follows(prompt: PreparedPrompt, before: list[int], dialogue: Dialogue,
 
 
 def reply_in_some_way(
-    case: DriftCase, babble: Babble, dialogue: Dialogue, prompt: PreparedPrompt, tools: bool
+    case: ConversationCase, babble: Babble, dialogue: Dialogue, prompt: PreparedPrompt, tools: bool
 ) -> ChatMessage:
     """Reply in one of the ways of models; return the next message."""
     model, ids = dialogue.model, babble.ids(12)
