@@ -282,7 +282,7 @@ class Failover(PoolListener):
             request = sequence.request
             key = request.model, request.submit.lora.id
             free[key] = free.get(key, self._workers.free_capacity(*key)) - 1
-            if free[key] >= 0:
+            if free[key] >= 0 and sequence.session is session:  # else it has left with another one of its request
                 _each([sequence], lambda sequence: self._move(sequence, session))
         return bool(movable)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ class SuccessiveWorkers:
 
     def free_capacity(self, model: str, adapter_id: int = 0) -> int:
         """Return some capacity."""
-        return 1
+        return 9
 
     def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
         """Return no capabilities."""
@@ -96,10 +97,13 @@ def failover(workers: SuccessiveWorkers) -> Failover:
     return Failover(workers, FailoverSettings(attempts=9), workers)
 
 
-def submitted(failover: Failover, n: int = 1, request_id: str = "r") -> list[Listener]:
+def submitted(
+    failover: Failover, n: int = 1, request_id: str = "r", prompt: int = 1, **sampling: Any
+) -> list[Listener]:
     """Submit a request."""
     listeners = [Listener() for _ in range(n)]
-    failover.submit("m", pb.Submit(request_id=request_id, prompt_token_ids=[1]), listeners)
+    params = pb.SamplingParams(**sampling)
+    failover.submit("m", pb.Submit(request_id=request_id, prompt_token_ids=[prompt], sampling_params=params), listeners)
     return listeners
 
 
@@ -157,6 +161,98 @@ async def test_a_request_aborted_by_id_is_not_moved(failover: Failover, workers:
     failover.stop()
 
 
+def session_of(part: LosablePart, number: int = 0) -> WorkerSession:
+    """Return the worker of one of its sequences."""
+    session = part.listeners[number].session  # type: ignore[attr-defined]
+    assert isinstance(session, WorkerSession)
+    return session
+
+
+HANDED_BACK = pb.Finish(reason=ABORT, handed_back=True)
+
+
+async def test_a_draining_worker_hands_over_each_sequence_once(failover: Failover, workers: SuccessiveWorkers) -> None:
+    """Those that were submitted together leave together; one that was resumed alone leaves its siblings in peace."""
+    listeners = submitted(failover, n=4)
+    first = workers.parts[0]
+    first.listeners[0].step([], HANDED_BACK)
+    first.listeners[1].step([5], pb.Finish(reason=pb.FINISH_REASON_STOP))
+    alone = await workers.part(1)
+
+    failover.on_worker_draining(session_of(alone))
+    assert (await workers.part(2)).listeners == alone.listeners
+    assert (first.aborted, alone.aborted, len(workers.parts)) == (False, True, 3)
+    failover.on_worker_draining(session_of(first, 2))
+    await workers.part(4)
+
+    assert first.aborted
+    assert [part.listeners for part in workers.parts[3:]] == [[first.listeners[2]], [first.listeners[3]]]
+    assert not any(part.aborted for part in workers.parts[2:])
+    assert listeners[1].token_ids == [5]
+    failover.stop()
+
+
+async def test_a_moved_sequence_that_is_queued_is_aborted_at_once(
+    failover: Failover, workers: SuccessiveWorkers
+) -> None:
+    """It has no worker that could end it."""
+    (listener,) = submitted(failover)
+    workers.queues = True
+    failover.on_worker_draining(session_of(workers.parts[0]))
+    await workers.part(1)
+
+    assert failover.abort(["r"]) == 1
+
+    assert is_aborted(listener)
+    assert workers.parts[1].aborted
+    failover.stop()
+
+
+async def test_a_sequence_with_all_of_its_tokens_ends(failover: Failover, workers: SuccessiveWorkers) -> None:
+    """Its worker was lost before it could say so; no other one gets a request without tokens left."""
+    (listener,) = submitted(failover, max_tokens=2)
+    workers.parts[0].listeners[0].step([5, 6], None)
+    workers.parts[0].lose()
+
+    await listener.ended.wait()
+
+    assert listener.finish == pb.Finish(reason=pb.FINISH_REASON_LENGTH)
+    assert (listener.token_ids, len(workers.parts)) == ([5, 6], 1)
+
+
+async def test_a_sequence_that_is_not_resumed_ends_as_its_worker_ended_it(
+    failover: Failover, workers: SuccessiveWorkers
+) -> None:
+    """With the finish that was handed back, or the error. Both count as failed, those before as resumed."""
+    handed_back, lost = submitted(failover)[0], submitted(failover)[0]
+    for part in list(workers.parts):
+        part.listeners[0].step([], HANDED_BACK)
+    await workers.part(3)
+    failover.stop()
+
+    workers.parts[2].listeners[0].step([], HANDED_BACK)
+    workers.parts[3].lose()
+
+    await handed_back.ended.wait()
+    await lost.ended.wait()
+    assert (handed_back.finish, lost.error) == (HANDED_BACK, LOST)
+    assert (failover.stats.resumed, failover.stats.failed) == (2, 2)
+
+
+async def test_a_replay_that_differs_ends_an_exact_request(workers: SuccessiveWorkers) -> None:
+    """No single run has generated both parts. The error names the first token that differs."""
+    failover = Failover(workers, FailoverSettings(attempts=9, resume="exact"), workers)
+    (listener,) = submitted(failover, temperature=0.0)
+    workers.parts[0].listeners[0].step([5, 6], None)
+    workers.parts[0].lose()
+
+    (await workers.part(1)).listeners[0].step([5, 9], None)
+
+    assert listener.error is not None
+    assert "differs from the first at token 1" in listener.error.message
+    assert (failover.stats.replayed, failover.stats.resumed) == (1, 0)
+
+
 async def test_a_request_is_suspect_until_its_last_sequence_ends(
     failover: Failover, workers: SuccessiveWorkers
 ) -> None:
@@ -190,16 +286,18 @@ async def test_two_cut_connections_do_not_end_a_request(failover: Failover, work
 
 
 async def test_two_dead_engines_end_the_request(failover: Failover, workers: SuccessiveWorkers) -> None:
-    """Their workers report it, while their connections still exist."""
-    workers.living.update({"0": True, "1": True})
-    (listener,) = submitted(failover)
-    for number in range(2):
-        crash = pb.Finish(reason=pb.FINISH_REASON_ERROR, handed_back=True)
-        (await workers.part(number)).listeners[0].step([], crash)
+    """Their workers report it, while their connections still exist. Each such request is counted."""
+    for request in range(2):
+        (listener,) = submitted(failover, prompt=request)
+        for number in range(2 * request, 2 * request + 2):
+            workers.living[f"{number}"] = True
+            crash = pb.Finish(reason=pb.FINISH_REASON_ERROR, handed_back=True)
+            (await workers.part(number)).listeners[0].step([], crash)
 
-    await listener.ended.wait()
+        await listener.ended.wait()
 
-    assert isinstance(listener.error, PoisonRequest)
+        assert isinstance(listener.error, PoisonRequest)
+        assert failover.stats.poison == request + 1
 
 
 @pytest.mark.parametrize("error", [ValueError("unforeseen"), Unavailable("nobody")])

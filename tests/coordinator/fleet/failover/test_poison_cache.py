@@ -119,6 +119,9 @@ def test_the_cache_is_bounded(cache: PoisonCache) -> None:
     for number in range(3000):
         cache.add("m", short_submit(number))
     assert len(cache.poison) == 1024
+    for number in range(200):
+        lose(cache, f"b{number}", short_submit(number))
+    assert len(cache.deaths) == 64
 
 
 @pytest.fixture
@@ -152,6 +155,19 @@ def test_a_worker_lost_by_two_processes_died_once(siblings: tuple[PoisonCache, P
     for cache in siblings:
         cache.check("m", POISON)
         assert len(cache.deaths) == 1
+
+
+def test_what_any_process_had_sent_to_a_dead_worker_is_suspect(siblings: tuple[PoisonCache, PoisonCache]) -> None:
+    """Each reports its own requests."""
+    one, other = siblings
+    lose(one, "a", OTHER)
+    lose(other, "a", POISON)
+    lose(one, "b", POISON)
+
+    for cache in siblings:
+        with pytest.raises(PoisonRequest):
+            cache.check("m", POISON)
+        cache.check("m", OTHER)
 
 
 def test_a_survived_request_is_cleared_in_every_process(

@@ -70,6 +70,34 @@ def test_a_submit_is_completed_by_what_depends_on_its_worker() -> None:
     assert sequence.session is session
 
 
+class On:
+    """A handle of a worker."""
+
+    def __init__(self, worker: str) -> None:
+        self._worker = worker
+
+    def abort(self) -> None:
+        """Do nothing."""
+
+    def explain(self) -> str:
+        """Return the worker."""
+        return self._worker
+
+
+def test_a_request_explains_which_workers_have_it() -> None:
+    """The first one, then those of its sequences, and how often they were lost."""
+    request = ResumableRequest("m", pb.Submit(), NEW)
+    one, other = request.listen([Listener(), Listener()], RecordingPolicy())
+    assert request.explain() == ""
+    request.handle = On("a")
+    assert request.explain() == "a"
+
+    one.handle, other.handle = On("b"), On("c")
+    one.losses, other.losses = 2, 1
+
+    assert request.explain() == "b, c; lost 3 times"
+
+
 async def test_a_reply_that_raises_on_its_last_tokens_ends_with_the_error() -> None:
     """As when its parser does: the client gets the error and the end of the stream."""
     reply, reader, policy = StreamedReply(BreaksAtTheEnd(), 1, 3), RecordedSink(), RecordingPolicy()
