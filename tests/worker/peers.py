@@ -90,6 +90,7 @@ class Peer:
         self.draining: list[pb.Draining] = []
         self.serving: list[pb.ServingState] = []
         self.frames = 0
+        self.last_frame = pb.StepFrame()
         self._health = health_pb2_grpc.HealthStub(channel)
 
     async def hello(self) -> pb.Welcome:
@@ -142,6 +143,7 @@ class Peer:
 
     def _take(self, frame: pb.StepFrame) -> None:
         self.frames += 1
+        self.last_frame = frame
         start = 0
         assert len(set(frame.slots)) == len(frame.slots), "a slot came twice in one frame"
         for slot, count in zip(frame.slots, frame.counts or [1] * len(frame.slots), strict=True):

@@ -19,5 +19,7 @@ def test_gaps_are_counted_by_token_in_cumulative_buckets() -> None:
 def test_tokens_for_aborted_slots_are_counted() -> None:
     """The listener of aborted slots counts overshoot tokens."""
     stats = SessionStats()
-    DiscardListener(stats).step([1, 2], None)
-    assert stats.overshoot_tokens == 2
+    discard = DiscardListener(stats)
+    discard.step([1, 2], None)
+    discard.step([3], None)
+    assert stats.overshoot_tokens == 3

@@ -5,6 +5,7 @@ import pytest
 from tests.workers import Listener
 from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.errors import ProtocolError
+from tokenwire.v1 import inference_pb2 as pb
 
 
 def test_slots_are_small_and_reused_after_release() -> None:
@@ -39,6 +40,21 @@ def test_a_free_slot_cannot_be_released() -> None:
 
     assert table.open == 0
     assert table.take(Listener()) != table.take(Listener())
+
+
+def test_nothing_may_arrive_for_a_free_slot() -> None:
+    """Its tokens could be anybody's."""
+    table = SlotTable()
+    table.release(table.take(Listener()))
+    (free,) = table.listeners
+
+    for arrives in (
+        lambda: free.step([1], None),
+        lambda: free.prefilled(pb.PrefillInfo()),
+        lambda: free.scored(pb.LogprobRows()),
+    ):
+        with pytest.raises(ProtocolError, match="not open"):
+            arrives()
 
 
 def test_losing_the_session_returns_listeners_that_have_not_ended() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tokenwire.coordinator.history.digests import Transcript, digest
+from tokenwire.errors import InvalidRequest
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1, "b": [2]}'}}
 SCOPE = digest("scope")
@@ -71,6 +72,7 @@ def test_content_parts_are_digested_in_the_templates_format() -> None:
 
     assert key({"content": parts}) == key({"content": "a\nb"})
     assert key({"content": parts}, "openai") != key({"content": "a\nb"}, "openai")
+    assert key({"content": parts}, "openai") != key({"content": parts[::-1]}, "openai")
 
 
 def test_a_key_depends_on_all_earlier_messages() -> None:
@@ -98,6 +100,29 @@ def test_a_reply_is_found_with_and_without_its_reasoning() -> None:
     assert key({"content": "a"}) in keys
     assert key({"content": "a", "reasoning": "r"}) in keys
     assert key({"content": "a", "reasoning": "R"}) not in keys
+    assert [len(each) for each in keys] == [16, 16]
+
+
+def test_a_billing_header_is_in_no_key() -> None:
+    """It changes with every request."""
+    keys = {
+        Transcript(SCOPE, [{"role": "system", "content": header + "Be brief."}, {"role": "assistant"}], "string").key(1)
+        for header in ("x-anthropic-billing-header: a\n", "x-anthropic-billing-header: b\n", "")
+    }
+
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize("form", ["string", "openai"])
+def test_invalid_content_is_named_by_its_position(form: Any) -> None:
+    """As in the error of a request that is rendered."""
+    with pytest.raises(InvalidRequest, match=r"messages\[1\]\.content"):
+        key({"content": 5}, form)
+
+
+def test_calls_of_any_type_have_a_key() -> None:
+    """The template reports them better."""
+    assert len({key({"tool_calls": calls}) for calls in (1, 2, "1", {"a": 1})}) == 4
 
 
 def test_an_unpaired_surrogate_has_a_key() -> None:

@@ -245,14 +245,29 @@ async def test_a_choice_is_stored_as_its_text_at_its_end(finish: Finish, ending:
     wrapped.delta(1, "a", [5], None)
     wrapped.delta(0, "b", [6], None)
     assert history.kept == []
-    wrapped.delta(1, "", [7], finish)
+    wrapped.delta(1, "", [7], finish, [])
 
     assert history.kept == [([{"role": "assistant", "content": "a"}], [5, 7], ending)]
     wrapped.delta(0, "", [8], finish)
-    assert [(wrapped.tokens_of(i), each.token_ids) for i, each in enumerate(await reply.wait())] == [
-        (2, [6, 8]),
-        (2, [5, 7]),
+    assert [(wrapped.tokens_of(i), each.token_ids, each.logprobs) for i, each in enumerate(await reply.wait())] == [
+        (2, [6, 8], None),
+        (2, [5, 7], []),
     ]
+
+
+async def test_a_requests_own_writer_stores_its_reply_for_the_next_one() -> None:
+    """After its prompt, with its end; nothing where replies are not stored."""
+    store, transcript = MemoryStore(1 << 20, 60.0), Transcript(b"", [USER], "string")
+    history = RequestHistory(None, Destination(store, transcript, None))
+    history_writer = history.writer([1, 2], 1, parsed=False, end_token_ids=[7])
+    assert history_writer is not None
+
+    history_writer.wrap(CollectedReply(1)).delta(0, "a", [3, 7], Finish("stop", 7))
+
+    (turn,) = await store.find(transcript.reply_keys([{"role": "assistant", "content": "a"}]))
+    assert turn is not None
+    assert (list(turn.all_ids()), turn.ending) == ([1, 2, 3, 7], "token")
+    assert RequestHistory(None, None).writer([1], 1, parsed=False, end_token_ids=[]) is None
 
 
 async def test_prefills_and_first_tokens_pass_through() -> None:

@@ -162,6 +162,27 @@ def test_added_tokens_follow_each_other_without_blanks() -> None:
     assert "".join(fed(TextStreams(tokenizer, TextRules()).stream([one]), cut(ids, [1]))[0]) == " one <tool> <tool> one"
 
 
+@pytest.mark.parametrize(
+    ("rules", "text"),
+    [
+        ({}, " one <tool> <tool> one"),
+        ({"skip_special_tokens": False}, " one <tool> <tool> <end> one"),
+        ({"skip_special_tokens": False, "spaces_between_special_tokens": False}, " one <tool><tool><end> one"),
+    ],
+)
+def test_a_stop_string_that_does_not_occur_changes_nothing(rules: dict[str, Any], text: str) -> None:
+    """Special tokens are skipped, joined or shown as without one."""
+    tokenizer = tiny.word_piece()
+    tokenizer.backend.add_tokens(["<tool>"])
+    tokenizer.backend.add_special_tokens(["<end>"])
+    tool, end, one = (tiny.token_id(tokenizer, token) for token in ("<tool>", "<end>", "one"))
+    tokenizer.added_token_ids = {tool: "<tool>", end: "<end>"}
+
+    for stops in (None, compile_stops(("zzz",))):
+        stream = TextStream(tokenizer, [one], stops=stops, **rules)
+        assert "".join(fed(stream, cut([one, tool, tool, end, one], [1]))[0]) == text
+
+
 def test_skipped_tokens_stay_skipped_whatever_separates_others() -> None:
     """spaces_between_special_tokens changes nothing where special tokens are no text."""
     (end,) = BYTES.encode("<end>", False)

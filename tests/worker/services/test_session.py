@@ -300,6 +300,8 @@ async def test_a_resumed_request_that_was_aborted_ends_at_once(
             await peer.read()
 
         assert [peer.finishes[slot].reason for slot in (0, 1)] == [pb.FINISH_REASON_ABORT] * 2
+        assert peer.last_frame.HasField("load")
+        assert peer.last_frame.weight_version == worker.welcome().weight_version
         assert not engine.submitted
         assert worker.server_info().open_slots == 0
 

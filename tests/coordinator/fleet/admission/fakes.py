@@ -57,7 +57,7 @@ class CapacityWorkers:
 
     def unavailable_reason(self, model: str, adapter_id: int = 0) -> str:
         """Return why there is no worker."""
-        return self.absent
+        return self.absent if model == MODEL else ""
 
     def try_submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW

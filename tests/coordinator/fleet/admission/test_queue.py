@@ -36,13 +36,15 @@ async def test_capacity_without_a_callback_is_found() -> None:
     """There is no event when another coordinator's requests end: the queue polls the capacity."""
     workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    enqueue(queue, "a")
+    queued, _ = enqueue(queue, "a")
+    assert queued.explain() == ""
 
     workers.capacities[0] = 1
 
     async with asyncio.timeout(5):
         while not workers.started:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+    assert queued.explain() == "here"
 
 
 async def test_a_missing_adapter_blocks_no_other_request() -> None:
@@ -194,6 +196,7 @@ async def test_queueing_times_out() -> None:
     assert listener.error.message == "all are dead"
     assert listener.error.retry_after_s
     assert waiting_requests(queue) == 0
+    assert queue.rejections == {(MODEL, "timeout"): 2}
 
 
 async def test_a_full_queue_rejects() -> None:
@@ -203,13 +206,15 @@ async def test_a_full_queue_rejects() -> None:
     for number in range(12):
         enqueue(queue, f"{number}")
 
-    with pytest.raises(Overloaded, match=r"\(9 queued\)") as caught:
-        enqueue(queue, "rejected")
+    for _ in range(2):
+        with pytest.raises(Overloaded, match=r"\(9 queued\)") as caught:
+            enqueue(queue, "rejected")
     enqueue(queue, "resumed", RESUMED)
     enqueue(queue, "joined", Placement(joins=True))
 
     # Three started within this second, so ten take four.
     assert caught.value.retry_after_s == 4
+    assert queue.rejections == {(MODEL, "full"): 2}
     assert waiting_requests(queue) == 11
 
 
@@ -245,6 +250,7 @@ async def test_without_a_worker_a_full_queue_is_unavailable() -> None:
 
     with pytest.raises(Unavailable, match="all are dead"):
         enqueue(queue, "rejected")
+    assert queue.rejections == {(MODEL, "no_worker"): 1}
 
 
 async def test_a_queue_may_be_disabled() -> None:
