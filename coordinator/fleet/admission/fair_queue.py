@@ -137,7 +137,7 @@ class FairQueue:
         self.sequences += entry.sequences
         self.size_bytes += entry.size_bytes
 
-    def remove(self, entry: QueuedRequest, started: bool = False) -> None:
+    def remove(self, entry: QueuedRequest, started: bool) -> None:
         """Remove a queued request; one that started counts as its tenant's work."""
         entry.queued = False
         lane, lanes = _lane_of(entry), self._lanes[entry.submit.lora.id]

@@ -115,6 +115,22 @@ async def test_a_resumed_request_takes_nothing_of_its_tenants_share_again() -> N
     assert workers.started == ["resumed", "unlucky-0", "lucky-0", "unlucky-1"]
 
 
+async def test_a_tenant_that_comes_later_gets_its_share_from_then_on() -> None:
+    """It does not catch up on what others had before, nor wait for requests that were never placed."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    early, late = Placement(tenant="early"), Placement(tenant="late")
+    waiting = [enqueue(queue, f"early-{number}", early)[0] for number in range(5)]
+    waiting[4].abort()
+    await workers.add_capacity(2)
+    for number in range(2):
+        enqueue(queue, f"late-{number}", late)
+
+    await workers.add_capacity(4)
+
+    assert workers.started == ["early-0", "early-1", "late-0", "early-2", "late-1", "early-3"]
+
+
 async def test_an_aborted_request_leaves_the_queue() -> None:
     """It never reaches a worker, however often it is aborted."""
     workers = CapacityWorkers()

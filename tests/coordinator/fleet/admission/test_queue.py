@@ -172,6 +172,7 @@ async def test_queued_requests_are_aborted_by_their_ids() -> None:
 
     assert queue.abort(["b", "x"]) == 1
     assert listeners["b"].finish == pb.Finish(reason=pb.FINISH_REASON_ABORT)
+    assert queue.lengths() == {MODEL: (2, 2)}
     assert queue.abort(None) == 2
     await workers.add_capacity(3)
 

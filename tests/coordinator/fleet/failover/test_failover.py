@@ -192,6 +192,25 @@ async def test_a_draining_worker_hands_over_each_sequence_once(failover: Failove
     failover.stop()
 
 
+async def test_only_what_continues_unnoticed_leaves_a_draining_worker(workers: SuccessiveWorkers) -> None:
+    """A replay would hold its client up: its worker ends such a sequence, or hands it back."""
+    failover = Failover(workers, FailoverSettings(attempts=9, resume="exact"), workers)
+    submitted(failover, temperature=0.0)
+    submitted(failover, request_id="sampled")
+    submitted(failover, request_id="waiting", temperature=0.0)
+    for part in workers.parts[:2]:
+        part.listeners[0].step([5], None)
+    sessions = [session_of(part) for part in workers.parts]
+
+    for session in sessions:
+        failover.on_worker_draining(session)
+
+    await workers.part(4)
+    assert [part.submit.request_id for part in workers.parts[3:]] == ["sampled", "waiting"]
+    assert [part.aborted for part in workers.parts[:3]] == [False, True, True]
+    failover.stop()
+
+
 async def test_a_moved_sequence_that_is_queued_is_aborted_at_once(
     failover: Failover, workers: SuccessiveWorkers
 ) -> None:

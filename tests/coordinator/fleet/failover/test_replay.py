@@ -65,10 +65,19 @@ def test_new_frames_are_passed_on_unchanged() -> None:
     listener.step([1, 2], None)
     assert not behind.moved.is_set()
 
+    listener.weights("newer")
     listener.scored(two_columns(3))
     listener.step([3], None)
 
     assert (behind.token_ids, behind.rows) == ([3], [two_columns(3)])
+    assert behind.versions == [(0, ""), (0, "newer")]
+
+
+def test_how_the_prompt_was_computed_is_passed_on() -> None:
+    """The first run may not have come so far."""
+    listener, behind = replay(1)
+    listener.prefilled(pb.PrefillInfo(cached_tokens=16))
+    assert behind.prefills == [pb.PrefillInfo(cached_tokens=16)]
 
 
 def test_another_token_ends_it() -> None:

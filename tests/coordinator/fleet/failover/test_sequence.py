@@ -70,6 +70,20 @@ def test_a_submit_is_completed_by_what_depends_on_its_worker() -> None:
     assert sequence.session is session
 
 
+def test_tokens_that_a_replay_verified_are_gained() -> None:
+    """As life of the worker that generated them again: those before it are not."""
+    sequence = ResumableSequence(REQUEST, 0, Listener(), RecordingPolicy())
+    sequence.step([1, 2, 3], None)
+    placed(sequence)
+    assert sequence.gained == 0
+
+    sequence.on_verified(1)
+    sequence.on_verified(2)
+    sequence.step([4], None)
+
+    assert sequence.gained == 4
+
+
 class On:
     """A handle of a worker."""
 
