@@ -100,7 +100,7 @@ simulate: .venv/.dev  ## run SEEDS histories of whole fleets in virtual time: 10
 	@scripts/setup.sh cpu dev mutation
 	@touch $@
 
-mutate: .venv/.mutation  ## mutate the parts that promise exactness: 750 mutants take about an hour
+mutate: .venv/.mutation  ## mutate the parts that promise exactness: 600 mutants take about an hour
 	$(VENV)/python -m tests.mutation $(ARGS)
 
 DEVICE := cuda

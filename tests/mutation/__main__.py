@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.judges import judge_by_simulation, judge_by_tests
 from tests.mutation.mutants import Mutant, draw_sample, mutants_of
-from tests.mutation.parts import JUDGES, MUTATED
+from tests.mutation.parts import JUDGES, MUTATED, TOO_SLOW
 from tests.mutation.tree import copy_tree, generate, in_package
 from tests.mutation.verdicts import Verdicts, verdict_table
 
@@ -25,7 +25,7 @@ def main() -> int:
     arguments = _arguments()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="mutation-"))
     modules = [each for each in MUTATED if arguments.only in each]
-    copy_tree(ROOT, folder, modules, JUDGES)
+    copy_tree(ROOT, folder, modules, JUDGES, TOO_SLOW)
     generate(folder, arguments.processes)
     mutants = _sample(folder, modules, arguments.sample, arguments.seed)
     verdicts = Verdicts(folder / "verdicts.json")
@@ -64,7 +64,7 @@ def _sample(folder: Path, modules: list[str], size: int, seed: int) -> list[Muta
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    parser.add_argument("--sample", type=int, default=750, help="about how many mutants; 0: all (default: 750)")
+    parser.add_argument("--sample", type=int, default=600, help="about how many mutants; 0: all (default: 600)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the sample (default: 1)")
     parser.add_argument("--seeds", type=int, default=200, help="histories for each that tests let live (default: 200)")
     parser.add_argument("--only", default="", help="only modules with this in their path")

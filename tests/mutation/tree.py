@@ -8,7 +8,7 @@ from pathlib import Path
 
 _COPIED = ("tokenwire", "tests")
 _PACKAGE = "tokenwire"
-_OPTIONS = ["-n", "0", "-p", "no:cacheprovider", "--timeout", "60", "-m"]
+_OPTIONS = ["-n", "0", "-p", "no:cacheprovider", "--timeout", "60"]
 _FAST = "not engine and not npm and not slow and not long"
 # Tests start gRPC, which survives no fork: each mutant is judged in a fork of a process that only collected tests.
 _SETTINGS = """
@@ -33,12 +33,15 @@ create_mutants({processes})
 """
 
 
-def copy_tree(root: Path, folder: Path, modules: Sequence[str], judges: Sequence[str]) -> None:
+def copy_tree(
+    root: Path, folder: Path, modules: Sequence[str], judges: Sequence[str], left_out: Sequence[str] = ()
+) -> None:
     """Copy what the tests need into a folder, with mutmut's settings for these modules and tests."""
     for name in _COPIED:
         shutil.copytree(root / name, folder / name, dirs_exist_ok=True, ignore=_ignored)
     paths = [in_package(each) for each in modules]
-    settings = _SETTINGS.format(package=_PACKAGE, modules=paths, judges=list(judges), options=[*_OPTIONS, _FAST])
+    options = [*_OPTIONS, "-m", _FAST, *(f"--ignore={each}" for each in left_out)]
+    settings = _SETTINGS.format(package=_PACKAGE, modules=paths, judges=list(judges), options=options)
     (folder / "pyproject.toml").write_text((root / "pyproject.toml").read_text() + settings)
     (folder / "mutants").mkdir(exist_ok=True)
 

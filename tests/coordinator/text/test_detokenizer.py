@@ -1,4 +1,7 @@
-"""Incremental detokenization gives the same text as decoding everything at once, for any steps."""
+"""Incremental detokenization gives the same text as decoding everything at once, for any steps.
+
+One file, since all tests are of streams that the same helpers feed.
+"""
 
 import logging
 from collections.abc import Sequence

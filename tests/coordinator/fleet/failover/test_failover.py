@@ -1,4 +1,7 @@
-"""The decision for each sequence, over fake workers."""
+"""The decision for each sequence, over fake workers.
+
+One file, since all decisions are about the same fake workers.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -161,7 +164,7 @@ async def test_a_request_aborted_by_id_is_not_moved(failover: Failover, workers:
     failover.stop()
 
 
-def session_of(part: LosablePart, number: int = 0) -> WorkerSession:
+def worker_of(part: LosablePart, number: int = 0) -> WorkerSession:
     """Return the worker of one of its sequences."""
     session = part.listeners[number].session  # type: ignore[attr-defined]
     assert isinstance(session, WorkerSession)
@@ -179,10 +182,10 @@ async def test_a_draining_worker_hands_over_each_sequence_once(failover: Failove
     first.listeners[1].step([5], pb.Finish(reason=pb.FINISH_REASON_STOP))
     alone = await workers.part(1)
 
-    failover.on_worker_draining(session_of(alone))
+    failover.on_worker_draining(worker_of(alone))
     assert (await workers.part(2)).listeners == alone.listeners
     assert (first.aborted, alone.aborted, len(workers.parts)) == (False, True, 3)
-    failover.on_worker_draining(session_of(first, 2))
+    failover.on_worker_draining(worker_of(first, 2))
     await workers.part(4)
 
     assert first.aborted
@@ -200,7 +203,7 @@ async def test_only_what_continues_unnoticed_leaves_a_draining_worker(workers: S
     submitted(failover, request_id="waiting", temperature=0.0)
     for part in workers.parts[:2]:
         part.listeners[0].step([5], None)
-    sessions = [session_of(part) for part in workers.parts]
+    sessions = [worker_of(part) for part in workers.parts]
 
     for session in sessions:
         failover.on_worker_draining(session)
@@ -217,7 +220,7 @@ async def test_a_moved_sequence_that_is_queued_is_aborted_at_once(
     """It has no worker that could end it."""
     (listener,) = submitted(failover)
     workers.queues = True
-    failover.on_worker_draining(session_of(workers.parts[0]))
+    failover.on_worker_draining(worker_of(workers.parts[0]))
     await workers.part(1)
 
     assert failover.abort(["r"]) == 1
