@@ -37,6 +37,9 @@ def copy_tree(
     root: Path, folder: Path, modules: Sequence[str], judges: Sequence[str], left_out: Sequence[str] = ()
 ) -> None:
     """Copy what the tests need into a folder, with mutmut's settings for these modules and tests."""
+    for name in ("tests", "mutants/tests"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    (folder / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)  # which tests reach which function
     for name in _COPIED:
         shutil.copytree(root / name, folder / name, dirs_exist_ok=True, ignore=_ignored)
     paths = [in_package(each) for each in modules]

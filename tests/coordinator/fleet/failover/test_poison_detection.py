@@ -141,6 +141,16 @@ def test_two_workers_known_to_be_dead_are_two_deaths(careful: PoisonDetector, pr
     assert careful.review().poison == [suspect]
 
 
+def test_a_death_that_was_seen_stays_one(careful: PoisonDetector, processes: Processes) -> None:
+    """The process may be forgotten before the second one dies."""
+    suspect = sequence()
+    processes.fates["a"] = False
+    careful.classify("a", [suspect])
+    processes.fates.update(a=None, b=False)
+
+    assert careful.classify("b", [suspect]).poison == [suspect]
+
+
 def test_a_worker_that_reported_its_death_is_certain(careful: PoisonDetector, processes: Processes) -> None:
     """Its connection may exist a moment longer, and the worker of a hanging engine may respond again."""
     suspect = sequence()

@@ -7,7 +7,7 @@ from tests.coordinator.fleet.test_frames import Breaking
 from tests.coordinator.output.test_choice import Letters
 from tests.coordinator.output.test_sse import FakeEncoder, RecordedSink
 from tests.workers import Listener, accept
-from tokenwire.coordinator.fleet.failover.sequence import ResumableRequest, ResumableSequence
+from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.request_handle import NEW
 from tokenwire.coordinator.fleet.session import WorkerSession
@@ -17,7 +17,7 @@ from tokenwire.coordinator.output.sse import DONE, StreamedReply
 from tokenwire.coordinator.parsing.message import ParserFailed
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish
-from tokenwire.errors import EngineFailed, TokenwireError, Unavailable
+from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
 STOP = pb.Finish(slot=0, reason=pb.FINISH_REASON_STOP)
@@ -68,6 +68,47 @@ def test_a_submit_is_completed_by_what_depends_on_its_worker() -> None:
     request.on_placed(rest, [sequence], session)
     assert (rest.sampling_params.HasField("seed"), rest.HasField("resumed_after_ms")) == (False, True)
     assert sequence.session is session
+
+
+LOST, DRAINING, FULL, AWAY = WorkerLost("gone"), WorkerDraining("leaves"), Overloaded("full"), Unavailable("away")
+
+
+@pytest.mark.parametrize(
+    ("error", "drains", "loss"),
+    [
+        (LOST, False, Loss("", died=True, certain=False, counts=True, refused=False)),
+        (LOST, True, Loss("", died=False, certain=False, counts=False, refused=False)),
+        (DRAINING, True, Loss("", died=False, certain=False, counts=False, refused=False)),
+        (AWAY, False, Loss("", died=False, certain=False, counts=True, refused=True)),
+        (FULL, False, Loss("", died=False, certain=False, counts=False, refused=True)),
+    ],
+)
+def test_an_error_of_its_worker_is_a_loss(error: TokenwireError, drains: bool, loss: Loss) -> None:
+    """A death and a refusal that may be for good count against its attempts; a drain and a full worker do not."""
+    listener, policy = Listener(), RecordingPolicy()
+    sequence = ResumableSequence(REQUEST, 0, listener, policy)
+    placed(sequence)
+    sequence.step([1], None)
+    assert sequence.session is not None
+    sequence.session.worker_drains = drains
+
+    sequence.fail(error)
+
+    assert policy.losses == [loss]
+    assert (sequence.losses, sequence.avoid, listener.error) == (loss.counts, {""}, None)
+
+
+@pytest.mark.parametrize("error", [FULL, EngineFailed("broken")])
+def test_a_request_that_no_worker_would_take_fails(error: TokenwireError) -> None:
+    """Without tokens, an overload is the client's to retry; a fault of the request itself goes nowhere."""
+    listener, policy = Listener(), RecordingPolicy()
+    sequence = ResumableSequence(REQUEST, 0, listener, policy)
+    placed(sequence)
+
+    sequence.fail(error)
+    sequence.fail(LOST)
+
+    assert (listener.error, policy.losses, policy.ends) == (error, [], 1)
 
 
 def test_tokens_that_a_replay_verified_are_gained() -> None:
