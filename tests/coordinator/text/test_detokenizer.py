@@ -119,9 +119,12 @@ def test_without_stop_strings_no_text_is_kept() -> None:
 def test_eos_is_text_if_the_stop_is_included() -> None:
     """include_stop_str_in_output applies to the token that ended the sequence as well."""
     ids = [*BYTES.encode("a", False), tiny.token_id(BYTES, "<end>")]
-    assert fed(TextStream(BYTES, [], skip_special_tokens=False), [ids], eos=True)[0] == ["a"]
-    shown = TextStream(BYTES, [], skip_special_tokens=False, include_stop_str_in_output=True)
-    assert fed(shown, [ids], eos=True) == (["a<end>"], 2, None)
+    for stops in (None, compile_stops(("zzz",))):
+        for steps in ([ids], [[each] for each in ids]):
+            hidden = TextStream(BYTES, [], stops=stops, skip_special_tokens=False)
+            shown = TextStream(BYTES, [], stops=stops, skip_special_tokens=False, include_stop_str_in_output=True)
+            texts = ["".join(fed(stream, steps, eos=True)[0]) for stream in (hidden, shown)]
+            assert texts == ["a", "a<end>"]
 
 
 def test_a_final_step_without_tokens_flushes() -> None:
@@ -181,9 +184,13 @@ def test_a_stop_string_that_does_not_occur_changes_nothing(rules: dict[str, Any]
     tool, end, one = (tiny.token_id(tokenizer, token) for token in ("<tool>", "<end>", "one"))
     tokenizer.added_token_ids = {tool: "<tool>", end: "<end>"}
 
-    for stops in (None, compile_stops(("zzz",))):
-        stream = TextStream(tokenizer, [one], stops=stops, **rules)
-        assert "".join(fed(stream, cut([one, tool, tool, end, one], [1]))[0]) == text
+    for stops in ((), ("zzz",)):
+        streams = [
+            TextStreams(tokenizer, TextRules(stops, **rules)).stream([one]),
+            TextStream(tokenizer, [one], stops=compile_stops(stops) if stops else None, **rules),
+        ]
+        for stream in streams:
+            assert "".join(fed(stream, cut([one, tool, tool, end, one], [1]))[0]) == text
 
 
 def test_skipped_tokens_stay_skipped_whatever_separates_others() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 
 from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.cache.prefix_cache import CacheChange
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
 
 LOAD = pb.Load(running=1)
@@ -122,6 +123,21 @@ async def test_other_events_precede_the_frame() -> None:
     events = await buffer.take()
     assert events[:2] == [refusal, draining]
     assert events[2].frame.slots == [1]
+
+
+async def test_unsent_changes_of_the_cache_are_merged() -> None:
+    """They are sent once, before the frame; a change after that is another one."""
+    buffer = FrameBuffer()
+    for prefix in (1, 2):
+        buffer.add_kv_events(CacheChange(stored=[prefix]))
+    buffer.add_tokens(1, [10])
+    buffer.flush(LOAD, "")
+    first, second = await buffer.take()
+    buffer.add_kv_events(CacheChange(stored=[3]))
+    (third,) = await buffer.take()
+
+    assert [sorted(event.cache.stored) for event in (first, third)] == [[1, 2], [3]]
+    assert second.WhichOneof("event") == "frame"
 
 
 async def test_a_frame_replaces_the_next_heartbeat() -> None:

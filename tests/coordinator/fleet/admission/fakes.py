@@ -57,6 +57,8 @@ class CapacityWorkers:
 
     def unavailable_reason(self, model: str, adapter_id: int = 0) -> str:
         """Return why there is no worker."""
+        if adapter_id not in self.capacities:
+            return f"no worker has adapter {adapter_id}"
         return self.absent if model == MODEL else ""
 
     def try_submit(

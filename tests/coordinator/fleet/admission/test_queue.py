@@ -197,7 +197,26 @@ async def test_queueing_times_out() -> None:
     assert listener.error.message == "all are dead"
     assert listener.error.retry_after_s
     assert waiting_requests(queue) == 0
-    assert queue.rejections == {(MODEL, "timeout"): 2}
+
+    _, listener = enqueue(queue, "c", adapter_id=7)
+    await listener.ended.wait()
+    assert listener.error is not None
+    assert listener.error.message == "no worker has adapter 7"
+    assert queue.rejections == {(MODEL, "timeout"): 3}
+
+
+async def test_a_placed_request_does_not_time_out() -> None:
+    """However long it runs."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(queue_timeout_s=0.1))
+    _, placed = enqueue(queue, "placed")
+    _, later = enqueue(queue, "later")
+    await workers.add_capacity()
+
+    await later.ended.wait()
+
+    assert not placed.ended.is_set()
+    assert queue.rejections == {(MODEL, "timeout"): 1}
 
 
 async def test_a_full_queue_rejects() -> None:
@@ -249,8 +268,9 @@ async def test_without_a_worker_a_full_queue_is_unavailable() -> None:
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=1))
     enqueue(queue, "waits")
 
-    with pytest.raises(Unavailable, match="all are dead"):
+    with pytest.raises(Unavailable, match="all are dead") as caught:
         enqueue(queue, "rejected")
+    assert caught.value.retry_after_s == 1
     assert queue.rejections == {(MODEL, "no_worker"): 1}
 
 
@@ -266,8 +286,11 @@ async def test_a_queue_may_be_disabled() -> None:
 async def test_the_memory_of_the_queue_is_bounded() -> None:
     """Long prompts fill the queue before its length does."""
     queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_400_000))
-    for number in range(8):
-        enqueue(queue, f"{number}", tokens=10_000)
+    leaver, *_ = [enqueue(queue, f"{number}", tokens=10_000)[0] for number in range(8)]
 
+    with pytest.raises(Overloaded):
+        enqueue(queue, "rejected", tokens=10_000)
+    leaver.abort()
+    enqueue(queue, "another", tokens=10_000)
     with pytest.raises(Overloaded):
         enqueue(queue, "rejected", tokens=10_000)

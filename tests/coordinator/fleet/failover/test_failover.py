@@ -15,7 +15,7 @@ from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
-from tokenwire.errors import PoisonRequest, Unavailable, WorkerLost
+from tokenwire.errors import Overloaded, PoisonRequest, Unavailable, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
 ABORT = pb.FINISH_REASON_ABORT
@@ -53,10 +53,13 @@ class SuccessiveWorkers:
         self.refuses: Exception | None = None
         self.queues = False
         """Whether requests are queued in place of being sent."""
+        self.instance_id = ""
+        """Of the worker for all requests, if it is one."""
+        self.free = 9
 
     def free_capacity(self, model: str, adapter_id: int = 0) -> int:
-        """Return some capacity."""
-        return 9
+        """Return what the test set."""
+        return self.free
 
     def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
         """Return no capabilities."""
@@ -67,7 +70,9 @@ class SuccessiveWorkers:
         return self.living.get(instance_id)
 
     def check_open(self, model: str, adapter_id: int) -> None:
-        """Admit everything."""
+        """Admit it, or raise."""
+        if self.refuses is not None:
+            raise self.refuses
 
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
@@ -76,7 +81,7 @@ class SuccessiveWorkers:
         if self.refuses is not None:
             raise self.refuses
         session = WorkerSession("nowhere", "test", accept)
-        session.instance_id = str(len(self.parts))
+        session.instance_id = self.instance_id or str(len(self.parts))
         if not self.queues:
             placement.on_placed(session)
         self.parts.append(LosablePart(submit, listeners))
@@ -178,7 +183,7 @@ async def test_a_draining_worker_hands_over_each_sequence_once(failover: Failove
     """Those that were submitted together leave together; one that was resumed alone leaves its siblings in peace."""
     listeners = submitted(failover, n=4)
     first = workers.parts[0]
-    first.listeners[0].step([], HANDED_BACK)
+    first.listeners[0].step([6], HANDED_BACK)
     first.listeners[1].step([5], pb.Finish(reason=pb.FINISH_REASON_STOP))
     alone = await workers.part(1)
 
@@ -191,7 +196,7 @@ async def test_a_draining_worker_hands_over_each_sequence_once(failover: Failove
     assert first.aborted
     assert [part.listeners for part in workers.parts[3:]] == [[first.listeners[2]], [first.listeners[3]]]
     assert not any(part.aborted for part in workers.parts[2:])
-    assert listeners[1].token_ids == [5]
+    assert [listener.token_ids for listener in listeners] == [[6], [5], [], []]
     failover.stop()
 
 
@@ -214,12 +219,57 @@ async def test_only_what_continues_unnoticed_leaves_a_draining_worker(workers: S
     failover.stop()
 
 
+async def test_an_abandoned_request_is_aborted_wherever_it_runs(failover: Failover, workers: SuccessiveWorkers) -> None:
+    """What was resumed alone, and what still runs together; nobody is called for it."""
+    listeners = [Listener(), Listener()]
+    handle = failover.submit("m", pb.Submit(prompt_token_ids=[1]), listeners)
+    workers.parts[0].listeners[0].step([], HANDED_BACK)
+    await workers.part(1)
+
+    handle.abort()
+
+    assert [part.aborted for part in workers.parts] == [True, True]
+    assert not any(listener.ended.is_set() for listener in listeners)
+    assert not failover.live
+
+
+async def test_suspects_are_retried_one_after_the_other(failover: Failover, workers: SuccessiveWorkers) -> None:
+    """Each alone on a worker; once the first has gone on, it is the next one's turn."""
+    workers.living.update(a=False, b=False)
+    workers.instance_id = "a"
+    listeners = [submitted(failover, prompt=prompt)[0] for prompt in (1, 2)]
+    workers.instance_id = "b"
+    for part in list(workers.parts):
+        part.lose()
+    await workers.part(3)
+    workers.instance_id = ""
+    for part in workers.parts[2:]:
+        part.lose()
+
+    first = await workers.part(4)
+    assert not first.listeners[0].step([1] * 9, None)
+    second = await workers.part(5)
+
+    assert [part.submit.prompt_token_ids[0] for part in (first, second)] == [1, 2]
+    assert not any(listener.ended.is_set() for listener in listeners)
+    failover.stop()
+
+
+async def test_a_request_is_admitted_by_the_layers_below(failover: Failover, workers: SuccessiveWorkers) -> None:
+    """Before any work on it."""
+    failover.check_open("m", 0)
+    workers.refuses = Overloaded("full")
+
+    with pytest.raises(Overloaded):
+        failover.check_open("m", 0)
+
+
 async def test_a_moved_sequence_that_is_queued_is_aborted_at_once(
     failover: Failover, workers: SuccessiveWorkers
 ) -> None:
     """It has no worker that could end it."""
     (listener,) = submitted(failover)
-    workers.queues = True
+    workers.queues, workers.free = True, 1
     failover.on_worker_draining(worker_of(workers.parts[0]))
     await workers.part(1)
 

@@ -64,6 +64,16 @@ def test_a_worker_that_responds_again_did_not_die(cache: PoisonCache, living: di
         cache.check("m", POISON)
 
 
+def test_a_death_that_is_certain_needs_no_proof(cache: PoisonCache, living: dict[str, bool | None]) -> None:
+    """The worker said so itself, or its engine hangs while its process still runs."""
+    living.update(a=True, b=True)
+    for instance_id in "ab":
+        cache.on_worker_lost("m", instance_id, True, [POISON])
+
+    with pytest.raises(PoisonRequest):
+        cache.check("m", POISON)
+
+
 def test_a_request_that_a_worker_survived_is_cleared(cache: PoisonCache) -> None:
     """A frequent prompt is suspect in every death, and gets its tokens in between."""
     lose(cache, "a", POISON, OTHER)
@@ -81,8 +91,9 @@ def test_several_suspects_are_retried_in_isolation(cache: PoisonCache) -> None:
     lose(cache, "b", POISON, OTHER)
 
     cache.check("m", OTHER)
-    with pytest.raises(Unavailable, match="tried first"):
+    with pytest.raises(Unavailable, match="tried first") as caught:
         cache.check("m", POISON)
+    assert caught.value.retry_after_s == 1
     cache.on_worker_survived("m", OTHER)
     with pytest.raises(PoisonRequest):
         cache.check("m", POISON)

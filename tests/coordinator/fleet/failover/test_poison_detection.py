@@ -117,14 +117,14 @@ def careful(processes: Processes, time: Clock) -> PoisonDetector:
 @pytest.mark.parametrize("alive", ["a", "b"])
 def test_a_cut_connection_is_no_death(careful: PoisonDetector, processes: Processes, alive: str) -> None:
     """The decision waits until the state of both workers is known; one that responds again clears the request."""
-    suspect = sequence()
-    assert careful.classify("a", [suspect]).cleared == [suspect]
+    suspects = [sequence(), sequence()]
+    assert careful.classify("a", suspects).cleared == suspects
 
-    at_once = careful.classify("b", [suspect])
+    at_once = careful.classify("b", suspects)
     assert (at_once.cleared, at_once.poison, careful.retrying) == ([], [], True)
 
     processes.fates[alive] = True
-    assert careful.review().cleared == [suspect]
+    assert careful.review().cleared == suspects
     assert not careful.retrying
 
 

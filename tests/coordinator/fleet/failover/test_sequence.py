@@ -95,7 +95,8 @@ def test_an_error_of_its_worker_is_a_loss(error: TokenwireError, drains: bool, l
     sequence.fail(error)
 
     assert policy.losses == [loss]
-    assert (sequence.losses, sequence.avoid, listener.error) == (loss.counts, {""}, None)
+    assert (sequence.losses, listener.error) == (loss.counts, None)
+    assert sequence.avoid == {""}
 
 
 @pytest.mark.parametrize("error", [FULL, EngineFailed("broken")])
@@ -109,6 +110,15 @@ def test_a_request_that_no_worker_would_take_fails(error: TokenwireError) -> Non
     sequence.fail(LOST)
 
     assert (listener.error, policy.losses, policy.ends) == (error, [], 1)
+
+
+def test_log_probabilities_are_passed_on() -> None:
+    """Before the tokens that they are of."""
+    listener, rows = Listener(), pb.LogprobRows(width=1, token_ids=[1], logprobs=[-1.0])
+
+    ResumableSequence(REQUEST, 0, listener, RecordingPolicy()).scored(rows)
+
+    assert listener.rows == [rows]
 
 
 def test_tokens_that_a_replay_verified_are_gained() -> None:
