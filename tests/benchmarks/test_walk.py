@@ -12,7 +12,11 @@ MOST = {
     "ids": (33, 68),
     "tools": (31, 60),
 }
-"""Files and moves between files, by the chat's body. Conversations and ids also use the history of exact tokens."""
+"""Files and moves between files, by the chat's body.
+
+Stop strings and tools add the file that checks them, text/stops.py and api/fields/tools.py; conversations and ids use
+the history of exact tokens.
+"""
 
 
 def test_a_chat_is_submitted_by_few_files() -> None:
