@@ -170,29 +170,6 @@ class Usage:
     reasoning_tokens: int | None = None
     """Reasoning tokens of the completion; None without a reasoning parser."""
 
-    def as_dict_with_details(self) -> dict[str, Any]:
-        """Return OpenAI's usage object with all of vLLM's fields, null if unknown."""
-        usage = {"prompt_tokens_details": None, "completion_tokens_details": None, **self.as_dict()}
-        if self.cached_tokens is not None:
-            nothing = {"created_cache_tokens": None, "multimodal_tokens": None}
-            usage["prompt_tokens_details"] = {**nothing, **usage["prompt_tokens_details"]}
-        return usage
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return OpenAI's usage object, with details only if there are any."""
-        usage: dict[str, Any] = {
-            "prompt_tokens": self.prompt_tokens,
-            "total_tokens": self.prompt_tokens + self.completion_tokens,
-            "completion_tokens": self.completion_tokens,
-        }
-        if self.cached_tokens is not None:
-            usage["prompt_tokens_details"] = {"cached_tokens": self.cached_tokens}
-            if self.created_cache_tokens is not None:
-                usage["prompt_tokens_details"]["created_cache_tokens"] = self.created_cache_tokens
-        if self.reasoning_tokens is not None:
-            usage["completion_tokens_details"] = {"reasoning_tokens": self.reasoning_tokens}
-        return usage
-
 
 @dataclass(frozen=True, slots=True)
 class Prefill:

@@ -1,5 +1,6 @@
 """The import contracts of pyproject.toml's [tool.importlinter]."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,7 @@ FORBIDDEN = [
     ("Only the API", "coordinator.generation.limits", "pydantic"),
     ("Only the API", "coordinator.fleet.pool", "starlette"),
     ("Only the API", "coordinator.auth.caller", "starlette"),
+    ("Only the API", "coordinator.http.lent_connection", "pydantic"),
     ("Only the API", "coordinator.observability.record", "starlette"),
     ("Output is written", "coordinator.output.sse", "socket"),
     ("Only vLLM's parsers", "coordinator.text.tokenizer", "transformers"),
@@ -62,6 +64,18 @@ def test_a_forbidden_import_is_found(tmp_path: Path) -> None:
     assert checked.returncode == 1
     assert not [contract for contract, _, _ in FORBIDDEN if contract not in broken], checked.stdout
     assert not [forbidden for forbidden in FORBIDDEN if not is_listed(broken, *forbidden[1:])], checked.stdout
+
+
+def test_below_the_api_nothing_is_an_object_of_json() -> None:
+    """Types have no method for it, except the results that an error has for its client."""
+    found = {
+        f"{path.relative_to(ROOT)}:{name}"
+        for path in (ROOT / "coordinator").rglob("*.py")
+        if not path.is_relative_to(ROOT / "coordinator" / "api")
+        for name in re.findall(r"def (as_dict|as_json|to_dict|to_json)\w*\(", path.read_text())
+    }
+
+    assert found == {"coordinator/fleet/admin.py:as_dict"}
 
 
 def is_listed(report: str, module: str, imported: str) -> bool:

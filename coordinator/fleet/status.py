@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.pool import WorkerPool
@@ -36,22 +35,6 @@ class WorkerStatus:
         if not self.connected:
             return "unknown"
         return "sleeping" if self.serving.sleeping else "paused" if self.serving.paused else "running"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON for clients."""
-        connected = self.connected
-        return {
-            "worker": self.address,
-            "session": self.session,
-            "pause_state": self.pause_state,
-            "weight_version": self.serving.weight_version if connected else None,
-            "weights_path": self.serving.weights_path or None if connected else None,
-            "loras": [adapter.name for adapter in self.serving.adapters] if connected else [],
-            "epoch": self.serving.epoch if connected else None,
-            "routable": not self.reason,
-            "reason": self.reason or None,
-            "reconcile_error": self.reconcile_error or None,
-        }
 
 
 class FleetStatus:

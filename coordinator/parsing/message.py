@@ -27,14 +27,6 @@ class ToolCallDelta:
     arguments: str | None = None
     """Characters to append; all together should be JSON."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return OpenAI's delta of a tool call."""
-        shown: dict[str, Any] = {} if self.id is None else {"id": self.id, "type": "function"}
-        shown["index"] = self.index
-        function = {"name": self.name, "arguments": self.arguments}
-        shown["function"] = {name: value for name, value in function.items() if value is not None}
-        return shown
-
 
 @dataclass(frozen=True, slots=True)
 class MessageDelta:
@@ -43,17 +35,6 @@ class MessageDelta:
     content: str | None = None
     reasoning: str | None = None
     tool_calls: tuple[ToolCallDelta, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return OpenAI's delta with vLLM's `reasoning`."""
-        shown: dict[str, Any] = {}
-        if self.content is not None:
-            shown["content"] = self.content
-        if self.reasoning is not None:
-            shown["reasoning"] = self.reasoning
-        if self.tool_calls:
-            shown["tool_calls"] = [call.as_dict() for call in self.tool_calls]
-        return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,22 +131,6 @@ class Parsers(Protocol):
         Raises InvalidRequest. Does not change the body. Takes about a millisecond; with gpt-oss, which renders here, as
         long as tokenizing its messages: run it in a thread for long ones.
         """
-
-
-def joined(deltas: Sequence[MessageDelta]) -> dict[str, Any]:
-    """Return OpenAI's message as a client assembles it from deltas."""
-    calls: dict[int, dict[str, Any]] = {}
-    for delta in deltas:
-        for call in delta.tool_calls:
-            function = calls.setdefault(call.index, {"name": "", "arguments": ""})
-            function["name"] += call.name or ""
-            function["arguments"] += call.arguments or ""
-    return {
-        "role": "assistant",
-        "content": "".join(delta.content or "" for delta in deltas),
-        "reasoning": "".join(delta.reasoning or "" for delta in deltas),
-        "tool_calls": [{"type": "function", "function": function} for function in calls.values()],
-    }
 
 
 def merge(one: MessageDelta | None, other: MessageDelta | None) -> MessageDelta | None:

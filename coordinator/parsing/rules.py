@@ -20,14 +20,6 @@ class ParsedToolCall:
     name: str
     arguments: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return OpenAI's tool call."""
-        return {
-            "id": self.id,
-            "type": "function",
-            "function": {"name": self.name, "arguments": self.arguments},
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class MessageRules:

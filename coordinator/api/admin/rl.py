@@ -12,6 +12,7 @@ from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.api.admin.lora import LoadAdapter, UnloadAdapter, load_adapter
 from tokenwire.coordinator.api.admin.pause import Mode
 from tokenwire.coordinator.api.admin.weights import version_of
+from tokenwire.coordinator.api.admin.worker_status import worker_object
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.status import FleetStatus, WorkerStatus, common_version
@@ -43,7 +44,7 @@ class _Responses:
         """Return the success response with the state of every worker."""
         workers = self._status.workers(model)
         version = common_version(workers)
-        each = [worker.as_dict() for worker in workers]
+        each = [worker_object(worker) for worker in workers]
         return JSONResponse({"status": "ok", "applied_weight_version": version, "workers": each})
 
     async def after(self, form: Form, operation: Awaitable[object]) -> Response:
@@ -120,7 +121,7 @@ def _add_state(router: ApiRouter, admin: FleetAdmin, status: FleetStatus) -> Non
         workers = status.workers((await read(Form, request)).model)
         is_ready = _is_ready(workers)
         return JSONResponse(
-            {"ready": is_ready, "workers": [each.as_dict() for each in workers]}, 200 if is_ready else 503
+            {"ready": is_ready, "workers": [worker_object(each) for each in workers]}, 200 if is_ready else 503
         )
 
     @router.get("/v1/rl/liveness")
@@ -148,7 +149,7 @@ def _state(workers: Sequence[WorkerStatus]) -> dict[str, Any]:
         "pause_state": pauses.pop() if len(pauses) == 1 else "mixed" if pauses else "unknown",
         "applied_weight_version": common_version(workers),
         "loras": [{"name": name, "loaded_on": addresses} for name, addresses in loras.items()],
-        "workers": [worker.as_dict() for worker in workers],
+        "workers": [worker_object(worker) for worker in workers],
     }
 
 

@@ -13,8 +13,10 @@ from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFie
 from tokenwire.coordinator.api.fields.finish import weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import chat_logprobs, prompt_logprobs
 from tokenwire.coordinator.api.fields.token_history import shown_history, shown_message_ids
+from tokenwire.coordinator.api.fields.usage import full_usage_object
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks
+from tokenwire.coordinator.api.openai.message import tool_call_object
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
@@ -175,7 +177,7 @@ def full_response(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, A
         "choices": [_choice(call, index, choice, messages[index]) for index, choice in enumerate(choices)],
         "service_tier": None,
         "system_fingerprint": None,
-        "usage": usage.as_dict_with_details(),
+        "usage": full_usage_object(usage),
         "prompt_logprobs": prompt_logprobs(first.prefill.logprobs),
         "prompt_token_ids": list(prompt.token_ids) if body.return_token_ids else None,
         "prompt_text": prepared.chat_text() if body.return_prompt_text else None,
@@ -203,7 +205,7 @@ def _choice(call: ChatCall, index: int, choice: CollectedChoice, message: Parsed
         "reasoning": message.reasoning,
     }
     if message.tool_calls:
-        shown["tool_calls"] = [tool_call.as_dict() for tool_call in message.tool_calls]
+        shown["tool_calls"] = [tool_call_object(tool_call) for tool_call in message.tool_calls]
     call.keep(index, [shown])
     logprobs = None if style is None or hidden else chat_logprobs(choice.logprobs or [], style)
     if not hidden:

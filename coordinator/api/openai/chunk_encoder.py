@@ -9,6 +9,7 @@ from tokenwire.coordinator.api.errors import error_event
 from tokenwire.coordinator.api.fields.finish import resumption_fields, weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_logprobs, completion_logprobs
 from tokenwire.coordinator.api.fields.token_history import shown_history
+from tokenwire.coordinator.api.fields.usage import usage_object
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.output.sse import DONE
@@ -104,7 +105,7 @@ class ChunkWriter:
             return b""
         if self._prefill is not None:
             self._add_details(usage, self._prefill)
-        return self._event({**self._envelope, "choices": [], "usage": usage.as_dict()})
+        return self._event({**self._envelope, "choices": [], "usage": usage_object(usage)})
 
     def _add_details(self, usage: Usage, prefill: Prefill) -> None:
         usage.cached_tokens = prefill.cached_tokens
@@ -146,7 +147,7 @@ class ChunkWriter:
         end = compact(after)[1:] + "]"
         if self._usages is not None:
             self._count(index, token_ids)
-            end += f',"usage":{compact(self._usages[index].as_dict())}'
+            end += f',"usage":{compact(usage_object(self._usages[index]))}'
         return end
 
     def _count(self, index: int, token_ids: list[int]) -> None:
@@ -210,7 +211,7 @@ class ChatChunks(ChunkWriter):
             body["prompt_text"] = self._prepared.chat_text() if self._options.show_prompt else None
             body |= shown_history(self._prepared)
         if self._usages is not None:
-            body["usage"] = self._usages[index].as_dict()
+            body["usage"] = usage_object(self._usages[index])
         return self._event(body)
 
     def _logprobs(

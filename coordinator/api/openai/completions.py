@@ -12,6 +12,7 @@ from tokenwire.coordinator.api.api_request import NOT_SERVED, RequestHeaders, Un
 from tokenwire.coordinator.api.fields.common import RequestFields, check_stream_options
 from tokenwire.coordinator.api.fields.finish import weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
+from tokenwire.coordinator.api.fields.usage import full_usage_object
 from tokenwire.coordinator.api.fields.wire_values import checked_number, checked_prompts
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions, CompletionChunks, with_prompt
 from tokenwire.coordinator.api.respond import EventStream, collect
@@ -163,7 +164,7 @@ def _full_response(
         "choices": [_choice(body, api, prepared, index, choice) for index, choice in enumerate(choices)],
         "service_tier": None,
         "system_fingerprint": None,
-        "usage": usage.as_dict_with_details(),
+        "usage": full_usage_object(usage),
         "kv_transfer_params": choices[0].finish.kv_transfer_params,
         "ec_transfer_params": None,
         "metrics": None,

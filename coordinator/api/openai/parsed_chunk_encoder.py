@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks, ChunkOptions
+from tokenwire.coordinator.api.openai.message import delta_object, joined_message
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.json_text import compact
-from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, joined
+from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, Usage
@@ -59,13 +60,13 @@ class ParsedChatChunks(ChatChunks):
             self._deltas[index].append(message)
         if finish is not None:
             if self._keep is not None:
-                self._keep(index, [joined(self._deltas[index])])
+                self._keep(index, [joined_message(self._deltas[index])])
             reason = self._parsers[index].finish_reason(finish.reason)
             finish = replace(finish, reason=reason)
         elif message is None and not self._shows_tokens:
             self._count(index, token_ids)
             return b""
-        delta = compact({} if message is None else message.as_dict())
+        delta = compact({} if message is None else delta_object(message))
         return self._heads[index] + f"{delta},{self._ending(index, token_ids, finish, logprobs)}}}\n\n".encode()
 
     def closing(self, usage: Usage) -> bytes:

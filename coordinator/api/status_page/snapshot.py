@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tokenwire import __version__
+from tokenwire.coordinator.api.admin.worker_status import worker_object
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import WorkerSession
@@ -76,7 +77,7 @@ class Snapshot:
         # Plain vLLM servers do not report their load.
         load = session.workload.load if status.connected and max_num_seqs else None
         return {
-            **status.as_dict(),
+            **worker_object(status),
             "model": session.model_name or None,
             "max_num_seqs": max_num_seqs or None,
             "running": None if load is None else load.running,

@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.api.fields.logprobs import prompt_logprobs
+from tokenwire.coordinator.api.fields.usage import full_usage_object
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.tokens.generate_request import NOT_SERVED, GenerateRequest
@@ -53,7 +54,7 @@ def _full_response(
         "request_id": prepared.request.request_id,
         "model": prepared.model.name,
         "created": created,
-        "usage": usage.as_dict_with_details(),
+        "usage": full_usage_object(usage),
         "prompt_logprobs": prompt_logprobs(choices[0].prefill.logprobs),
         "prompt_token_id_logprobs": None,
         "prompt_token_ids": list(prepared.prompts[0].token_ids) if body.return_token_ids else None,

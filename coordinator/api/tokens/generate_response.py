@@ -8,6 +8,7 @@ from typing import Any
 from tokenwire.coordinator.api.errors import error_event
 from tokenwire.coordinator.api.fields.finish import resumption_fields, weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import LOGPROB_FLOOR
+from tokenwire.coordinator.api.fields.usage import usage_object
 from tokenwire.coordinator.api.tokens.generate_request import GenerateRequest
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.json_text import compact
@@ -115,7 +116,7 @@ class GenerateChunks:
             return b""
         if self._prefill is not None:
             usage.cached_tokens = self._prefill.cached_tokens
-        return f"data: {compact({**self._envelope, 'choices': [], 'usage': usage.as_dict()})}\n\n".encode()
+        return f"data: {compact({**self._envelope, 'choices': [], 'usage': usage_object(usage)})}\n\n".encode()
 
     def error(self, error: TokenwireError) -> bytes:
         """Render an error within the stream."""
@@ -125,4 +126,4 @@ class GenerateChunks:
         if self._usages is None:
             return "null"
         self._usages[index].completion_tokens += len(token_ids)
-        return compact(self._usages[index].as_dict())
+        return compact(usage_object(self._usages[index]))

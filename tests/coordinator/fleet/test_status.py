@@ -17,24 +17,6 @@ def status(session: str = "ready", reason: str = "", **serving: Any) -> WorkerSt
     return WorkerStatus("one:1", session, announced, reason, "")
 
 
-def test_a_connected_worker_shows_what_it_announced() -> None:
-    """With the reason why it gets no new requests, if there is one."""
-    shown = status(reason="its weights differ").as_dict()
-
-    assert (shown["weight_version"], shown["weights_path"], shown["epoch"]) == ("v2", "/step_2", 7)
-    assert shown["loras"] == ["red"]
-    assert (shown["routable"], shown["reason"]) == (False, "its weights differ")
-    assert (shown["pause_state"], shown["reconcile_error"]) == ("running", None)
-
-
-def test_what_a_lost_worker_announced_is_not_shown() -> None:
-    """It may be stale."""
-    shown = status(session="connecting", reason="lost", paused=True).as_dict()
-
-    assert (shown["weight_version"], shown["weights_path"], shown["epoch"], shown["loras"]) == (None, None, None, [])
-    assert (shown["pause_state"], shown["routable"]) == ("unknown", False)
-
-
 @pytest.mark.parametrize(
     ("serving", "state"),
     [({}, "running"), ({"paused": True}, "paused"), ({"paused": True, "sleeping": True}, "sleeping")],

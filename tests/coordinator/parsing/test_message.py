@@ -1,20 +1,7 @@
 """Deltas of messages."""
 
 from tests.coordinator.parsing.fakes import FIRST, SECOND
-from tokenwire.coordinator.parsing.message import MessageDelta, ToolCallDelta, joined, merge
-
-
-def test_deltas_have_openais_format() -> None:
-    """Absent parts are omitted."""
-    call = ToolCallDelta(0, arguments="{")
-    assert MessageDelta(content="c").as_dict() == {"content": "c"}
-    assert MessageDelta(reasoning="r", tool_calls=(FIRST, call)).as_dict() == {
-        "reasoning": "r",
-        "tool_calls": [
-            {"id": "1", "type": "function", "index": 0, "function": {"name": "a"}},
-            {"index": 0, "function": {"arguments": "{"}},
-        ],
-    }
+from tokenwire.coordinator.parsing.message import MessageDelta, ToolCallDelta, merge
 
 
 def test_deltas_merge() -> None:
@@ -25,21 +12,3 @@ def test_deltas_merge() -> None:
     assert merge(None, one) is one
     assert merge(one, None) is one
     assert merge(None, None) is None
-
-
-def test_deltas_join_to_a_clients_message() -> None:
-    """Calls by their index, with their arguments in one piece."""
-    deltas = [
-        MessageDelta(reasoning="hm"),
-        MessageDelta("a", tool_calls=(FIRST, SECOND)),
-        MessageDelta("b", tool_calls=(ToolCallDelta(0, arguments="{"), ToolCallDelta(1, arguments="[]"))),
-        MessageDelta(tool_calls=(ToolCallDelta(0, arguments="}"),)),
-    ]
-
-    message = joined(deltas)
-
-    assert (message["content"], message["reasoning"]) == ("ab", "hm")
-    assert [call["function"] for call in message["tool_calls"]] == [
-        {"name": "a", "arguments": "{}"},
-        {"name": "b", "arguments": "[]"},
-    ]

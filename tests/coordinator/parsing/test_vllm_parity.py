@@ -20,6 +20,7 @@ from tests.coordinator.parsing import loaded
 from tests.coordinator.parsing.outputs import HISTORY, OutputCase, chat_body, output_cases
 from tests.coordinator.parsing.vllm_server import VllmChatRoute, add_up
 from tests.tokenizers import npm_tokenizer_files
+from tokenwire.coordinator.api.openai.message import delta_object
 from tokenwire.coordinator.parsing.batching import ParserBudget
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, merge
 from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
@@ -114,7 +115,7 @@ def our_stream(name: str, budget: str, steps: list[list[int]]) -> dict[str, Any]
     for index, step in enumerate(steps):
         last = index == len(steps) - 1
         delta = feed(parser, texts, step, last and case.reason == "stop", last)
-        shown = delta.as_dict() if delta else {}
+        shown = delta_object(delta) if delta else {}
         finish = parser.finish_reason(case.reason) if last else None
         chunks.append({"choices": [{"delta": shown, "finish_reason": finish}]})
     message = add_up(chunks)

@@ -8,7 +8,8 @@ import pytest
 
 from tests.coordinator.parsing import loaded
 from tests.tokenizers import npm_tokenizer_files
-from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, joined
+from tokenwire.coordinator.api.openai.message import joined_message
+from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser
 from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 
 pytestmark = [pytest.mark.engine, pytest.mark.npm, pytest.mark.filterwarnings("ignore")]
@@ -44,7 +45,7 @@ def read(parser: MessageParser, stream: bool, rest: str = REST) -> tuple[str, st
         return message.content or "", message.reasoning or "", calls
     texts = [tokenizer().decode([token_id]) for token_id in ids]
     deltas = [parser.delta(text, [ids[i]], i == len(ids) - 1) or MessageDelta() for i, text in enumerate(texts)]
-    read = joined(deltas)
+    read = joined_message(deltas)
     functions = [call["function"] for call in read["tool_calls"]]
     return read["content"], read["reasoning"], [(each["name"], json.loads(each["arguments"])) for each in functions]
 

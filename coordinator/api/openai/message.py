@@ -1,0 +1,48 @@
+"""Parts of messages as OpenAI's objects."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tokenwire.coordinator.parsing.message import MessageDelta, ToolCallDelta
+from tokenwire.coordinator.parsing.rules import ParsedToolCall
+
+
+def tool_call_object(call: ParsedToolCall) -> dict[str, Any]:
+    """Return a complete tool call."""
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def delta_object(delta: MessageDelta) -> dict[str, Any]:
+    """Return a delta with vLLM's `reasoning`; parts without news are omitted."""
+    shown: dict[str, Any] = {}
+    if delta.content is not None:
+        shown["content"] = delta.content
+    if delta.reasoning is not None:
+        shown["reasoning"] = delta.reasoning
+    if delta.tool_calls:
+        shown["tool_calls"] = [_tool_call_delta(call) for call in delta.tool_calls]
+    return shown
+
+
+def joined_message(deltas: Sequence[MessageDelta]) -> dict[str, Any]:
+    """Return the message as a client assembles it from deltas."""
+    calls: dict[int, dict[str, Any]] = {}
+    for delta in deltas:
+        for call in delta.tool_calls:
+            function = calls.setdefault(call.index, {"name": "", "arguments": ""})
+            function["name"] += call.name or ""
+            function["arguments"] += call.arguments or ""
+    return {
+        "role": "assistant",
+        "content": "".join(delta.content or "" for delta in deltas),
+        "reasoning": "".join(delta.reasoning or "" for delta in deltas),
+        "tool_calls": [{"type": "function", "function": function} for function in calls.values()],
+    }
+
+
+def _tool_call_delta(call: ToolCallDelta) -> dict[str, Any]:
+    shown: dict[str, Any] = {} if call.id is None else {"id": call.id, "type": "function"}
+    shown["index"] = call.index
+    function = {"name": call.name, "arguments": call.arguments}
+    shown["function"] = {name: value for name, value in function.items() if value is not None}
+    return shown
