@@ -2,14 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests.simulation.engines import Placements
-from tests.simulation.http import HttpExchange, HttpRequest
+from tests.simulation.engines import Placement, Placements
+from tests.simulation.http import HttpExchange
 from tests.simulation.oracle import ChoiceOracle
 from tests.simulation.prompts import PromptOracle
-from tests.simulation.tenants import Tenants, key_headers
+from tests.simulation.tenants import Tenants
 from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
 
@@ -25,36 +25,6 @@ _ENGINE_ERRORS = (
     "a second run of the request differs",  # under other weights, for a reply that only the first run could have given
     "a simulated fault crashed the engine",
 )
-
-
-def http_request_of(spec: Mapping[str, Any], earlier: "SimulatedClient | None" = None) -> HttpRequest:
-    """Return the HTTP request of a script's request, which may continue an earlier chat."""
-    body: dict[str, Any] = {
-        "max_tokens": spec["max_tokens"],
-        "stream": spec["stream"],
-        "n": spec["n"],
-        "priority": spec["priority"],
-        "temperature": 0.0 if spec["sampling"] == "greedy" else 1.0,
-        "return_token_ids": True,
-        "stop": spec["stop"],
-    }
-    if spec["stream"]:
-        body["stream_options"] = {"include_usage": True}
-    if spec["sampling"] in ("seeded", "penalty"):
-        body["seed"] = spec["seed"]
-    if spec["sampling"] == "penalty":
-        body["presence_penalty"] = 0.5
-    if spec["route"] == "chat":
-        messages = [*(() if earlier is None else earlier.messages), ("user", spec["prompt"])]
-        body["messages"] = [{"role": role, "content": content} for role, content in messages]
-        if spec["logprobs"] is not None:
-            body |= {"logprobs": True, "top_logprobs": spec["logprobs"]}
-    else:
-        body["prompt"] = list(spec["prompt"].encode())
-        body["logprobs"] = spec["logprobs"]
-    headers = [(b"x-request-id", spec["id"].encode()), *key_headers(spec["key"])]
-    path = "/v1/chat/completions" if spec["route"] == "chat" else "/v1/completions"
-    return HttpRequest(path, tuple(headers), json.dumps({k: v for k, v in body.items() if v is not None}).encode())
 
 
 class SimulatedClient:
@@ -86,8 +56,10 @@ class SimulatedClient:
         self.request_id = ("chatcmpl-" if spec["route"] == "chat" else "cmpl-") + self.name
         self.error: Mapping[str, Any] = {}
         """The error that it read."""
-        self._prompts = PromptOracle(spec, earlier, must_reuse)
+        self._prompts = PromptOracle(spec, earlier, must_reuse, tenants)
         self.choices = [ChoiceOracle(self.prompt) for _ in range(spec["n"])]
+        self._adapter_before: tuple[int, bool | None] = 0, None
+        """What was known of its adapter when it was sent."""
         self.server_node: Node | None = None
         """The coordinator process that serves it."""
         self.coordinator = f"c{spec['coordinator']}"
@@ -99,7 +71,9 @@ class SimulatedClient:
         self._placements = placements
         self._witness = witness
         self._violate = violate
-        self._refusal = tenants.refusal(spec, _BASE_MODEL)
+        self._refusal = tenants.refusal(spec, spec["model"] or _BASE_MODEL)
+        self.several_versions = 0
+        """Choices whose tokens are of more than one version of the weights."""
         self._status = 0
         self._data = b""
 
@@ -154,6 +128,7 @@ class SimulatedClient:
             self._end("connection refused")
             return
         self.server_node = exchange.server
+        self._adapter_before = self._adapter_state()
         leaving = None
         if self.spec["leave_s"] is not None:
             leaving = asyncio.get_running_loop().call_later(self.spec["leave_s"], exchange.leave)
@@ -170,6 +145,17 @@ class SimulatedClient:
             self._end("left" if leaving is not None and leaving.when() <= self._world.time() else "connection lost")
         else:
             self._on_complete()
+
+    def _adapter_state(self) -> tuple[int, bool | None]:
+        name = self.spec["model"]
+        if name is None or self.server_node is None:
+            return 0, None
+        return self._witness.adapters.state(name, self.server_node)
+
+    def _has_adapter(self) -> bool | None:
+        """Return whether its adapter was certainly loaded all the time since it was sent; None: that is not known."""
+        changes, loaded = self._adapter_before
+        return loaded if self._adapter_state()[0] == changes else None
 
     def _end(self, ending: str) -> None:
         self.ending = ending
@@ -212,7 +198,9 @@ class SimulatedClient:
         code, message = self.error.get("code"), self.error.get("message", "")
         expected = code in (422, 429, 503, 504) or (code == 500 and any(each in message for each in _ENGINE_ERRORS))
         if self._refusal is not None:
-            expected = code == 401 if self._refusal == 401 else code in (403, 429, 503)
+            expected = code == 401 if self._refusal == 401 else code in (403, 404, 429, 503)
+        elif code == 404:
+            expected = self.spec["model"] is not None and self._has_adapter() is not True
         self._check(expected, f"error {code}: {message}")
         if code == 422 and "is not retried" in message:
             self._check_poison()
@@ -230,6 +218,8 @@ class SimulatedClient:
         if "error" in chunk:
             self.error = chunk["error"]
             return
+        self._check(self._has_adapter() is not False, "it was served by an adapter that no worker has any more")
+        self._check(chunk["model"] == (self.spec["model"] or _BASE_MODEL), f"it was served by {chunk['model']}")
         self._check(self._refusal is None, f"it was served, instead of a {self._refusal}")
         self._check(chunk["id"] == self.request_id, f"another request's chunk: {chunk['id']}")
         for ids in [chunk.get("prompt_token_ids"), *(each.get("prompt_token_ids") for each in chunk["choices"])]:
@@ -250,13 +240,19 @@ class SimulatedClient:
     def _on_choice(self, choice: Mapping[str, Any]) -> None:
         index = choice["index"]
         oracle, token_ids = self.choices[index], choice.get("token_ids") or []
+        finish = choice.get("finish_reason")
         self._check(self._finishes[index] is None, f"choice {index} goes on after its end")
         placements = self._placements.get(self.request_id, [])
+        self._check_adapter(placements)
         self._check(not (wrong := oracle.take(token_ids, placements)), wrong)
         self._check_logprobs(choice, token_ids)
         self._texts[index] += self._text_of(choice)
-        self._check_text(index, choice.get("finish_reason"))
-        self._finishes[index] = choice.get("finish_reason")
+        self._check_text(index, finish)
+        self._finishes[index] = finish
+        if finish is not None:
+            spans = choice.get("weight_versions")
+            self._check(not (wrong := self._witness.weights.problem(oracle, spans)), wrong)
+            self.several_versions += len(spans or ()) > 1
 
     def _text_of(self, choice: Mapping[str, Any]) -> str:
         if self.spec["route"] == "completions":
@@ -278,6 +274,12 @@ class SimulatedClient:
             ends = {"stop": oracle.finish is not None and oracle.finish.HasField("eos_token_id")}
             ends["length"] = count == self.spec["max_tokens"]
             self._check(ends[finish], f"choice {index} ended as {finish} after {count} tokens")
+
+    def _check_adapter(self, placements: Sequence[Placement]) -> None:
+        """Check that all engines were given the adapter that the request names, and the same one."""
+        ids = {placement.lora_id for placement in placements}
+        names = {self._witness.adapters.name_of(number) for number in ids}
+        self._check(len(ids) <= 1 and names <= {self.spec["model"] or ""}, f"generated with the adapters {names}")
 
     def _check_logprobs(self, choice: Mapping[str, Any], token_ids: list[int]) -> None:
         logprobs = choice.get("logprobs")

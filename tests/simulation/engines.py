@@ -4,16 +4,18 @@ import asyncio
 import copy
 import functools
 import random
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import cpu_time
-from tokenwire.worker.engine.interface import EngineSequence
+from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.simulated_engine import engine as engine_module
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 from tokenwire.worker.simulated_engine.faults import Fault, FaultKind, FaultTrigger
 from tokenwire.worker.simulated_engine.model import load_model
 from tokenwire.worker.simulated_engine.requests import RequestPlanner
+from tokenwire.worker.simulated_engine.scheduler import Scheduler
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 from tokenwire.worker.simulated_engine.simulated_sequence import SimulatedSequence
 from tokenwire.worker.simulated_engine.tokens import TokenSource
@@ -29,6 +31,10 @@ class Placement:
     prompt: tuple[int, ...]
     source: TokenSource
     """Draws what the engine will draw; copied before it began."""
+    lora_id: int
+    engine: "RecordedEngine"
+    generated: list[str] = field(default_factory=list)
+    """The version of the weights with which the engine generated each token so far."""
 
 
 Placements = dict[str, list[Placement]]
@@ -40,6 +46,7 @@ class _RecordingPlanner:
     """Plans as another planner does, and records the plans."""
 
     planner: RequestPlanner
+    engine: "RecordedEngine"
     placements: Placements
 
     def plan(
@@ -48,15 +55,29 @@ class _RecordingPlanner:
         planned = self.planner.plan(submit, sequences, fails_after, weights)
         prompt = tuple(submit.prompt_token_ids)
         recorded = self.placements.setdefault(submit.request_id, [])
-        recorded += [Placement(prompt, copy.copy(simulated.source)) for simulated in planned]
+        for simulated in planned:
+            placement = Placement(prompt, copy.copy(simulated.source), submit.lora.id, self.engine)
+            recorded.append(placement)
+            self.engine.placed[simulated.sequence] = placement
+        self.engine.check_weights()
         return planned
 
 
 class RecordedEngine(SimulatedEngine):
     """Takes requests and aborts by way of another process, as vLLM does: each takes a while."""
 
-    def __init__(self, settings: SimulationSettings, instance: str, intake_s: float, placements: Placements) -> None:
+    def __init__(
+        self,
+        settings: SimulationSettings,
+        instance: str,
+        intake_s: float,
+        placements: Placements,
+        on_weights: Callable[[str, str, str], None],
+    ) -> None:
+        """`on_weights` is called with each new request: the instance, and the version and weights it begins with."""
         super().__init__(settings)
+        self.placed: dict[EngineSequence, Placement] = {}
+        self._on_weights = on_weights
         self.instance = instance
         """The worker process."""
         self._intake_s = intake_s
@@ -68,7 +89,7 @@ class RecordedEngine(SimulatedEngine):
         """Load the model, and record what is planned for it."""
         await super().start()
         assert self._planner is not None
-        self._planner = _RecordingPlanner(self._planner, self._placements)  # type: ignore[assignment]
+        self._planner = _RecordingPlanner(self._planner, self, self._placements)  # type: ignore[assignment]
 
     async def submit(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
         """Queue one request."""
@@ -94,6 +115,17 @@ class RecordedEngine(SimulatedEngine):
     def held_sequences(self) -> int:
         """Sequences that wait for `resume`."""
         return 0 if self._scheduler is None else self._scheduler.open_sequences - self._scheduler.active_sequences
+
+    def check_weights(self) -> None:
+        """Pass on what the weights are, and their version."""
+        assert self._scheduler is not None
+        self._on_weights(self.instance, self._scheduler.weight_version, self._weights)
+
+    def _compute(self, scheduler: Scheduler) -> Step:
+        step = super()._compute(scheduler)
+        for sequence, token_ids in zip(step.sequences, step.token_ids, strict=True):
+            self.placed[sequence].generated.extend([step.weight_version] * len(token_ids))
+        return step
 
     def break_down(self, kind: FaultKind) -> None:
         """Inject a fault before the next step."""

@@ -1,4 +1,7 @@
-"""What befalls a fleet: each kind of event of a script, and the recovery from all of them."""
+"""What befalls a fleet: each kind of event of a script, and the recovery from all of them.
+
+One file beyond the usual length, since each kind of event is a method.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,6 +11,7 @@ from tests.simulation.client import SimulatedClient
 from tests.simulation.http import HttpExchange
 from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
 from tests.simulation.script import ScriptedEvent
+from tests.simulation.versions import MISSING
 from tests.simulation.world import Node
 from tokenwire.coordinator.app import Core
 from tokenwire.errors import TokenwireError
@@ -25,7 +29,6 @@ _ABORT_S = 1.0
 """After so long, what was aborted has got its last token, slow links and readers included."""
 WEIGHTS = ("/usr", "/etc", "/bin")
 """Directories that every machine has: a simulated engine reads only their names."""
-ADAPTER = "adapter"
 
 
 class Faults:
@@ -197,9 +200,35 @@ class Faults:
         path = WEIGHTS[int(args["draw"] * 1000) % len(WEIGHTS)]
         self._operate(coordinator, lambda core: core.admin.load_weights(None, path, path.rpartition("/")[2], True))
 
+    def _load_missing_weights(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
+        self._operate(coordinator, lambda core: core.admin.load_weights(None, MISSING, f"no{args['draw']}", True))
+
     def _load_adapter(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
-        replace = args["draw"] < 0.5
-        self._operate(coordinator, lambda core: core.admin.load_lora(None, ADAPTER, "/adapters/a", replace=replace))
+        replace, path = args["draw"] < 0.5, f"/adapters/{args['draw']}"
+        self._change_adapter(
+            coordinator, args["adapter"], True, lambda core, name: core.admin.load_lora(None, name, path, replace)
+        )
+
+    def _unload_adapter(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
+        self._change_adapter(coordinator, args["adapter"], False, lambda core, name: core.admin.unload_lora(name))
+
+    def _change_adapter(
+        self,
+        coordinator: CoordinatorHost,
+        name: str,
+        loads: bool,
+        change: Callable[[Core, str], Coroutine[Any, Any, object]],
+    ) -> None:
+        ledger, node = self._history.witness.adapters, coordinator.node
+
+        async def run(core: Core) -> None:
+            number, begun, alone = ledger.begin(name), self._begun, self._under_way == 1
+            confirmed = await self._try(change(core, name))
+            if confirmed and alone and begun == self._begun and node is not None:
+                ledger.confirm(name, node, number, loads)
+                self._history.seen["adapter loaded" if loads else "adapter unloaded"] += 1
+
+        self._operate(coordinator, run)
 
     def _reset_cache(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._operate(coordinator, lambda core: core.admin.reset_cache(None, args["draw"] < 0.5, False))

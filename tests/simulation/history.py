@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from starlette.types import ASGIApp
 
 from tests.simulation.chance import Escape
-from tests.simulation.client import SimulatedClient, http_request_of
+from tests.simulation.client import SimulatedClient
 from tests.simulation.conversations import Conversations
 from tests.simulation.engines import Placements
 from tests.simulation.faults import Faults
@@ -18,6 +18,7 @@ from tests.simulation.invariants import Epochs, leftovers, violations_now
 from tests.simulation.network import Network
 from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
 from tests.simulation.queues import QueueWitness
+from tests.simulation.requests import http_request_of
 from tests.simulation.script import STORE_EVENTS, Script, ScriptedEvent
 from tests.simulation.shared_store import SharedHistory
 from tests.simulation.tenants import Tenants, TenantWitness, api_keys
@@ -72,13 +73,13 @@ class History:
         self.tenants = Tenants(config["keys"])
         self._clients_by_id: dict[str, SimulatedClient] = {}
         self._tenant_witnesses: dict[Node, TenantWitness] = {}
-        self._seen: Counter[str] = Counter()
+        self.seen: Counter[str] = Counter()
         """How often what witnesses look for has happened."""
         self.engine_settings = SimulationSettings(**config["engine"])
         self.settings = _coordinator_settings(config)
         addresses = [worker_address(index) for index in range(config["workers"])]
         self.workers = [
-            WorkerHost(self.world, self.network, index, config["intake_s"], self.placements)
+            WorkerHost(self.world, self.network, index, config["intake_s"], self.placements, self._on_weights)
             for index in range(config["workers"])
         ]
         self.coordinators = [
@@ -93,12 +94,16 @@ class History:
 
     def _watch(self, node: Node, core: Core, app: ASGIApp) -> ASGIApp:
         """Let witnesses judge a new coordinator process."""
-        witness = TenantWitness(app, self.script.config["keys"], self.world, self.violate, self._seen)
-        QueueWitness(core, self.settings.admission, self._expected_in_queue, self.violate, self._seen)
+        witness = TenantWitness(app, self.script.config["keys"], self.world, self.violate, self.seen)
+        QueueWitness(core, self.settings.admission, self._expected_in_queue, self.violate, self.seen)
         self._tenant_witnesses[node] = witness
         if self.shared_history is not None:
             self.shared_history.watch(node.name, core)
         return witness
+
+    def _on_weights(self, instance: str, version: str, weights: str) -> None:
+        if problem := self.witness.weights.engine_problem(version, weights):
+            self.violate(f"{instance} {problem}")
 
     def _expected_in_queue(self, request_id: str) -> tuple[str, int] | None:
         client = self._clients_by_id.get(request_id)
@@ -167,6 +172,7 @@ class History:
             earlier = next((client for client in self.clients if client.name == follows), None)
             if earlier is None or not earlier.may_be_continued:
                 return
+        shares = earlier is not None and self.tenants.may_share(spec, earlier.spec)
         host = self.coordinators[spec["coordinator"]]
         client = SimulatedClient(
             self.world,
@@ -177,7 +183,7 @@ class History:
             self.tenants,
             self._may_abort,
             earlier=earlier,
-            must_reuse=self.conversations.expectation(earlier, host),
+            must_reuse=self.conversations.expectation(earlier if shares else None, host),
         )
         self.clients.append(client)
         self._clients_by_id[client.request_id] = client
@@ -232,7 +238,7 @@ class History:
         """Count what has happened."""
         count = Counter(f"event {event.kind}" for event in self.script.events)
         count.update(self.network.reached)
-        count.update(self._seen)
+        count.update(self.seen)
         for coordinator in self.coordinators:
             if coordinator.core is not None:
                 count.update(asdict(coordinator.core.failover.stats))
@@ -245,7 +251,10 @@ class History:
         moved = [each for each in self.clients if each.tokens and each.moved_coordinator]
         count["chat continued by another coordinator"] = len(moved)
         count["chat continued by another coordinator by exact ids"] = sum(each.reused_ids for each in moved)
+        count["adapter asked for"] = sum(client.spec["model"] is not None for client in self.clients)
         for client in self.clients:
+            count["adapter's stream moved"] += sum(each.moved for each in client.choices if client.spec["model"])
+            count["reply of several weight versions"] += client.several_versions
             count["choice moved to another placement"] += sum(each.moved for each in client.choices)
         return count
 

@@ -41,9 +41,11 @@ class ChoiceOracle:
         self._without_stop = 0
         """How many ids are known to hold no complete stop string."""
         self._drawn: dict[int, tuple[list[int], pb.Finish | None]] = {}
+        self._placements: Sequence[Placement] = ()
 
     def take(self, token_ids: Sequence[int], placements: Sequence[Placement]) -> str:
         """Take new ids; return what is wrong with them, empty if nothing."""
+        self._placements = placements
         for token in token_ids:
             if not self._explain(token, placements):
                 done = len(self.token_ids)
@@ -64,6 +66,16 @@ class ChoiceOracle:
             self._without_stop = count
         return decode(self.token_ids), None
 
+    def versions_at(self, place: int) -> set[str]:
+        """Return the versions of the weights with which engines generated the id at a place."""
+        found = set()
+        for number, placement in enumerate(self._placements):
+            drawn, _ = self._draw(number, placement)
+            own = place - len(placement.prompt) + len(self._prompt)
+            if 0 <= own < len(placement.generated) and drawn[: own + 1] == self.token_ids[place - own : place + 1]:
+                found.add(placement.generated[own])
+        return found
+
     def _explain(self, token: int, placements: Sequence[Placement]) -> bool:
         for number in range(max(0, self._current), len(placements)):
             if self._draws(number, placements[number], token):
@@ -72,17 +84,22 @@ class ChoiceOracle:
                 return True
         return False
 
+    def _draw(self, number: int, placement: Placement) -> tuple[list[int], pb.Finish | None]:
+        if number not in self._drawn:
+            self._drawn[number] = _draw_all(placement)
+        return self._drawn[number]
+
     def _draws(self, number: int, placement: Placement, token: int) -> bool:
         prefix = placement.prompt[len(self._prompt) :]
         done = len(self.token_ids)
         if placement.prompt[: len(self._prompt)] != self._prompt or tuple(self.token_ids[: len(prefix)]) != prefix:
             return False
-        if number not in self._drawn:
-            self._drawn[number] = _draw_all(placement)
-        drawn, finish = self._drawn[number]
+        drawn, finish = self._draw(number, placement)
         place = done - len(prefix)
         # A replay draws all ids again: those that the client has must be the same.
-        if not 0 <= place < len(drawn) or drawn[place] != token or drawn[:place] != self.token_ids[len(prefix) : done]:
+        if not 0 <= place < len(placement.generated) or drawn[place] != token:
+            return False
+        if drawn[:place] != self.token_ids[len(prefix) : done]:
             return False
         self.finish = finish if place == len(drawn) - 1 else None
         return True

@@ -38,7 +38,15 @@ def worker_address(index: int) -> str:
 class WorkerHost:
     """A host where worker processes run, one after the other."""
 
-    def __init__(self, world: World, network: Network, index: int, intake_s: float, placements: Placements) -> None:
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        index: int,
+        intake_s: float,
+        placements: Placements,
+        on_weights: Callable[[str, str, str], None],
+    ) -> None:
         self.name = f"w{index}"
         self.address = worker_address(index)
         self.node: Node | None = None
@@ -50,6 +58,7 @@ class WorkerHost:
         self._network = network
         self._intake_s = intake_s
         self._placements = placements
+        self._on_weights = on_weights
         self._shutdown: asyncio.Event | None = None
 
     @property
@@ -70,7 +79,9 @@ class WorkerHost:
 
     async def _main(self, node: Node, settings: SimulationSettings) -> None:
         self._shutdown = asyncio.Event()
-        self.engine = RecordedEngine(settings, f"{self.name}/{node.number}", self._intake_s, self._placements)
+        self.engine = RecordedEngine(
+            settings, f"{self.name}/{node.number}", self._intake_s, self._placements, self._on_weights
+        )
         server = WorkerServer(
             self.engine, WorkerSettings(self.address, drain_timeout_s=_DRAIN_TIMEOUT_S), SimulatedPort(self._network)
         )

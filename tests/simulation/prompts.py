@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.oracle import IM_END, chat_prompt
+from tests.simulation.tenants import Tenants
 
 if TYPE_CHECKING:
     from tests.simulation.client import SimulatedClient
@@ -13,11 +14,15 @@ class PromptOracle:
     """Checks the prompt of one request, and what is said of its origin."""
 
     def __init__(
-        self, spec: Mapping[str, Any], earlier: "SimulatedClient | None", must_reuse: Callable[[], bool]
+        self,
+        spec: Mapping[str, Any],
+        earlier: "SimulatedClient | None",
+        must_reuse: Callable[[], bool],
+        tenants: Tenants,
     ) -> None:
         """`must_reuse` returns, once the prompt is known, whether it must start with the ids of the earlier turn."""
         self._must_reuse = must_reuse
-        self._known = _prompts(spec, earlier)
+        self._known = _prompts(spec, earlier, tenants)
         self._reused: int | None = None
         self.prompt = self._known[0][1]
 
@@ -49,7 +54,9 @@ class PromptOracle:
         return ""
 
 
-def _prompts(spec: Mapping[str, Any], earlier: "SimulatedClient | None") -> list[tuple[int, list[int]]]:
+def _prompts(
+    spec: Mapping[str, Any], earlier: "SimulatedClient | None", tenants: Tenants
+) -> list[tuple[int, list[int]]]:
     """Return the prompts that it may have, by how many ids they reuse: all turns' first, none last."""
     if spec["route"] == "completions":
         return [(0, list(spec["prompt"].encode()))]
@@ -58,7 +65,8 @@ def _prompts(spec: Mapping[str, Any], earlier: "SimulatedClient | None") -> list
     while earlier is not None:
         ids = [*earlier.prompt, *earlier.choices[0].token_ids]
         end = [] if ids[-1] == IM_END else [IM_END]
-        prompts.append((len(ids), [*ids, *end, *b"\n", *chat_prompt(rest)]))
+        if tenants.may_share(spec, earlier.spec):
+            prompts.append((len(ids), [*ids, *end, *b"\n", *chat_prompt(rest)]))
         rest = [*earlier.turn, *rest]
         earlier = earlier.earlier
     return [*prompts, (0, chat_prompt(rest))]

@@ -7,7 +7,7 @@ decision. It judges by what docs/explanation/scheduling.md promises, without the
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tokenwire.coordinator.app import Core
 from tokenwire.coordinator.fleet.admission.fair_queue import QueuedRequest
@@ -43,17 +43,12 @@ class _Rivalry:
     """How much more work has started of the first one than of the second."""
     least: int = 0
     most: int = 0
-    largest: dict[str, int] = field(default_factory=dict)
-    """The cost of the largest request of each."""
 
-    def started(self, entry: QueuedRequest, is_first: bool, rivals: Sequence[QueuedRequest]) -> bool:
-        """Count a request that started; return whether the lead is within what equal shares allow."""
-        for each in (entry, *rivals):
-            tenant = each.placement.tenant
-            self.largest[tenant] = max(self.largest.get(tenant, 0), _cost(each))
-        self.lead += _cost(entry) if is_first else -_cost(entry)
+    def started(self, work: int) -> int:
+        """Count work that started, of the second one if negative; return the largest change of the lead so far."""
+        self.lead += work
         self.least, self.most = min(self.least, self.lead), max(self.most, self.lead)
-        return self.most - self.least <= sum(self.largest.values())
+        return self.most - self.least
 
 
 class QueueWitness:
@@ -78,6 +73,8 @@ class QueueWitness:
         """In which order queued requests came."""
         self._periods: Counter[tuple[int, str]] = Counter()
         """How often a tenant has begun to wait, by priority and tenant."""
+        self._largest: dict[tuple[int, str], int] = {}
+        """The work of the largest request that was queued, by priority and tenant."""
         self._rivalries: dict[tuple[int, str, str], _Rivalry] = {}
         core.failover._below = self
         core.queue._workers = self  # type: ignore[assignment]
@@ -138,9 +135,10 @@ class QueueWitness:
         self._arrived = {each: self._arrived[each] for each in waiting} | {entry: next(self._arrivals)}
         if any(each.submit.lora.id != entry.submit.lora.id for each in waiting):
             self._rivalries.clear()  # shares of one adapter's capacity say nothing about that of another's
-        tenant = entry.placement.tenant
+        tenant, place = entry.placement.tenant, (entry.submit.priority, entry.placement.tenant)
+        self._largest[place] = max(self._largest.get(place, 0), _cost(entry))
         if not any(each.placement.tenant == tenant and _class(each) == _class(entry) for each in waiting):
-            self._periods[entry.submit.priority, tenant] += 1
+            self._periods[place] += 1
 
     # In place of the workers.
 
@@ -190,6 +188,7 @@ class QueueWitness:
             rivalry = self._rivalries.get((priority, one, other))
             if rivalry is None or rivalry.periods != periods:
                 rivalry = self._rivalries[priority, one, other] = _Rivalry(periods)
-            if not rivalry.started(entry, tenant == one, [each for each in equals if each.placement.tenant == rival]):
-                lead = rivalry.most - rivalry.least
-                self._violate(f"{tenant} is {lead} tokens ahead of {rival}, both queued: {rivalry.largest}")
+            lead = rivalry.started(_cost(entry) if tenant == one else -_cost(entry))
+            allowed = self._largest[priority, one] + self._largest[priority, other]
+            if lead > allowed:
+                self._violate(f"{tenant} is {lead} tokens ahead of {rival}, both queued, instead of at most {allowed}")

@@ -27,7 +27,8 @@ _OUTCOMES = (
     *("store answered with an error", "entry of the store evicted"),
     *("rejected: full", "rejected: timeout", "rejected: no_worker", "rejected: unauthorized"),
     *("rejected: requests at a time", "rejected: requests per minute", "rejected: tokens per minute"),
-    *("queued", "contest of tenants"),
+    *("queued", "contest of tenants", "reply of several weight versions"),
+    *("adapter loaded", "adapter unloaded", "adapter asked for", "adapter's stream moved"),
 )
 """What a campaign should have met, besides each kind of event."""
 

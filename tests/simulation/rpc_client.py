@@ -194,6 +194,7 @@ class ClientCall:
             self.end((grpc.StatusCode.UNAVAILABLE, "failed to connect"))
             return
         connection.calls[self._number] = self
+        self._channel.witness.on_control_call(request)
         lane = connection.to_server
         lane.send("call", self._number, method, b"" if request is None else to_bytes(request))
         if requests is not None:

@@ -15,7 +15,7 @@ FAULTS = (
 """Events that break something for a while."""
 OPERATIONS = (
     *("pause_abort", "pause_keep", "pause_wait", "sleep", "abort", "abort_resumed", "reset_cache"),
-    *("load_weights", "label_weights", "load_adapter"),
+    *("load_weights", "load_missing_weights", "label_weights", "load_adapter", "unload_adapter"),
 )
 """Events that an operator or trainer causes."""
 STORE_EVENTS = ("store_dies", "store_fails", "store_stalls", "store_evicts", "store_cut", "turn_elsewhere")
@@ -65,6 +65,9 @@ def generate_script(seed: int) -> Script:
         config["store"] = _store(rng, config)
         kinds.append("turn_elsewhere")
     events = _requests(rng, config)
+    if config["adapters"]:
+        kinds += rng.sample(["load_adapter", "unload_adapter"], rng.randrange(3))
+        events += [_early_load(rng, config, name) for name in config["adapters"]]
     for _ in range(rng.choice([0, 3, 8, 15, 25])):
         events.append(ScriptedEvent(_time(rng, config), rng.choice(kinds), _arguments(rng, config)))
     return Script(seed, config, tuple(sorted(events, key=lambda event: event.at)))
@@ -82,6 +85,7 @@ def _config(rng: random.Random) -> dict[str, Any]:
         "lateness_s": pick([0.0, 0.005, 0.05]),
         "intake_s": pick([0.0, 0.0, 0.03]),
         "keys": draw_keys(rng, [0, 0, 2, 3], [None, None, None, 4, 12]),
+        "adapters": pick([[], [], ["red"], ["red", "blue"]]),
         "crowd_s": pick([None, None, 0.5]),
         "queue_timeout_s": pick([5.0, 60.0]),
         "max_queue": pick([None, None, 4]),
@@ -109,6 +113,11 @@ def _store(rng: random.Random, config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _early_load(rng: random.Random, config: dict[str, Any], name: str) -> ScriptedEvent:
+    args = _arguments(rng, config) | {"adapter": name}
+    return ScriptedEvent(round(rng.uniform(0.3, 1.5), 3), "load_adapter", args)
+
+
 def _time(rng: random.Random, config: dict[str, Any]) -> float:
     return round(rng.uniform(0.5, config["seconds"]), 3)
 
@@ -134,6 +143,8 @@ def _may_be_continued(rng: random.Random, event: ScriptedEvent) -> bool:
 def _follow_up(rng: random.Random, config: dict[str, Any], event: ScriptedEvent) -> ScriptedEvent:
     """Return the next turn of a chat: sent when the first one has ended, by a coordinator of its own."""
     args = dict(event.args, id=f"{event.args['id']}b", follows=event.args["id"], prompt=_text(rng, 1, 20))
+    if rng.random() < 0.2:
+        args["key"], args["model"] = draw_key(rng, config["keys"]), rng.choice([None, *config["adapters"]])
     args["coordinator"] = rng.choice([event.args["coordinator"], rng.randrange(config["coordinators"])])
     return ScriptedEvent(round(event.at + rng.uniform(0.5, 3.0), 3), "request", args)
 
@@ -155,6 +166,7 @@ def _request(rng: random.Random, config: dict[str, Any], number: int, prefixes: 
         "logprobs": pick([None, None, None, 2]),
         "stop": pick([None, None, [_text(rng, 1, 3) for _ in range(3)]]),
         "priority": pick([0, 0, 0, 1]),
+        "model": rng.choice([None, *config["adapters"]]),
         "key": draw_key(rng, config["keys"]),
         "leave_s": pick([None, None, None, round(rng.uniform(0, 3), 3)]),
         "read_delay_s": pick([0.0, 0.0, 0.0, 0.2]),
@@ -172,5 +184,6 @@ def _arguments(rng: random.Random, config: dict[str, Any]) -> dict[str, Any]:
         "coordinator": rng.randrange(config["coordinators"]),
         "length": round(rng.expovariate(1 / rng.choice([0.05, 1.0, 4.0, 10.0])), 3),
         "draw": round(rng.random(), 3),
+        "adapter": rng.choice(config["adapters"] or ["red"]),
         "subset": [each for each in range(config["workers"]) if rng.random() < 0.6],
     }

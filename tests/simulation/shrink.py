@@ -23,6 +23,7 @@ _PLAIN: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("keys",), []),
     (("store",), None),
     (("store", "latency_s"), 0.0005),
+    (("adapters",), []),
     (("request_timeout_s",), None),
     (("max_queue",), None),
     (("engine", "eos_rate"), 0.0),
@@ -41,6 +42,7 @@ _PLAIN_REQUEST = {
     "leave_s": None,
     "read_delay_s": 0.0,
     "priority": 0,
+    "model": None,
     "route": "completions",
 }
 

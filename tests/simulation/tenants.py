@@ -43,16 +43,12 @@ def draw_keys(rng: random.Random, numbers: Sequence[int], limits: Sequence[int |
             "tenant": tenant,
             "max_concurrent": pick([*limits, None if limits == [None] else 2]),
             "requests_per_minute": pick(limits),
-            "tokens_per_minute": _times(100, pick(limits)),
+            "tokens_per_minute": pick([None if limit is None else 100 * limit for limit in limits]),
             "min_priority": pick([None, None, None, 1]),
             "models": pick([None, None, None, None, ["simulated"], ["red"]]),
         }
         for tenant in tenants
     ]
-
-
-def _times(factor: int, limit: int | None) -> int | None:
-    return None if limit is None else factor * limit
 
 
 def draw_key(rng: random.Random, keys: Sequence[KeySpec]) -> int | None:
@@ -102,6 +98,10 @@ class Tenants:
         """Return the priority with which a request is queued."""
         least = self._keys[spec["key"]]["min_priority"] if self._has_key(spec) else None
         return int(spec["priority"] if least is None else max(spec["priority"], least))
+
+    def may_share(self, spec: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+        """Return whether two requests may have the ids of one conversation: they have one tenant, and one model."""
+        return (spec["model"], self.tenant_of(spec)) == (other["model"], self.tenant_of(other))
 
     def refusal(self, spec: Mapping[str, Any], model: str) -> int | None:
         """Return the status with which a request is rejected, whatever the state of the fleet; None: it is not."""

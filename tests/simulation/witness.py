@@ -6,6 +6,8 @@ It shares no code with what it judges: it reads the messages as they leave a coo
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.simulation.adapters import AdapterLedger
+from tests.simulation.versions import WeightHistory
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -35,6 +37,8 @@ class Witness:
         self._sessions: dict[object, _Session] = {}
         """By the call that carries a session."""
         self._stays: dict[str, list[Stay]] = {}
+        self.weights = WeightHistory()
+        self.adapters = AdapterLedger()
         self.ended_sessions = 0
         """With one goes a submission that has not left its coordinator yet, too: no stay shows it."""
 
@@ -56,6 +60,12 @@ class Witness:
                     self._violate(f"slot {slot} of {address} was used again before its terminal event")
                 session.open[slot] = stay = Stay(session)
                 self._stays.setdefault(command.submit.request_id, []).append(stay)
+
+    def on_control_call(self, request: object) -> None:
+        """Take a single request of a coordinator."""
+        self.weights.on_control_call(request)
+        if problem := self.adapters.on_control_call(request):
+            self._violate(problem)
 
     def on_event(self, call: object, event: object) -> None:
         """Take what a coordinator reads."""
