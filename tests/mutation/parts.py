@@ -36,8 +36,5 @@ JUDGES = (
 )
 """Their own tests, and those of their neighbours: mutmut runs those that reach the mutant, the fastest first."""
 
-TOO_SLOW = (
-    "tests/coordinator/fleet/behaviour/test_connecting.py",
-    "tests/coordinator/fleet/behaviour/test_resumption.py",
-)
-"""Left out of these: they wait for real heartbeats and timeouts. Simulation has both in virtual time."""
+TOO_SLOW = ("tests/coordinator/fleet/behaviour/test_resumption.py",)
+"""Left out of these: they wait for real timeouts. Simulation resumes requests in virtual time."""

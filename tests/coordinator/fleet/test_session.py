@@ -9,14 +9,19 @@ from tests.coordinator.fleet.sessions import Requests, ready_session
 from tests.workers import (
     Listener,
     SessionContext,
+    accept,
+    running_session,
     running_worker,
     scripted_worker,
     submission,
     until,
     welcome,
 )
+from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
+from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
-from tokenwire.errors import InvalidRequest
+from tokenwire.coordinator.fleet.transport.base import WorkerTransport
+from tokenwire.errors import InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
@@ -37,6 +42,40 @@ class Satisfied(Listener):
         """Record, and stop."""
         super().step(token_ids, finish)
         return True
+
+
+class Impatient(CircuitBreaker):
+    """Never waits."""
+
+    def backoff_s(self) -> float:
+        """Return no time."""
+        return 0.0
+
+
+async def test_each_reason_not_to_connect_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """However often it is tried. The process is taken for gone meanwhile."""
+    errors: list[Exception] = [Unavailable("no route")] * 3 + [Unavailable("refused"), ValueError("odd")]
+    all_tried = asyncio.Event()
+
+    def open_transport(address: str, commands: Requests) -> WorkerTransport:
+        if len(errors) == 1:
+            all_tried.set()
+        raise errors.pop(0) if len(errors) > 1 else errors[0]
+
+    session = WorkerSession("nowhere", "test", accept, open_transport=open_transport)
+    session.breaker = Impatient()
+    with caplog.at_level(logging.INFO):
+        async with running_session(session):
+            await all_tried.wait()
+            await asyncio.sleep(0)
+
+    assert [(record.levelno, record.message) for record in caplog.records][:3] == [
+        (logging.INFO, "worker nowhere: no route"),
+        (logging.INFO, "worker nowhere: refused"),
+        (logging.ERROR, "session with nowhere failed"),
+    ]
+    assert not any("odd" in record.message for record in caplog.records)
+    assert (session.alive, session.last_error) == (False, "odd")
 
 
 async def test_a_request_runs_to_its_end(address: str) -> None:

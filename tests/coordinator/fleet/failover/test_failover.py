@@ -25,9 +25,10 @@ LOST = WorkerLost("gone")
 class LosablePart:
     """The part of a request that one worker has."""
 
-    def __init__(self, submit: pb.Submit, listeners: Sequence[SlotListener]) -> None:
+    def __init__(self, submit: pb.Submit, listeners: Sequence[SlotListener], resumed: bool) -> None:
         self.submit = submit
         self.listeners = listeners
+        self.resumed = resumed
         self.aborted = False
 
     def abort(self) -> None:
@@ -84,7 +85,7 @@ class SuccessiveWorkers:
         session.instance_id = self.instance_id or str(len(self.parts))
         if not self.queues:
             placement.on_placed(session)
-        self.parts.append(LosablePart(submit, listeners))
+        self.parts.append(LosablePart(submit, listeners, placement.resumed))
         return self.parts[-1]
 
     async def part(self, number: int) -> LosablePart:
@@ -197,6 +198,7 @@ async def test_a_draining_worker_hands_over_each_sequence_once(failover: Failove
     assert [part.listeners for part in workers.parts[3:]] == [[first.listeners[2]], [first.listeners[3]]]
     assert not any(part.aborted for part in workers.parts[2:])
     assert [listener.token_ids for listener in listeners] == [[6], [5], [], []]
+    assert [part.resumed for part in workers.parts] == [False, True, True, True, True]
     failover.stop()
 
 
@@ -262,6 +264,43 @@ async def test_a_request_is_admitted_by_the_layers_below(failover: Failover, wor
 
     with pytest.raises(Overloaded):
         failover.check_open("m", 0)
+
+
+async def test_a_refused_request_is_sent_again(failover: Failover, workers: SuccessiveWorkers) -> None:
+    """A little later: its worker is there."""
+    (listener,) = submitted(failover)
+    workers.parts[0].listeners[0].fail(Unavailable("asleep"))
+    assert len(workers.parts) == 1
+
+    (await workers.part(1)).listeners[0].step([7], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+
+    assert (listener.token_ids, listener.error) == ([7], None)
+
+
+async def test_a_request_has_as_many_attempts_as_configured(workers: SuccessiveWorkers) -> None:
+    """The loss after the last one is the client's; with none, each is."""
+    failover = Failover(workers, FailoverSettings(attempts=1), workers)
+    (listener,) = submitted(failover)
+    workers.parts[0].lose()
+    (await workers.part(1)).lose()
+    await listener.ended.wait()
+    assert listener.error == LOST
+
+    (direct,) = submitted(Failover(workers, FailoverSettings(attempts=0), workers))
+    assert workers.parts[2].listeners == [direct]
+
+
+async def test_a_prompt_is_scored_once(failover: Failover, workers: SuccessiveWorkers) -> None:
+    """Its log-probabilities are not computed again for a client that has them."""
+    for scored in (False, True):
+        submitted(failover, prompt_logprobs=1)
+        part = workers.parts[-1]
+        if scored:
+            part.listeners[0].prefilled(pb.PrefillInfo())
+        part.lose()
+
+        resumed = await workers.part(len(workers.parts))
+        assert resumed.submit.sampling_params.HasField("prompt_logprobs") == (not scored)
 
 
 async def test_a_moved_sequence_that_is_queued_is_aborted_at_once(
@@ -372,7 +411,10 @@ async def test_two_dead_engines_end_the_request(failover: Failover, workers: Suc
         assert failover.stats.poison == request + 1
 
 
-@pytest.mark.parametrize("error", [ValueError("unforeseen"), Unavailable("nobody")])
+NOBODY = Unavailable("nobody")
+
+
+@pytest.mark.parametrize("error", [ValueError("unforeseen"), NOBODY])
 async def test_a_sequence_that_cannot_be_submitted_ends(
     failover: Failover, workers: SuccessiveWorkers, error: Exception
 ) -> None:
@@ -387,6 +429,7 @@ async def test_a_sequence_that_cannot_be_submitted_ends(
     await until(lambda: lost.ended.is_set() and moved.ended.is_set())
     assert lost.error is not None
     assert moved.error is not None
+    assert (lost.error == LOST, failover.stats.failed) == ((True, 2) if error is NOBODY else (False, 0))
     failover.stop()
 
 

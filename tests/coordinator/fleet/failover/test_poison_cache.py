@@ -42,6 +42,7 @@ def test_a_request_that_killed_twice_is_rejected_for_a_while(cache: PoisonCache,
     """However often it is sent; others are served, and after ten minutes it is admitted again."""
     lose(cache, "a", POISON, OTHER)
     cache.check("m", POISON)
+    cache.check("m", OTHER)
     lose(cache, "b", short_submit(66, request_id="again", seed=None))
 
     with pytest.raises(PoisonRequest, match="Two workers died"):

@@ -112,6 +112,21 @@ def test_a_request_that_no_worker_would_take_fails(error: TokenwireError) -> Non
     assert (listener.error, policy.losses, policy.ends) == (error, [], 1)
 
 
+def test_a_listener_that_stops_ends_the_sequence() -> None:
+    """Its worker is told, and nothing more is passed on."""
+
+    class Content(Listener):
+        def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+            return super().step(token_ids, finish) or True
+
+    listener, policy = Content(), RecordingPolicy()
+    slots = placed(ResumableSequence(REQUEST, 0, listener, policy))
+
+    assert dispatch(pb.StepFrame(slots=[0], token_ids=[1]), slots) == [0]
+
+    assert (listener.token_ids, listener.finish, policy.ends) == ([1], None, 1)
+
+
 def test_log_probabilities_are_passed_on() -> None:
     """Before the tokens that they are of."""
     listener, rows = Listener(), pb.LogprobRows(width=1, token_ids=[1], logprobs=[-1.0])
