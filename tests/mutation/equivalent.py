@@ -1,4 +1,53 @@
 """Mutants that no test should kill, each with the reason: they change nothing that anybody is promised."""
 
-EQUIVALENT: dict[str, str] = {}
+INTERFACE = "a default of an interface: only those of its implementations apply"
+FALSY = "another false value"
+FASTER = "costs or saves work, with the same outcome"
+SAME = "leads to the same result on every input"
+NEGATIVE = "any negative number says that nothing matched"
+ORDER = "the map of a message is in one order here; another version of protobuf may need it"
+
+EQUIVALENT = {
+    (
+        "coordinator/fleet/admission/queue.py: "
+        "def (self, model: str, adapter_id: int=0) -> str:"
+        "  ->  def (self, model: str, adapter_id: int=1) -> str:"
+    ): INTERFACE,
+    (
+        "coordinator/fleet/admission/queue.py: "
+        "if self._queues and (not self._checks_soon):"
+        "  ->  if self._queues or not self._checks_soon:"
+    ): FASTER,
+    (
+        "coordinator/fleet/failover/failover.py: "
+        "def (self, model: str, adapter_id: int=0) -> pb.EngineCapabilities:"
+        "  ->  def (self, model: str, adapter_id: int=1) -> pb.EngineCapabilities:"
+    ): INTERFACE,
+    (
+        "coordinator/fleet/failover/poison_cache.py: "
+        "for part in (model.encode(), submit.lora.name.encode(), params.SerializeToString(deterministic=True)):"
+        "  ->  for part in (model.encode(), submit.lora.name.encode(), "
+        "params.SerializeToString(deterministic=None)):"
+    ): ORDER,
+    (
+        "coordinator/fleet/failover/poison_cache.py: "
+        "self.poison.popitem(last=False)"
+        "  ->  self.poison.popitem(last=None)"
+    ): FALSY,
+    (
+        "coordinator/fleet/failover/sequence.py: "
+        "self._lose(died, died, died, False, finish)"
+        "  ->  self._lose(died, died, died, None, finish)"
+    ): FALSY,
+    "coordinator/fleet/failover/sequence.py: self.ended = False  ->  self.ended = None": FALSY,
+    "coordinator/text/detokenizer.py: if length >= len(prompt):  ->  if length > len(prompt):": SAME,
+    (
+        "coordinator/text/detokenizer.py: "
+        "return (DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), tokenizer.decode(ids, "
+        "skip_special_tokens))"
+        "  ->  return (DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), tokenizer.decode(ids))"
+    ): SAME,
+    "coordinator/text/stops.py: return (0, -1, -1)  ->  return (0, -2, -1)": NEGATIVE,
+    "coordinator/text/stops.py: self._matched: list[int] = [-1]  ->  self._matched: list[int] = [-2]": NEGATIVE,
+}
 """Why, by what the mutant changes."""

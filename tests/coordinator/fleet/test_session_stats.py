@@ -1,7 +1,8 @@
 """Statistics of sessions."""
 
-from tokenwire.coordinator.fleet.session_stats import SessionStats, buckets
+from tokenwire.coordinator.fleet.session_stats import SessionStats, TokenGaps, buckets
 from tokenwire.coordinator.fleet.slots import DiscardListener
+from tokenwire.v1 import inference_pb2 as pb
 
 
 def test_gaps_are_counted_by_token_in_cumulative_buckets() -> None:
@@ -14,6 +15,17 @@ def test_gaps_are_counted_by_token_in_cumulative_buckets() -> None:
     assert counted["0.01"] == counted["10.0"] == 3
     assert counted["+Inf"] == 4
     assert stats.gaps_s == 60.03
+
+
+def test_a_gap_is_the_time_since_the_frame_before() -> None:
+    """For every sequence that had tokens before: not for those that have just begun."""
+    stats = SessionStats()
+    gaps = TokenGaps(stats, 10.0)
+    gaps.on_frame(pb.StepFrame(slots=[0], prefills=[pb.PrefillInfo(slot=0)]), 11.0)
+    gaps.on_frame(pb.StepFrame(slots=[0]), 11.25)
+    gaps.on_frame(pb.StepFrame(slots=[0, 1, 2], prefills=[pb.PrefillInfo(slot=2)]), 11.75)
+
+    assert (stats.gaps_s, sum(stats.gaps)) == (0.25 + 2 * 0.5, 3)
 
 
 def test_tokens_for_aborted_slots_are_counted() -> None:

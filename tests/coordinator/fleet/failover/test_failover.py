@@ -57,14 +57,15 @@ class SuccessiveWorkers:
         self.instance_id = ""
         """Of the worker for all requests, if it is one."""
         self.free = 9
+        self.invariant: int | None = None
 
     def free_capacity(self, model: str, adapter_id: int = 0) -> int:
         """Return what the test set."""
         return self.free
 
     def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
-        """Return no capabilities."""
-        return pb.EngineCapabilities()
+        """Return whether they compute an adapter's tokens alike in any batch."""
+        return pb.EngineCapabilities(batch_invariant=adapter_id == self.invariant)
 
     def is_alive(self, instance_id: str) -> bool | None:
         """Return what the test set."""
@@ -83,6 +84,7 @@ class SuccessiveWorkers:
             raise self.refuses
         session = WorkerSession("nowhere", "test", accept)
         session.instance_id = self.instance_id or str(len(self.parts))
+        session.capabilities = self.capabilities(model, submit.lora.id)
         if not self.queues:
             placement.on_placed(session)
         self.parts.append(LosablePart(submit, listeners, placement.resumed))
@@ -301,6 +303,23 @@ async def test_a_prompt_is_scored_once(failover: Failover, workers: SuccessiveWo
 
         resumed = await workers.part(len(workers.parts))
         assert resumed.submit.sampling_params.HasField("prompt_logprobs") == (not scored)
+
+
+@pytest.mark.parametrize(("adapter_id", "prompt"), [(7, [1, 5]), (8, [1])])
+async def test_the_workers_of_its_adapter_say_how_a_sequence_is_resumed(
+    workers: SuccessiveWorkers, adapter_id: int, prompt: list[int]
+) -> None:
+    """From its tokens where these alone determine the next one, else from its start."""
+    failover = Failover(workers, FailoverSettings(attempts=9, resume="exact"), workers)
+    workers.invariant = 7
+    submit = pb.Submit(prompt_token_ids=[1], sampling_params=pb.SamplingParams(temperature=0.0))
+    submit.lora.id = adapter_id
+    failover.submit("m", submit, [Listener()])
+    workers.parts[0].listeners[0].step([5], None)
+
+    workers.parts[0].lose()
+
+    assert list((await workers.part(1)).submit.prompt_token_ids) == prompt
 
 
 async def test_a_moved_sequence_that_is_queued_is_aborted_at_once(
