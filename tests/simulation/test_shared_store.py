@@ -16,7 +16,7 @@ _SCRIPT = """
     request = {
         "coordinator": 0, "id": "r0", "route": "chat", "stream": True, "prompt": "HELLO", "max_tokens": 20,
         "sampling": "seeded", "seed": 7, "n": 1, "logprobs": None, "stop": None, "priority": 0, "key": None,
-        "leave_s": None, "read_delay_s": 0.0, "follows": None,
+        "model": None, "leave_s": None, "read_delay_s": 0.0, "follows": None,
     }
 
     def run(*faults, **config):
