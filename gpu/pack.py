@@ -23,7 +23,7 @@ from gpu.manifest import MANIFEST, PACKED, STREAM, Manifest, PackedBytes, sha256
 
 PACKAGES = Path(__file__).with_name("packages.toml")
 PART_BYTES = 53 * 2**20
-# pip matches these exactly, but for 2014, 2010 and 1, for which it knows the older ones.
+# pip matches these exactly, except 2014, 2010 and 1, which include the older ones.
 _GLIBC = ("2_17", "2_24", "2_26", "2_27", "2_28", "2_31", "2_34", "2_35")
 _PLATFORMS = [*(f"manylinux_{version}_x86_64" for version in _GLIBC), "manylinux2014_x86_64", "manylinux1_x86_64"]
 _LARGE_BYTES = 2**20
@@ -33,7 +33,7 @@ _MUCH_SMALLER = 0.6
 
 @dataclass(frozen=True, slots=True)
 class KitPackages:
-    """What packages.toml says."""
+    """The contents of packages.toml."""
 
     python: str
     wheels: Mapping[str, str]
@@ -63,7 +63,7 @@ def download(packages: KitPackages, python: str, folder: Path) -> list[Path]:
 
 
 def name_and_version(wheel: Path) -> tuple[str, str]:
-    """Return what a wheel's file name says."""
+    """Return the name and version in a wheel's file name."""
     name, version, *_ = parse_wheel_filename(wheel.name)
     return name, str(version)
 

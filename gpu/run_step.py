@@ -40,7 +40,7 @@ def outcome_of(name: str, options: argparse.Namespace) -> StepOutcome:
 
 
 def judged(name: str, result: dict[str, Any]) -> StepOutcome:
-    """Return what a step's result says: it has failed if one of its parts has."""
+    """Return a step's outcome: it has failed if one of its parts has."""
     failed = [part for part, each in result.get("parts", {}).items() if each["status"] == FAILED]
     return StepOutcome(name, FAILED if failed else PASSED, reason=", ".join(failed), result=result)
 

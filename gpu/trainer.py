@@ -96,7 +96,7 @@ class TrainerSide:
         self._named_group: Any = None
 
     def description(self) -> dict[str, Any]:
-        """Return what an update says of the weights."""
+        """Return the names and shapes of the weights, as an update announces them."""
         tensors = next(iter(self._weights.values()))
         return {
             "names": list(tensors),

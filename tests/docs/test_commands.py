@@ -64,7 +64,7 @@ def test_no_command_is_listed_that_no_page_shows() -> None:
         "| run | `.venv/bin/no-such-program --now` |\n",
     ],
 )
-def test_a_command_that_no_test_knows_is_found(markdown: str) -> None:
+def test_a_command_without_a_test_is_found(markdown: str) -> None:
     """In blocks of every kind, behind pipes, and in tables."""
     assert any(not is_known(each) for each in commands_of("README.md", markdown))
 

@@ -25,7 +25,7 @@ def detailed(started: float, ttft: float, gaps: list[float], error: str = "") ->
 
 
 class FakeClient(BenchClient):
-    """Writes a result where its arguments say, or fails as it is told."""
+    """Writes a result where its arguments say, or fails without one."""
 
     def __init__(self, result: dict[str, Any] | None) -> None:
         self.result = result

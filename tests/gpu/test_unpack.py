@@ -85,7 +85,7 @@ def test_installed_wheels_are_imported_from_the_folder(tmp_path: Path, wheels: l
     assert not (site / "old").exists()
 
 
-def test_it_is_told_how_the_machine_differs() -> None:
+def test_packages_that_the_machine_lacks_are_listed() -> None:
     """A local version, as of a build for CUDA, does not count."""
     expected = {"pytest": pytest.__version__, "no-such-package": "", "click": "0.1"}
 
