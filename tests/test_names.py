@@ -1,4 +1,4 @@
-"""One name means one thing: classes and type aliases of the project have names of their own."""
+"""One name means one thing: classes, type aliases and functions of the project have names of their own."""
 
 import ast
 import re
@@ -9,6 +9,10 @@ from tests.test_mirror import ROOT, modules
 
 AS_IN_VLLM = {"ChatCompletionRequest", "SamplingParams", "StructuredOutputsParams"}
 """Our models of the vLLM classes of these names, with the fields that clients know from there."""
+
+
+ENTRY_POINTS = {"main", "command"}
+"""Functions that every program or subcommand has, under its module's name."""
 
 
 def tree_of(path: str) -> ast.Module:
@@ -37,6 +41,18 @@ def test_no_two_types_share_a_name() -> None:
 
     assert len(places) > 500
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_no_two_public_functions_share_a_name() -> None:
+    """Those of modules; methods of one name are one operation on several types."""
+    places = defaultdict(list)
+    for path in modules():
+        for node in tree_of(path).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+                places[node.name].append(path)
+
+    assert len(places) > 250
+    assert {name: paths for name, paths in places.items() if len(paths) > 1 and name not in ENTRY_POINTS} == {}
 
 
 def test_types_have_no_name_that_is_imported_from_a_library() -> None:

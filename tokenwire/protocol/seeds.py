@@ -1,5 +1,7 @@
 """The seeds of a request's sequences, equal on any worker."""
 
+from tokenwire.v1 import inference_pb2 as pb
+
 NO_SEED = -1
 """The value that vLLM's parameters treat as "no seed", also in those of a single sequence."""
 GREEDY_BELOW = 1e-5
@@ -8,6 +10,11 @@ GREEDY_BELOW = 1e-5
 # Hardly any other sequence's seed: clients choose small ones, and count up from them. The low 32 bits matter, because
 # torch's generator on CPUs takes no others.
 _REPLACEMENT = -(2**63) + 0x9E3779B9
+
+
+def is_greedy(params: pb.SamplingParams) -> bool:
+    """Return whether a request asks for greedy sampling."""
+    return params.HasField("temperature") and params.temperature < GREEDY_BELOW
 
 
 def sequence_seed(seed: int, index: int) -> int:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.protocol.prefix_hash import scope_of
-from tokenwire.protocol.seeds import GREEDY_BELOW, sequence_seed
+from tokenwire.protocol.seeds import is_greedy, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.simulated_engine.model import SimulatedModel
@@ -77,10 +77,10 @@ class RequestPlanner:
         return hashes
 
     def _key(self, params: pb.SamplingParams, weights: str, lora_id: int, index: int) -> int:
-        if self.settings.generators and not _is_greedy(params) and not params.HasField("seed"):
+        if self.settings.generators and not is_greedy(params) and not params.HasField("seed"):
             seed = random.getrandbits(60)
         else:
-            seed = 0 if _is_greedy(params) else sequence_seed(params.seed, index)
+            seed = 0 if is_greedy(params) else sequence_seed(params.seed, index)
         model = (self.settings.seed, weights) if weights else (self.settings.seed,)
         return stable_hash(*model, seed, lora_id)
 
@@ -159,7 +159,7 @@ class RequestPlanner:
                 _refuse(f"a simulated engine cannot honour {name}", name)
         if params.prompt_logprob_token_ids:
             _refuse("a simulated engine cannot honour prompt_logprob_token_ids", "prompt_logprob_token_ids")
-        if n > 1 and _is_greedy(params):
+        if n > 1 and is_greedy(params):
             _refuse(f"n must be 1 when using greedy sampling, got {n}.", "n")
         if params.HasField("max_tokens") and params.max_tokens < 1:
             _refuse(f"max_tokens must be at least 1, got {params.max_tokens}.", "max_tokens")
@@ -188,19 +188,15 @@ def _script_after_prompt(script: tuple[int, ...] | None, prompt: list[int]) -> t
     return script
 
 
-def _is_greedy(params: pb.SamplingParams) -> bool:
-    return params.HasField("temperature") and params.temperature < GREEDY_BELOW
-
-
 def _has_state(params: pb.SamplingParams) -> bool:
     """Return whether a real engine keeps state for the request that is not in its ids."""
     output_alone = params.presence_penalty or params.frequency_penalty or params.bad_words
-    return bool(output_alone) or params.HasField("repetition_detection") or not _is_greedy(params)
+    return bool(output_alone) or params.HasField("repetition_detection") or not is_greedy(params)
 
 
 def _logprob_shape(params: pb.SamplingParams) -> LogprobShape | None:
     if params.logprob_token_ids or params.HasField("logprobs"):
-        return LogprobShape(params.logprobs, tuple(params.logprob_token_ids), _is_greedy(params))
+        return LogprobShape(params.logprobs, tuple(params.logprob_token_ids), is_greedy(params))
     return None
 
 

@@ -45,7 +45,7 @@ def chat_messages(
     return [{"role": "system", "content": text}, *chat] if text else chat
 
 
-def continues(messages: Sequence[ChatMessage]) -> bool:
+def ends_with_assistant_text(messages: Sequence[ChatMessage]) -> bool:
     """Return whether chat messages end with assistant text, which the reply continues."""
     last = messages[-1] if messages else {}
     return last.get("role") == "assistant" and bool(last.get("content")) and "tool_calls" not in last

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from tokenwire.coordinator.api.anthropic.blocks import chat_messages, continues
+from tokenwire.coordinator.api.anthropic.blocks import chat_messages, ends_with_assistant_text
 from tokenwire.coordinator.api.anthropic.context_management import ContextManagement
 from tokenwire.coordinator.api.chat_translation import ChatTranslator
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
@@ -142,7 +142,7 @@ class CountTokensRequest(RequestModel):
         config, thinking = self.output_config or OutputConfig(), self.thinking
         edited = self.messages if self.context_management is None else self.context_management.edited(self.messages)
         messages = chat_messages(self.system, edited, system_first)
-        continued = continues(messages) or None
+        continued = ends_with_assistant_text(messages) or None
         tools = [tool.chat(f"tools[{i}]") for i, tool in enumerate(self.tools or ()) if not tool.is_hosted] or None
         choice = self.tool_choice
         disabled = thinking is not None and thinking.type == "disabled"

@@ -29,7 +29,7 @@ def messages_of(instructions: str | None, given: str | Sequence[Mapping[str, Any
     return messages
 
 
-def continues(given: str | Sequence[Mapping[str, Any]]) -> bool:
+def ends_with_incomplete_reply(given: str | Sequence[Mapping[str, Any]]) -> bool:
     """Return whether the last item is an incomplete reply, which is to be continued."""
     if isinstance(given, str) or not given:
         return False

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 
 from tokenwire.coordinator.api.chat_translation import ChatTranslator
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
-from tokenwire.coordinator.api.responses.items import continues, messages_of
+from tokenwire.coordinator.api.responses.items import ends_with_incomplete_reply, messages_of
 from tokenwire.coordinator.api.responses.tools import Tools
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
@@ -151,7 +151,7 @@ class ResponsesRequest(RequestModel):
         """Translate. Raises InvalidRequest or RequestValidationError."""
         self.check()
         form = self.text.format if self.text else None
-        continued = continues(self.input)
+        continued = ends_with_incomplete_reply(self.input)
         fields = {
             "model": self.model,
             "messages": messages_of(self.instructions, self.input),

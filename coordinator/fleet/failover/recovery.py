@@ -12,7 +12,7 @@ import enum
 import random
 from collections.abc import Sequence
 
-from tokenwire.protocol.seeds import GREEDY_BELOW, NO_SEED, sequence_seed
+from tokenwire.protocol.seeds import NO_SEED, is_greedy, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 
 _LARGEST_SEED = (1 << 62) - 1
@@ -45,7 +45,7 @@ def recovery_of(params: pb.SamplingParams, engines: pb.EngineCapabilities, exact
     """
     if params.kv_transfer_params_json or params.ec_transfer_params_json:
         return Recovery.NONE
-    greedy, seeded = _is_greedy(params), _has_seed(params)
+    greedy, seeded = is_greedy(params), _has_seed(params)
     if _depends_on_output_start(params):
         if greedy or seeded:
             return Recovery.REPLAY
@@ -71,7 +71,7 @@ def can_continue_plausibly(params: pb.SamplingParams) -> bool:
 
 def gets_seed(params: pb.SamplingParams) -> bool:
     """Return whether a request without a seed gets one, for a possible replay."""
-    return _depends_on_output_start(params) and not _is_greedy(params)
+    return _depends_on_output_start(params) and not is_greedy(params)
 
 
 def seed_for_replay(submit: pb.Submit, engine: pb.EngineCapabilities) -> None:
@@ -106,12 +106,8 @@ def remainder(submit: pb.Submit, index: int, token_ids: Sequence[int], prompt_sc
     return rest
 
 
-def _is_greedy(params: pb.SamplingParams) -> bool:
-    return params.HasField("temperature") and params.temperature < GREEDY_BELOW
-
-
 def _has_seed(params: pb.SamplingParams) -> bool:
-    return params.HasField("seed") and params.seed != NO_SEED and not _is_greedy(params)
+    return params.HasField("seed") and params.seed != NO_SEED and not is_greedy(params)
 
 
 def _depends_on_output_start(params: pb.SamplingParams) -> bool:

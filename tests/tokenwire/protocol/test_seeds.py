@@ -1,12 +1,21 @@
 """The seeds of sequences: vLLM's, except where vLLM has none."""
 
-from tokenwire.protocol.seeds import NO_SEED, sequence_seed
+from tokenwire.protocol.seeds import NO_SEED, is_greedy, sequence_seed
+from tokenwire.v1 import inference_pb2 as pb
 
 
 def test_sequences_count_up_from_their_requests_seed() -> None:
     """As in vLLM, whatever the sign."""
     assert [sequence_seed(7, index) for index in range(3)] == [7, 8, 9]
     assert [sequence_seed(-9, index) for index in range(3)] == [-9, -8, -7]
+
+
+def test_sampling_is_greedy_below_a_temperature_that_is_given() -> None:
+    """As in vLLM; an absent one is the model's default."""
+    given = [pb.SamplingParams(temperature=value) for value in (0.0, 0.9e-5, 2e-5, 1.0)]
+
+    assert [is_greedy(params) for params in given] == [True, True, False, False]
+    assert not is_greedy(pb.SamplingParams())
 
 
 def test_every_sequence_of_a_seeded_request_has_a_seed() -> None:

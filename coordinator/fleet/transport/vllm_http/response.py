@@ -25,13 +25,13 @@ def finish_of(
     return finish
 
 
-def sampled_rows(logprobs: Mapping[str, Any] | None, count: int) -> list[pb.LogprobRows]:
+def rows_of_choice(logprobs: Mapping[str, Any] | None, count: int) -> list[pb.LogprobRows]:
     """Return the rows of sampled tokens, each with the `count` most likely ones; below 0: with all of them."""
     content = (logprobs or {}).get("content") or ()
     return [_row(each, each.get("top_logprobs") or [each], count) for each in content]
 
 
-def prompt_rows(positions: Sequence[Mapping[str, Any] | None], prompt: Sequence[int], count: int) -> pb.LogprobRows:
+def rows_of_prompt(positions: Sequence[Mapping[str, Any] | None], prompt: Sequence[int], count: int) -> pb.LogprobRows:
     """Return the rows of the prompt tokens after the first, which has none."""
     rows = pb.LogprobRows()
     for token_id, position in zip(prompt, positions, strict=True):

@@ -14,7 +14,7 @@ from tokenwire.coordinator.fleet.transport.vllm_http.control_stub import vllm_ht
 from tokenwire.coordinator.fleet.transport.vllm_http.http_client import VllmHttpClient
 from tokenwire.coordinator.fleet.transport.vllm_http.model_info import ModelDirectoryConfig
 from tokenwire.coordinator.fleet.transport.vllm_http.request import body_of, headers_of, needs_full_response
-from tokenwire.coordinator.fleet.transport.vllm_http.response import finish_of, prompt_rows, sampled_rows
+from tokenwire.coordinator.fleet.transport.vllm_http.response import finish_of, rows_of_choice, rows_of_prompt
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.coordinator.fleet.transport.vllm_http.token_buffer import TokenBuffer
 from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, Unavailable, Unsupported, WorkerLost
@@ -198,7 +198,7 @@ class VllmHttpTransport:
         info = pb.PrefillInfo(slot=sequence.slot)
         if params.HasField("prompt_logprobs") and response.get("prompt_logprobs"):
             prompt = sequence.submit.prompt_token_ids
-            info.prompt_logprobs.CopyFrom(prompt_rows(response["prompt_logprobs"], prompt, params.prompt_logprobs))
+            info.prompt_logprobs.CopyFrom(rows_of_prompt(response["prompt_logprobs"], prompt, params.prompt_logprobs))
         self._take(sequence, choice, info)
         finish = self._finish(sequence, choice)
         if response.get("kv_transfer_params"):
@@ -210,7 +210,7 @@ class VllmHttpTransport:
         if not sequence.began:
             sequence.began = True
             self._frames.prefilled(info)
-        rows = sampled_rows(choice.get("logprobs"), sequence.submit.sampling_params.logprobs)
+        rows = rows_of_choice(choice.get("logprobs"), sequence.submit.sampling_params.logprobs)
         self._frames.add(sequence.slot, [int(token_id) for token_id in choice.get("token_ids") or ()], rows)
 
     def _finish(self, sequence: _Sequence, choice: dict[str, Any]) -> pb.Finish:

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.fleet.transport.vllm_http.response import error_message, finish_of, prompt_rows, sampled_rows
+from tokenwire.coordinator.fleet.transport.vllm_http.response import (
+    error_message,
+    finish_of,
+    rows_of_choice,
+    rows_of_prompt,
+)
 from tokenwire.v1 import inference_pb2 as pb
 
 EOS = frozenset({2})
@@ -36,19 +41,19 @@ def test_rows_have_the_sampled_token_and_then_the_likeliest_by_rank() -> None:
     logprobs = {"content": [{**own, "top_logprobs": known}]}
 
     for count, ids in ((1, [7, 7]), (0, [7]), (-1, [7, 7]), (3, [7, 7, 9])):
-        (row,) = sampled_rows(logprobs, count)
+        (row,) = rows_of_choice(logprobs, count)
         assert (list(row.token_ids), row.width, list(row.sampled_ranks)) == (ids, len(ids), [1])
-    assert sampled_rows(None, 1) == []
+    assert rows_of_choice(None, 1) == []
 
 
 def test_a_prompt_has_rows_after_its_first_token() -> None:
     """Each begins with the prompt's own token."""
     position = {"5": {"logprob": -3.0, "rank": 8}, "6": {"logprob": -0.5, "rank": 1}}
-    rows = prompt_rows([None, position, {"6": {"logprob": -0.1, "rank": 1}}], [4, 5, 6], 0)
+    rows = rows_of_prompt([None, position, {"6": {"logprob": -0.1, "rank": 1}}], [4, 5, 6], 0)
 
     assert (list(rows.token_ids), rows.width, list(rows.sampled_ranks)) == ([5, 6], 1, [8, 1])
     with pytest.raises(ValueError, match="shorter"):
-        prompt_rows([None], [4, 5], 0)
+        rows_of_prompt([None], [4, 5], 0)
 
 
 @pytest.mark.parametrize(
