@@ -2,9 +2,12 @@
 
 import ast
 import subprocess
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
+
+from tests.test_mirror import modules
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "coordinator", "examples", "gpu", "scripts", "tests", "tokenwire", "worker")
@@ -22,6 +25,14 @@ GENERATED = (
 )
 """Files that programs write."""
 FIRST_LINES = 10
+
+FEW_LINES = 40
+SMALL_MODULES = {
+    "coordinator/fleet/admission/throughput.py": "an estimate that needs nothing of the queue's, and is tested alone",
+    "worker/vllm_engine/extension.py": "vLLM imports it by name, in processes of its own",
+    "worker/vllm_engine/seeded_rows.py": "works around one defect of vLLM, and goes when that does",
+}
+"""Modules that one other imports, and why they are not part of it."""
 
 
 def sources() -> list[Path]:
@@ -54,6 +65,37 @@ def test_long_files_that_are_not_python_give_a_reason() -> None:
 
     assert {name for name, head in heads.items() if not any(reason in head for reason in REASONS)} == set()
     assert "pyproject.toml" in long
+
+
+def imported_by(path: str) -> set[str]:
+    """Return the modules that a module imports."""
+    found = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def name_of_module(path: str) -> str:
+    """Return the name under which a file is imported."""
+    name = path.removesuffix(".py").replace("/", ".")
+    return name if name.startswith("tokenwire.") else f"tokenwire.{name}"
+
+
+def test_small_modules_have_several_users_or_a_reason() -> None:
+    """One that a single module imports is part of it, unless that one is long."""
+    lines = {path: (ROOT / path).read_text().count("\n") for path in modules()}
+    users = defaultdict(list)
+    for path in lines:
+        for name in imported_by(path):
+            users[name].append(path)
+    small = {
+        path
+        for path, count in lines.items()
+        if count < FEW_LINES and len(only := users[name_of_module(path)]) == 1 and count + lines[only[0]] <= MOST_LINES
+    }
+
+    assert small == SMALL_MODULES.keys()
 
 
 def test_functions_are_short() -> None:
