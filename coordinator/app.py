@@ -197,7 +197,7 @@ def build_core(
         queue=queue,
         failover=failover,
         history=history,
-        generation=GenerationService(failover, history, takes_transfers=settings.api.kv_transfer_params),
+        generation=GenerationService(failover, history, settings.api),
         admin=admin,
         aborts=FleetAborts(lambda: pool.sessions, lambda ids: queue.abort(ids) + failover.abort(ids)),
         status=FleetStatus(pool, admin),

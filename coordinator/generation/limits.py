@@ -193,6 +193,21 @@ def check_prompt(
     return max_tokens
 
 
+def check_prompt_logprobs(
+    n: int, prompt_tokens: int, sampling: pb.SamplingParams, model: ServedModel, most: int
+) -> None:
+    """Check how many log-probabilities of prompts a reply would have. Raises InvalidRequest."""
+    if not sampling.HasField("prompt_logprobs"):
+        return
+    each = 1 + (model.max_token_id if sampling.prompt_logprobs < 0 else sampling.prompt_logprobs)
+    if n * prompt_tokens * each > most:
+        raise InvalidRequest(
+            f"The log-probabilities of {prompt_tokens} prompt tokens, {each} of each, for n={n} are "
+            f"{n * prompt_tokens * each}, more than {most} (--max-prompt-logprobs).",
+            param="prompt_logprobs",
+        )
+
+
 def check_length(length: int, model: ServedModel) -> None:
     """Check the length of a prompt. Raises InvalidRequest."""
     if not length:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, RequestHandle
 from tokenwire.coordinator.generation import limits
@@ -11,7 +12,8 @@ from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
 from tokenwire.coordinator.history.request_history import HistoryWriter
 from tokenwire.coordinator.history.token_history import TokenHistory
-from tokenwire.coordinator.output.choice import Choice, Reply
+from tokenwire.coordinator.output.choice import Choice, Reply, SharedPromptLogprobs
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.text.detokenizer import TextStreams
 from tokenwire.coordinator.text.logprobs import LogprobDecoder
 from tokenwire.coordinator.types import GenerationRequest, Prompt, ServedModel, TokenPrompt, Truncation
@@ -95,14 +97,8 @@ class GenerationHandle:
 class GenerationService:
     """The one service between routes and workers."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        history: TokenHistory,
-        takes_transfers: bool = False,
-    ) -> None:
-        """`takes_transfers`: whether requests may have KV transfer parameters."""
-        self._takes_transfers = takes_transfers
+    def __init__(self, fleet: Fleet, history: TokenHistory, settings: ApiSettings | None = None) -> None:
+        self._settings = settings or ApiSettings()
         self._fleet = fleet
         self._history = history
 
@@ -114,11 +110,14 @@ class GenerationService:
         params = _with_defaults(request.sampling, model)
         limits.check_request(request, params, model)
         prompts: list[PreparedPrompt] = []
+        tokens = 0
         sampling: list[pb.SamplingParams] = []
         for position, prompt in enumerate(request.prompts):
             prepared = await prepare_prompt(prompt, model, request.truncation, params.max_tokens, self._history, True)
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             max_tokens = limits.check_prompt(prepared.token_ids, prepared.reused, params, model, param)
+            tokens += len(prepared.token_ids)
+            limits.check_prompt_logprobs(request.n, tokens, params, model, self._settings.max_prompt_logprobs)
             sampling.append(_with_max_tokens(params, max_tokens))
             prompts.append(prepared)
             await _yield_to_others(position)
@@ -130,7 +129,7 @@ class GenerationService:
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:
         """Check that KV transfer parameters are allowed. Raises InvalidRequest."""
-        if not self._takes_transfers:
+        if not self._settings.kv_transfer_params:
             limits.check_no_transfer(sampling)
 
     async def prepare_prompt(
@@ -202,13 +201,16 @@ def _with_max_tokens(params: pb.SamplingParams, max_tokens: int) -> pb.SamplingP
 def _choices(prepared: PreparedRequest, position: int, texts: TextStreams, reply: Reply) -> list[Choice]:
     """Return the listeners of a prompt's sequences."""
     request, model, token_ids = prepared.request, prepared.model, prepared.prompts[position].token_ids
+    decoder = partial(LogprobDecoder, model.token_texts)
+    prompt_logprobs = SharedPromptLogprobs(decoder)
     return [
         Choice(
             position * request.n + i,
             texts.stream(token_ids),
             reply,
-            lambda: LogprobDecoder(model.token_texts),
+            decoder,
             request.token_by_token,
+            prompt_logprobs,
         )
         for i in range(request.n)
     ]

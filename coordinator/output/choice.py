@@ -61,6 +61,21 @@ class Reply(Protocol):
 
 
 @dataclass(eq=False, slots=True)
+class SharedPromptLogprobs:
+    """The log-probabilities of a prompt, decoded once for all of its choices."""
+
+    source: Callable[[], LogprobSource]
+    _positions: list[ScoredPosition | None] | None = field(default=None, init=False)
+
+    def decode(self, rows: pb.LogprobRows) -> list[ScoredPosition | None]:
+        """Return the prompt's positions, by the first rows that came; each choice has the same."""
+        if self._positions is None:
+            # The first token has no context, and so no log-probability.
+            self._positions = [None, *self.source().decode(rows)]
+        return self._positions
+
+
+@dataclass(eq=False, slots=True)
 class Choice:
     """The slot listener of one choice of a reply."""
 
@@ -69,6 +84,7 @@ class Choice:
     reply: Reply
     decode_logprobs: Callable[[], LogprobSource] | None = None
     token_by_token: bool = False
+    prompt_logprobs: "SharedPromptLogprobs | None" = None
     _started: bool = field(default=False, init=False)
     _ended: bool = field(default=False, init=False)
     _resumed: bool = field(default=False, init=False)
@@ -79,9 +95,8 @@ class Choice:
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Pass the prefill on to the reply."""
         logprobs: list[ScoredPosition | None] | None = None
-        if info.HasField("prompt_logprobs") and self.decode_logprobs is not None:
-            # The first token has no context, and so no log-probability.
-            logprobs = [None, *self.decode_logprobs().decode(info.prompt_logprobs)]
+        if info.HasField("prompt_logprobs") and self.prompt_logprobs is not None:
+            logprobs = self.prompt_logprobs.decode(info.prompt_logprobs)
         created = info.created_cache_tokens if info.HasField("created_cache_tokens") else None
         self.reply.prefilled(self.index, Prefill(info.cached_tokens, created, logprobs))
 

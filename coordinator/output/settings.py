@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from tokenwire.options import Option, Section, option, shared
+from tokenwire.options import Bounds, Option, Section, option, shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,16 @@ class ApiSettings:
     )
     tokens_as_token_ids: bool = option(
         False, Option("--return-tokens-as-token-ids", 'Write tokens in logprobs as "token_id:N".', Section.REPLIES)
+    )
+    max_prompt_logprobs: int = option(
+        2**21,
+        Option(
+            "--max-prompt-logprobs",
+            "Maximum log-probabilities of prompts in a reply: tokens of all prompts, times n, times one more than the "
+            "requested number. 1,000 take about 80 KB.",
+            Section.REPLIES,
+            bounds=Bounds(at_least=0),
+        ),
     )
     kv_transfer_params: bool = option(
         False,

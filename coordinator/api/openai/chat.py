@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.api.fields.finish import weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import chat_logprobs, prompt_logprobs
 from tokenwire.coordinator.api.fields.token_history import shown_history, shown_message_ids
 from tokenwire.coordinator.api.fields.usage import full_usage_object
+from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks
 from tokenwire.coordinator.api.openai.message import tool_call_object
@@ -98,7 +99,7 @@ class ChatService:
         """Return OpenAI's response, streamed or not. Raises errors that precede its start."""
         if call.body.stream:
             return self.stream(call)
-        return JSONResponse(full_response(call, await self.collect(call, request)))
+        return await long_response(full_response(call, await self.collect(call, request)), "choices")
 
     async def collect(self, call: ChatCall, request: Request) -> list[CollectedChoice]:
         """Generate all choices of a call. Raises the first error, or ClientDisconnect."""
@@ -165,7 +166,7 @@ def parse_choices(call: ChatCall, choices: list[CollectedChoice]) -> tuple[list[
 
 
 def full_response(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
-    """Return OpenAI's full response. Raises ParserFailed."""
+    """Return OpenAI's full response, with its choices as an iterator. Raises ParserFailed."""
     body, prepared, first = call.body, call.prepared, choices[0]
     messages, usage = parse_choices(call, choices)
     prompt = prepared.prompts[0]
@@ -174,7 +175,7 @@ def full_response(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, A
         "object": "chat.completion",
         "created": call.created,
         "model": prepared.model.name,
-        "choices": [_choice(call, index, choice, messages[index]) for index, choice in enumerate(choices)],
+        "choices": (_choice(call, index, choice, messages[index]) for index, choice in enumerate(choices)),
         "service_tier": None,
         "system_fingerprint": None,
         "usage": full_usage_object(usage),

@@ -1,12 +1,12 @@
 """POST /v1/completions."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from tokenwire.coordinator.api.api_request import NOT_SERVED, RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.api.fields.common import RequestFields, check_stream_options
@@ -14,6 +14,7 @@ from tokenwire.coordinator.api.fields.finish import weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
 from tokenwire.coordinator.api.fields.usage import full_usage_object
 from tokenwire.coordinator.api.fields.wire_values import checked_number, checked_prompts
+from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions, CompletionChunks, with_prompt
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
@@ -141,7 +142,7 @@ def completion_routes(generation: GenerationService, models: ModelDirectory, api
         if body.stream:
             return EventStream(generation, prepared, CompletionChunks(prepared, created, body.chunk_options(api)))
         choices = await collect(generation, prepared, request)
-        return JSONResponse(_full_response(body, api, prepared, choices, created))
+        return await long_response(_full_response(body, api, prepared, choices, created), "choices")
 
     return router
 
@@ -161,7 +162,7 @@ def _full_response(
         "object": "text_completion",
         "created": created,
         "model": prepared.model.name,
-        "choices": [_choice(body, api, prepared, index, choice) for index, choice in enumerate(choices)],
+        "choices": _choices(body, api, prepared, choices),
         "service_tier": None,
         "system_fingerprint": None,
         "usage": full_usage_object(usage),
@@ -171,25 +172,29 @@ def _full_response(
     }
 
 
-def _choice(
-    body: CompletionRequest, api: ApiSettings, prepared: PreparedRequest, index: int, choice: CollectedChoice
-) -> dict[str, Any]:
-    text = choice.text
-    if body.echo:
-        shown = "" if body.return_token_ids else prepared.text_of(index)
-        text = shown if body.scores_only else shown + text
-    return {
-        "index": index,
-        "text": text,
-        "logprobs": _logprobs(body, api, prepared, index, choice),
-        "finish_reason": choice.finish.reason,
-        "stop_reason": choice.finish.stop_reason,
-        "token_ids": choice.token_ids if body.return_token_ids else None,
-        "prompt_logprobs": prompt_logprobs(choice.prefill.logprobs),
-        "prompt_token_ids": list(prepared.prompt_of(index).token_ids) if body.return_token_ids else None,
-        "routed_experts": None,
-        **({"weight_versions": weight_version_spans(choice.finish)} if body.return_token_ids else {}),
-    }
+def _choices(
+    body: CompletionRequest, api: ApiSettings, prepared: PreparedRequest, choices: list[CollectedChoice]
+) -> Iterator[dict[str, Any]]:
+    """Yield the choices; those of one prompt share what is shown of it."""
+    n = prepared.request.n
+    for position, prompt in enumerate(prepared.prompts):
+        shown = prepared.text_of(position * n) if body.echo and not body.return_token_ids else ""
+        scores = prompt_logprobs(choices[position * n].prefill.logprobs)
+        for index in range(position * n, position * n + n):
+            choice = choices[index]
+            text = "" if body.scores_only else choice.text
+            yield {
+                "index": index,
+                "text": shown + text,
+                "logprobs": _logprobs(body, api, prepared, index, choice),
+                "finish_reason": choice.finish.reason,
+                "stop_reason": choice.finish.stop_reason,
+                "token_ids": choice.token_ids if body.return_token_ids else None,
+                "prompt_logprobs": scores,
+                "prompt_token_ids": list(prompt.token_ids) if body.return_token_ids else None,
+                "routed_experts": None,
+                **({"weight_versions": weight_version_spans(choice.finish)} if body.return_token_ids else {}),
+            }
 
 
 def _logprobs(

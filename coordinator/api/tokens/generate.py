@@ -4,11 +4,12 @@ import time
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.api.fields.logprobs import prompt_logprobs
 from tokenwire.coordinator.api.fields.usage import full_usage_object
+from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.tokens.generate_request import NOT_SERVED, GenerateRequest
@@ -39,7 +40,7 @@ def generate_routes(generation: GenerationService, models: ModelDirectory, api: 
             return EventStream(generation, prepared, GenerateChunks(body, prepared, api.prompt_tokens_details))
         created = int(time.time())
         choices = await collect(generation, prepared, request)
-        return JSONResponse(_full_response(body, api, prepared, choices, created))
+        return await long_response(_full_response(body, api, prepared, choices, created), "choices")
 
     return router
 
@@ -63,7 +64,7 @@ def _full_response(
         "kv_transfer_params": choices[0].finish.kv_transfer_params,
         "ec_transfer_params": None,
         "output_mode": body.output_mode,
-        "choices": [_choice(body, index, choice) for index, choice in enumerate(choices)],
+        "choices": (_choice(body, index, choice) for index, choice in enumerate(choices)),
     }
 
 

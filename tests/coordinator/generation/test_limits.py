@@ -117,3 +117,14 @@ def test_min_tokens_must_be_reachable() -> None:
     limits.check_min_tokens(4, 4)
     with pytest.raises(InvalidRequest, match="max_tokens=3"):
         limits.check_min_tokens(4, 3)
+
+
+@pytest.mark.parametrize(("requested", "each"), [(0, 1), (3, 4), (-1, 10)])
+def test_log_probabilities_of_prompts_are_counted_for_every_choice(requested: int, each: int) -> None:
+    """Each token has its own and the most likely ones, -1: the vocabulary. The error names the option."""
+    sampling = pb.SamplingParams(prompt_logprobs=requested)
+    limits.check_prompt_logprobs(5, 100, sampling, MODEL, 500 * each)
+    limits.check_prompt_logprobs(5, 100, pb.SamplingParams(), MODEL, 0)
+
+    with pytest.raises(InvalidRequest, match=f"{500 * each}, more than {500 * each - 1} .*--max-prompt-logprobs"):
+        limits.check_prompt_logprobs(5, 100, sampling, MODEL, 500 * each - 1)

@@ -17,6 +17,7 @@ from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.collect import CollectedReply
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.text.stops import StopAutomaton
 from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TokenPrompt
@@ -160,6 +161,16 @@ async def test_of_two_errors_the_one_that_vllm_finds_first_is_raised() -> None:
         with pytest.raises(InvalidRequest) as caught:
             await generation.prepare(request_for(prompt, min_tokens=3, max_tokens=1), served_model())
         assert caught.value.param == param
+
+
+async def test_log_probabilities_of_all_prompts_count_together() -> None:
+    """Before all of them are tokenized."""
+    generation = GenerationService(FakeFleet(), token_history(), ApiSettings(max_prompt_logprobs=7))
+    prompts = [TokenPrompt([1, 2])] * 2
+    await generation.prepare(request_for(*prompts, prompt_logprobs=0), served_model())
+
+    with pytest.raises(InvalidRequest, match="of 4 prompt tokens, 2 of each, for n=1 are 8, more than 7"):
+        await generation.prepare(request_for(*prompts, prompt_logprobs=1), served_model())
 
 
 async def test_aborting_a_request_aborts_its_parts() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tokenwire.coordinator.output.choice import Choice
+from tokenwire.coordinator.output.choice import Choice, SharedPromptLogprobs
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, WeightSpan
 from tokenwire.errors import EngineFailed, TokenwireError, WorkerLost
@@ -174,11 +174,22 @@ def test_logprobs_come_with_their_tokens(reply: RecordedReply) -> None:
 
 def test_a_prompts_logprobs_begin_with_none(reply: RecordedReply) -> None:
     """The first token of a prompt has no log-probability; the prefill has the number of cached tokens."""
-    choice = Choice(0, Letters(), reply, Scores)
+    choice = Choice(0, Letters(), reply, prompt_logprobs=SharedPromptLogprobs(Scores))
 
     choice.prefilled(pb.PrefillInfo(cached_tokens=7, prompt_logprobs=rows_of_ids(4)))
 
     assert reply.prefills == [Prefill(7, None, [None, [scored(4)]])]
+
+
+def test_choices_of_one_prompt_share_its_logprobs(reply: RecordedReply) -> None:
+    """They are decoded once: a prompt of thousands of tokens may have hundreds of choices."""
+    shared = SharedPromptLogprobs(Scores)
+    for index in range(2):
+        choice = Choice(index, Letters(), reply, prompt_logprobs=shared)
+        choice.prefilled(pb.PrefillInfo(prompt_logprobs=rows_of_ids(4)))
+
+    assert reply.prefills[0].logprobs == [None, [scored(4)]]
+    assert reply.prefills[0].logprobs is reply.prefills[1].logprobs
 
 
 def test_kv_transfer_parameters_are_kept(choice: Choice, reply: RecordedReply) -> None:

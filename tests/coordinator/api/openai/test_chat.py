@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tests.coordinator.api.applications import served
 from tests.coordinator.api.replies import ScriptedPlan, call_of, choice_of
-from tokenwire.coordinator.api.openai.chat import full_response, parse_choices
+from tokenwire.coordinator.api.openai.chat import ChatCall, full_response, parse_choices
+from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.rules import MessageRules
 
@@ -30,10 +32,16 @@ async def test_a_stream_joins_to_the_full_response(tmp_path: Path) -> None:
     assert chunks[-1]["usage"].items() <= full["usage"].items()
 
 
+def full_response_of(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
+    """Return a full response with its choices."""
+    response = full_response(call, choices)
+    return {**response, "choices": list(response["choices"])}
+
+
 def test_a_full_response_has_what_was_requested() -> None:
     """Ids, weight versions and the prompt only on request."""
-    plain = full_response(call_of(), [choice_of("a")])
-    requested = full_response(call_of(return_token_ids=True, return_prompt_text=True), [choice_of("a", tokens=2)])
+    plain = full_response_of(call_of(), [choice_of("a")])
+    requested = full_response_of(call_of(return_token_ids=True, return_prompt_text=True), [choice_of("a", tokens=2)])
 
     assert (plain["id"], plain["object"], plain["model"]) == ("id-1", "chat.completion", "digits")
     assert plain["choices"][0]["message"] == {
@@ -52,7 +60,7 @@ def test_an_echo_comes_before_the_content() -> None:
     call = call_of(echo=True)
     call.body.messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "one two"}]
 
-    answer = full_response(call, [choice_of(" three")])
+    answer = full_response_of(call, [choice_of(" three")])
 
     assert answer["choices"][0]["message"]["content"] == "one two three"
 
@@ -72,6 +80,6 @@ def test_hidden_reasoning_hides_ids_and_log_probabilities() -> None:
     assert isinstance(call.plan, ScriptedPlan)
     call.plan.rules = MessageRules(tool_choice="auto", parses_tools=True, include_reasoning=False)
 
-    (choice,) = full_response(call, [choice_of("a")])["choices"]
+    (choice,) = full_response_of(call, [choice_of("a")])["choices"]
 
     assert (choice["token_ids"], choice["logprobs"]) == (None, None)

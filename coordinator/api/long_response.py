@@ -1,0 +1,51 @@
+"""JSON objects with a long array: encoded and sent element by element, so that other requests get their turn."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+_BYTES_BETWEEN_YIELDS = 64 * 1024
+
+
+class LongResponse(Response):
+    """A JSON response that is complete, in parts."""
+
+    media_type = "application/json"
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        self.status_code, self.background = 200, None
+        self._parts = parts
+        self.init_headers({"content-length": str(sum(map(len, parts)))})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the parts; with a slow reader, each waits for those before it."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        for part in self._parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def long_response(body: Mapping[str, Any], array: str) -> LongResponse:
+    """Encode an object one of whose values, `array`, is an iterable of objects that are made as they are encoded.
+
+    No key before it may have the same name.
+    """
+    elements: Iterable[Mapping[str, Any]] = body[array]
+    head, name, tail = _encode({**body, array: []}).partition(f'"{array}":['.encode())
+    parts, part = [], bytearray(head + name)
+    for index, element in enumerate(elements):
+        part += b"," * bool(index) + _encode(element)
+        if len(part) > _BYTES_BETWEEN_YIELDS:
+            parts.append(bytes(part))
+            part.clear()
+            await asyncio.sleep(0)
+    return LongResponse([*parts, bytes(part + tail)])
+
+
+def _encode(value: Mapping[str, Any]) -> bytes:
+    """Encode as starlette's JSONResponse does."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
