@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 url = os.environ.get("TOKENWIRE_URL", "http://127.0.0.1:8000")
 client = OpenAI(base_url=url + "/v1", api_key="none")
-model = client.models.list().data[0]
+model = (client.models.list().data or sys.exit("The server serves no model yet."))[0]
 RANK = 8
 
 

@@ -5,13 +5,14 @@ tokenizing the text again would change some of them, and train the model on toke
 """
 
 import os
+import sys
 import uuid
 from typing import Any
 
 from openai import OpenAI
 
 client = OpenAI(base_url=os.environ.get("TOKENWIRE_URL", "http://127.0.0.1:8000") + "/v1", api_key="none")
-model = client.models.list().data[0].id
+model = (client.models.list().data or sys.exit("The server serves no model yet."))[0].id
 
 OBSERVATIONS = ["Count from one to ten.", "Now backwards.", "Now only the even numbers.", "And their sum?"]
 rollout = {"X-Session-ID": uuid.uuid4().hex}  # one conversation for each rollout: two may write the same text

@@ -1,11 +1,15 @@
 """Stream a reply as it is generated; a stop string ends the computation too, not only the text."""
 
 import os
+import sys
+import time
 
+import httpx
 from openai import OpenAI
 
-client = OpenAI(base_url=os.environ.get("TOKENWIRE_URL", "http://127.0.0.1:8000") + "/v1", api_key="none")
-model = client.models.list().data[0].id
+url = os.environ.get("TOKENWIRE_URL", "http://127.0.0.1:8000")
+client = OpenAI(base_url=url + "/v1", api_key="none")
+model = (client.models.list().data or sys.exit("The server serves no model yet."))[0].id
 
 stream = client.chat.completions.create(
     model=model,
@@ -23,3 +27,8 @@ for chunk in stream:
             print(f"\n(ended by: {choice.finish_reason})")
     if chunk.usage:
         print(f"({chunk.usage.completion_tokens} tokens)")
+
+time.sleep(1)  # many steps of an engine that continues
+for line in httpx.get(f"{url}/metrics").text.splitlines():
+    if line.startswith("tokenwire_overshoot_tokens_total"):
+        print(f"(computed after the ends of replies: {line})")

@@ -2,12 +2,13 @@
 
 import json
 import os
+import sys
 from typing import Any
 
 from openai import OpenAI
 
 client = OpenAI(base_url=os.environ.get("TOKENWIRE_URL", "http://127.0.0.1:8000") + "/v1", api_key="none")
-model = client.models.list().data[0].id
+model = (client.models.list().data or sys.exit("The server serves no model yet."))[0].id
 
 
 def ask(question: str, **options: Any) -> str:

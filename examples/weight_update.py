@@ -37,25 +37,26 @@ def train_a_step(model: Path, folder: Path) -> Path:
 
 
 def update(checkpoint: Path) -> None:
-    """Pause all workers, load the checkpoint on each, and let them go on."""
-    print("pause: ", post("/v1/rl/pause")["status"])
-    loaded = post("/v1/rl/update_weights", {"weight_dir": str(checkpoint), "weight_version": checkpoint.name})
-    print("update:", loaded["status"], loaded["applied_weight_version"])
-    print("resume:", post("/v1/rl/resume")["status"])
+    """Pause all workers, load the checkpoint on each, and let them go on, also after an error or Ctrl-C."""
+    try:
+        print("pause: ", post("/v1/rl/pause")["status"])
+        loaded = post("/v1/rl/update_weights", {"weight_dir": str(checkpoint), "weight_version": checkpoint.name})
+        print("update:", loaded["status"], loaded["applied_weight_version"])
+    finally:
+        print("resume:", post("/v1/rl/resume")["status"])
 
 
-model = client.get("/v1/models").json()["data"][0]
-request = {
-    "model": model["id"],
-    "prompt": "Once upon a time",
-    "max_tokens": 100,
-    "temperature": 0,
-    "ignore_eos": True,
-    "stream": True,
-    "return_token_ids": True,
-}
-with tempfile.TemporaryDirectory() as scratch:
-    checkpoint = train_a_step(Path(model["root"]), Path(scratch) / "step_1")
+def generate(model: str, checkpoint: Path) -> None:
+    """Generate a reply, and update the weights after 20 of its tokens."""
+    request = {
+        "model": model,
+        "prompt": "Once upon a time",
+        "max_tokens": 100,
+        "temperature": 0,
+        "ignore_eos": True,
+        "stream": True,
+        "return_token_ids": True,
+    }
     tokens: list[int] = []
     updated = False
     with client.stream("POST", "/v1/completions", json=request) as stream:
@@ -70,5 +71,11 @@ with tempfile.TemporaryDirectory() as scratch:
             if choice["finish_reason"]:
                 print(f"{len(tokens)} tokens in one reply, by these weights:", choice["weight_versions"])
 
-post("/reload_weights")  # back to those that the server started with
+
+model = (client.get("/v1/models").json()["data"] or sys.exit("The server serves no model yet."))[0]
+with tempfile.TemporaryDirectory() as scratch:
+    try:
+        generate(model["id"], train_a_step(Path(model["root"]), Path(scratch) / "step_1"))
+    finally:
+        post("/reload_weights")  # those that the server started with
 print("back to:", client.get("/v1/rl/state").json()["applied_weight_version"])

@@ -5,7 +5,9 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -28,7 +30,8 @@ SERVED = {
     "chat.py": r"Paris.*\n\(\d+ tokens in, \d+ out\)",
     "chat.sh": r"(?s)data: .*data: \[DONE\]",
     "chat.mjs": r"Paris",
-    "streaming.py": r"(?s).\n\(ended by: stop\)\n\(\d+ tokens\)",
+    "streaming.py": r"(?s).\n\(ended by: stop\)\n\(\d+ tokens\)\n\(computed after .*_total{model=\"\S+\"} \d+\.0\)",
+    "fields.py": r"400 .*best_of.*\n400 .*use_beam_search.*\n400 .*suffix.*\n400 .*kv_transfer_params",
     "tools.py": r"get_weather\({\"city\": \"Rome\"}\) -> {'city': 'Rome', 'sky': 'sunny', 'celsius': 21}\n.",
     "structured_output.py": r"schema: {'name': .*, 'age': \d+}\nchoice: (green|blue|red)\nregex:  (19|20)\d\d",
     "ids_and_logprobs.py": r"prompt ids: \[1, .*\]\nreply ids:  \[.*\]\n(.* '.+' \d+%, '.+' \d+%, '.+' \d+%\n){8}",
@@ -37,6 +40,14 @@ SERVED = {
     "lora.py": r"(?s)models:  \['\S+', 'red'\]\nbase: .*\nadapter: .*\nmodels:  \['\S+'\]",
 }
 """What the others print."""
+RUN_ALL = """
+import runpy, sys
+for path in sys.argv[1:]:
+    try:
+        runpy.run_path(path)
+    except SystemExit as error:
+        print(error)
+"""
 INTERPRETERS = {".py": sys.executable, ".sh": "sh", ".mjs": "node"}
 
 
@@ -86,6 +97,41 @@ def test_every_example_is_run_and_listed() -> None:
 
     assert sorted(listed) == sorted([*OWN_FLEET, *SERVED])
     assert sorted(listed) == sorted(path.name for path in FOLDER.iterdir() if path.suffix in INTERPRETERS)
+
+
+class NoModels(BaseHTTPRequestHandler):
+    """A server that is not ready."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"object": "list", "data": []}')
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+@pytest.mark.slow
+def test_examples_say_that_no_model_is_served_yet() -> None:
+    """Those that look for one; in one process, without the two that import torch."""
+    asking = [FOLDER / name for name in SERVED if "models" in (FOLDER / name).read_text()]
+    assert len(asking) == 8
+    light = [str(path) for path in asking if "torch" not in path.read_text()]
+    with ThreadingHTTPServer(("127.0.0.1", 0), NoModels) as server:
+        threading.Thread(target=server.serve_forever, args=[0.05]).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        try:
+            ran = subprocess.run(
+                [sys.executable, "-c", RUN_ALL, *light],
+                env={**os.environ, "TOKENWIRE_URL": url},
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+        finally:
+            server.shutdown()
+
+    assert ran.stdout == "The server serves no model yet.\n" * 6, ran.stderr
 
 
 @pytest.mark.slow
