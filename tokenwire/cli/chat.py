@@ -14,7 +14,7 @@ import click
 
 from tokenwire.cli.click_options import Given, build, options_command
 from tokenwire.errors import TokenwireError, Unavailable
-from tokenwire.options import Option, Section, declared, option
+from tokenwire.options import Bounds, Option, Section, declared, option
 
 _HELP = """/help    this list
 /reset   forget the conversation
@@ -33,6 +33,26 @@ class ChatOptions:
         None, Option("--model", "Model to talk to.", Section.CHAT, default_text="the server's first")
     )
     system: str | None = option(None, Option("--system", "System message of the conversation.", Section.CHAT))
+    temperature: float | None = option(
+        None,
+        Option(
+            "--temperature",
+            "Temperature of replies; 0: always the most likely token.",
+            Section.CHAT,
+            bounds=Bounds(at_least=0),
+            default_text="the server's",
+        ),
+    )
+    max_tokens: int | None = option(
+        None,
+        Option(
+            "--max-tokens",
+            "Tokens after which a reply ends.",
+            Section.CHAT,
+            bounds=Bounds(at_least=1),
+            default_text="the server's",
+        ),
+    )
     api_key: str | None = option(
         None, Option("--api-key", "API key of the server.", Section.CHAT, variable="OPENAI_API_KEY")
     )
@@ -46,7 +66,9 @@ def command(given: Given) -> None:
     """Talk to a model in the terminal, through any server of OpenAI's API."""
     options = build(ChatOptions, given.values)
     server = Server(options.url, options.api_key)
-    conversation = Dialogue(server, options.model or server.first_model(), options.system)
+    asked = {"temperature": options.temperature, "max_tokens": options.max_tokens}
+    sampling = {name: value for name, value in asked.items() if value is not None}
+    conversation = Dialogue(server, options.model or server.first_model(), options.system, sampling)
     terminal = sys.stdin.isatty()
     if terminal:
         # A shell may start background jobs with SIGINT ignored; here Ctrl-C ends replies.
@@ -147,6 +169,8 @@ class Dialogue:
     server: Server
     model: str
     system: str | None = None
+    sampling: Mapping[str, float] = field(default_factory=dict)
+    """Further fields of each request."""
     messages: list[dict[str, str]] = field(default_factory=list)
 
     def reset(self) -> None:
@@ -157,7 +181,7 @@ class Dialogue:
         """Yield the reply in pieces. A question without a reply is not kept."""
         question = {"role": "user", "content": text}
         system = [{"role": "system", "content": self.system}] if self.system else []
-        body = {"model": self.model, "messages": [*system, *self.messages, question]}
+        body = {**self.sampling, "model": self.model, "messages": [*system, *self.messages, question]}
         reply: list[str] = []
         try:
             for data in self.server.stream(body):

@@ -103,14 +103,18 @@ def test_a_conversation_is_kept_until_it_is_reset(backend: Backend) -> None:
 
 
 def test_the_options_of_a_chat(backend: Backend) -> None:
-    """A base URL with /v1 at its end, another model, and a key."""
-    backend.replies.append(replies_with("Hello."))
+    """A base URL with /v1 at its end, another model, a key, and sampling, which is else the server's."""
+    backend.replies += [replies_with("Hello.")] * 2
+    sampling = ["--temperature", "0", "--max-tokens", "5"]
 
-    ran = run_chat(f"{backend.url}/v1/", "Hi\n", "--model", "second", "--api-key", "sk-1")
+    ran = run_chat(f"{backend.url}/v1/", "Hi\n", "--model", "second", "--api-key", "sk-1", *sampling)
+    run_chat(backend.url, "Hi\n")
 
     assert ran.stdout == "Hello.\n"
-    ((body, key),) = backend.requests
+    ((body, key), (by_default, _)) = backend.requests
     assert (body["model"], key) == ("second", "Bearer sk-1")
+    assert (body["temperature"], body["max_tokens"]) == (0, 5)
+    assert by_default.keys() == {"model", "messages", "stream"}
 
 
 def test_help_and_an_unknown_command(backend: Backend) -> None:
