@@ -5,7 +5,7 @@ NOT_RUN = {
         "pip install '.[worker]'",
         "pip install .",
     ),
-    "builds the package; tests/packaging installs it into an empty environment": (
+    "builds a wheel first; tests/packaging runs it with a wheel, and the command for a chat that it prints": (
         "uvx --from . tokenwire serve --engine sim",
     ),
     "makes an installation in /opt": (

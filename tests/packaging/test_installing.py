@@ -1,6 +1,7 @@
 """Every install command in documents and messages works in a fresh environment."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -42,22 +43,19 @@ def test_an_install_command_can_be_resolved(extras: str, python: str, tmp_path: 
 
 
 def test_a_plain_installation_serves(wheel: Path, tmp_path: Path) -> None:
-    """`pip install tokenwire` in an empty environment installs no torch, and everything for the simulated engine."""
-    environment = tmp_path / "environment"
-    uv = [sys.executable, "-m", "uv", "--no-config"]
-    subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, environment], check=True, timeout=60)
-    install = [*uv, "pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), str(wheel)]
-    subprocess.run(install, check=True, timeout=400)
-    arguments, program = ["serve", "--engine", "sim", "--port", "0"], [environment / "bin" / "tokenwire"]
-    tokenwire = str(program[0])
-    assert "tokenwire" in subprocess.check_output([tokenwire, "--version"], text=True, cwd=tmp_path)
-    assert "--worker" in subprocess.check_output([tokenwire, "coordinator", "--help"], text=True, cwd=tmp_path)
-    serve = Process(arguments, tmp_path / "log", {"PYTHONPATH": ""}, program=program)
+    """As README's `uvx` runs it: no torch, everything for the simulated engine, and a chat's command for any shell."""
+    uvx = [sys.executable, "-m", "uv", "--no-config", "tool", "run", "--quiet", "--python", sys.executable]
+    program = [*uvx, "--from", str(wheel), "tokenwire"]
+    serve = Process(["serve", "--engine", "sim", "--port", "0"], tmp_path / "log", {"PYTHONPATH": ""}, program=program)
     try:
-        url = serve.wait_for(r"is ready: (http://\S+)", 60)[1]
+        url = serve.wait_for(r"is ready: (http://\S+)", 400)[1]
         body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
         assert httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).status_code == 200
         assert "tokenwire" in httpx.get(f"{url}/").text
+        tokenwire, *chat = shlex.split(serve.wait_for(r"\n  (.* chat .*)\n", 10)[1])
+        assert subprocess.check_output([tokenwire, *chat, "--max-tokens=5"], text=True, cwd=tmp_path, input="Hi\n")
     finally:
         serve.stop()
-    assert not list(environment.glob("lib/*/site-packages/torch"))
+    assert "tokenwire" in subprocess.check_output([tokenwire, "--version"], text=True, cwd=tmp_path)
+    assert "--worker" in subprocess.check_output([tokenwire, "coordinator", "--help"], text=True, cwd=tmp_path)
+    assert not list(Path(tokenwire).parents[1].glob("lib/*/site-packages/torch"))

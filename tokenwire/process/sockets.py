@@ -1,5 +1,6 @@
 """The public port: bound early, so that a port in use is reported at once, and announced once it serves."""
 
+import shlex
 import shutil
 import socket
 import sys
@@ -69,8 +70,11 @@ tokenwire is ready: {self.url}{page}
 
 
 def _program() -> str:
-    """Return this command as it was called, for pasting."""
+    """Return this command for pasting: by its name only if every shell finds it."""
     called = Path(sys.argv[0])
     if called.name == "__main__.py":
-        return "python -m tokenwire"
-    return called.name if shutil.which(called.name) == str(called.absolute()) else str(called)
+        return f"{shlex.quote(sys.executable)} -m tokenwire"
+    # `uvx`, `uv run` and activation put an environment's folder on the PATH of this process, not of other shells.
+    own = sys.prefix != sys.base_prefix and called.absolute().parent == Path(sys.prefix, "bin")
+    on_path = not own and shutil.which(called.name) == str(called.absolute())
+    return called.name if on_path else shlex.quote(str(called))
