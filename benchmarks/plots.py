@@ -65,12 +65,13 @@ def _lines(axes: Axes, rows: Iterable[Results], names: Mapping[str, str], value:
 
 
 def kill(faults: Results) -> Figure:
-    """Gaps between tokens of all streams around a SIGKILL of one worker of three."""
+    """Gaps between tokens of all streams around a SIGKILL of one worker of three: a second before it to 6 s after."""
     figure = Figure(_SIZE, layout="constrained")
     recorded = {each["fault"]: each for each in faults["faults"]}
     panels = figure.subplots(1, len(_KILLS), sharey=True)
     for axes, (fault, title) in zip(panels, _KILLS.items(), strict=True):
-        at, median, longest = zip(*recorded[fault]["gaps"], strict=True)
+        around = [each for each in recorded[fault]["gaps"] if -1 <= each[0] <= 6]
+        at, median, longest = zip(*around, strict=True)
         axes.axvline(0, color="#b91c1c", linewidth=1)
         axes.plot(at, longest, color="#e07b00", label="longest of all streams")
         axes.plot(at, median, color="#2a6fdb", label="median")
