@@ -17,7 +17,18 @@ SHELLS = {"sh", "bash", "shell", "console"}
 OTHERS = {"", "json", "nginx", "python", "toml", "yaml"}
 """Those of other blocks; the ones without a name show what commands print."""
 _BLOCK = re.compile(r"^ *(?P<fence>`{3,}|~{3,})(?P<name>.*)\n(?P<text>(?:.*\n)*?) *(?P=fence) *$", re.MULTILINE)
-_INLINE = re.compile(r"`((?:make|tokenwire|python3? -m|\.venv/bin/\S+)(?:\s[^`]*)?)`")
+_OTHER_PROGRAMS = (
+    r"(?:apt-get|claude|codex|curl|docker|git|helm|kubectl|node|npm|openssl|pip|pkill|podman|prometheus|promtool"
+    r"|systemctl|uvx?|vllm)"
+)
+_INLINE = re.compile(
+    r"`((?:make|tokenwire|python3? -m|\.venv/bin/\S+)(?:\s[^`]*)?"
+    rf"|{_OTHER_PROGRAMS}\s+[^\s`]+\s[^`]*)`"  # not `helm upgrade`, which only names what is done
+)
+_COMMAND = rf"(?:\$|make|tokenwire (?:serve|coordinator|worker|chat)|python3?|\.venv/bin/\S+|{_OTHER_PROGRAMS})\s"
+_FIRST_WORD = re.compile(rf"^ *{_COMMAND}", re.MULTILINE)
+_OUTSIDE = re.compile(rf"^[ ]*>\s*(?:`{{3}}|~{{3}})|^\s*\n(?:[ ]{{4,}}|\t|[ ]*>)\s*{_COMMAND}", re.MULTILINE)
+"""A block of commands that has no fence of its own: indented, or in a quotation."""
 _PROMPT = re.compile(r"^ *\$ ", re.MULTILINE)
 _COMMENT = re.compile(r"\s+#\s.*$")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]+=")
@@ -78,11 +89,15 @@ def commands_of(page: str, markdown: str) -> Iterator[Command]:
     """Yield the commands of a page, those within sentences last. Raises ValueError for a block of an unknown kind."""
     for block in _BLOCK.finditer(markdown):
         name, text = block["name"].strip(), block["text"]
-        if name not in SHELLS | OTHERS or (name not in SHELLS and _PROMPT.search(text)):
+        prose = name in OTHERS and not (_PROMPT.search(text) or (not name and _FIRST_WORD.search(text)))
+        if not (prose or name in SHELLS):
             raise ValueError(f"{page}: a block named {name!r} that may have commands")
         if name in SHELLS:
             yield from (Command(page, each) for each in _commands_of(_typed(text)))
-    for found in _INLINE.finditer(_BLOCK.sub("", markdown)):
+    rest = _BLOCK.sub("", markdown)
+    if outside := _OUTSIDE.search(rest):
+        raise ValueError(f"{page}: commands without a fence that names a shell: {outside[0].strip()}")
+    for found in _INLINE.finditer(rest):
         yield Command(page, " ".join(found[1].split()), inline=True)
 
 

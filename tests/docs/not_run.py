@@ -4,6 +4,8 @@ NOT_RUN = {
     "fetches vLLM for GPUs; tests/packaging resolves the package and its extras": (
         "pip install '.[worker]'",
         "pip install .",
+        "pip install 'tokenwire[worker]'",
+        "pip install tokenwire",
     ),
     "builds a wheel first; tests/packaging runs it with a wheel, and the command for a chat that it prints": (
         "uvx --from . tokenwire serve --engine sim",
@@ -47,6 +49,8 @@ NOT_RUN = {
         "kubectl create secret generic tokenwire-keys --from-file=api-keys",
         'kubectl create secret generic tokenwire-admin --from-literal=admin-key="$(openssl rand -hex 32)"',
         "kubectl create secret generic hub --from-file=token",
+        "kubectl logs deployment/RELEASE-tokenwire",
+        "kubectl logs --previous",
         "kubectl --namespace llm get pods --watch",
         "helm upgrade demo deploy/k8s/tokenwire --namespace llm --reset-then-reuse-values "
         "--set coordinator.replicas=2 --set workers.demo.replicas=2 --wait --timeout 15m",
@@ -66,7 +70,12 @@ NOT_RUN = {
         "aiperf profile --url http://127.0.0.1:8000 --endpoint-type chat --streaming --model Qwen/Qwen3-8B "
         "--concurrency 16 --request-count 64 --isl 512 --osl 128 --extra-inputs ignore_eos:true "
         "--use-server-token-count",
+        "vllm bench serve",
+        "pip install aiperf",
     ),
+    "tests/e2e runs a plain vLLM server as a worker": ("vllm serve MODEL --enable-scale-out --port 8000",),
+    "a node of an engine over several": ("vllm serve --headless",),
+    "the machine's own package": ("apt-get install prometheus",),
     "run by `make conformance`": (
         "codex -m Qwen/Qwen3-8B",
         "ANTHROPIC_BASE_URL=http://127.0.0.1:8000 ANTHROPIC_AUTH_TOKEN=unused claude --model Qwen/Qwen3-8B",
