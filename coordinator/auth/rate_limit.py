@@ -78,6 +78,7 @@ class Account:
 
     def leave(self) -> None:
         """End a request."""
+        assert self._running, "a request ended twice"
         self._running -= 1
 
     def charge(self, tokens: int) -> None:

@@ -118,6 +118,11 @@ class SimulatedClient:
         return self.ending in _ENGINE_ENDS and len(self.prompt) + len(self.choices[0].token_ids) < _MAX_EARLIER
 
     @property
+    def is_slow(self) -> bool:
+        """Whether it reads more slowly than it could."""
+        return bool(self.spec["read_delay_s"])
+
+    @property
     def tokens(self) -> int:
         """The number of ids that it has read."""
         return sum(len(each.token_ids) for each in self.choices)

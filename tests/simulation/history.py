@@ -17,21 +17,16 @@ from tests.simulation.http import HttpExchange
 from tests.simulation.invariants import Epochs, leftovers, violations_now
 from tests.simulation.network import Network
 from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
+from tests.simulation.progress import ProgressWatch
 from tests.simulation.queues import QueueWitness
 from tests.simulation.requests import http_request_of
 from tests.simulation.script import STORE_EVENTS, Script, ScriptedEvent
+from tests.simulation.settings import coordinator_settings
 from tests.simulation.shared_store import SharedHistory
-from tests.simulation.tenants import Tenants, TenantWitness, api_keys
+from tests.simulation.tenants import Tenants, TenantWitness
 from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
 from tokenwire.coordinator.app import Core
-from tokenwire.coordinator.auth.admin_key import AdminKey
-from tokenwire.coordinator.auth.api_keys import AuthSettings
-from tokenwire.coordinator.auth.settings import AdminSettings
-from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
-from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
-from tokenwire.coordinator.history.settings import HistorySettings
-from tokenwire.coordinator.settings import CoordinatorSettings, ObservabilitySettings
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 logging.disable(logging.CRITICAL)
@@ -76,7 +71,7 @@ class History:
         self.seen: Counter[str] = Counter()
         """How often what witnesses look for has happened."""
         self.engine_settings = SimulationSettings(**config["engine"])
-        self.settings = _coordinator_settings(config)
+        self.settings = coordinator_settings(config)
         addresses = [worker_address(index) for index in range(config["workers"])]
         self.workers = [
             WorkerHost(self.world, self.network, index, config["intake_s"], self.placements, self._on_weights)
@@ -193,6 +188,7 @@ class History:
         self._client_node.spawn(client.run(exchange))
 
     async def _check_always(self) -> None:
+        progress = ProgressWatch(self)
         while True:
             await asyncio.sleep(_CHECK_S)
             for problem in self._epochs.problems(self.coordinators):
@@ -201,6 +197,7 @@ class History:
                 self.violate(problem)
             for witness in self._tenant_witnesses.values():
                 witness.observe()
+            progress.check()
 
     async def _wait_for_ends(self) -> None:
         limit = self.world.time() + _END_LIMIT_S
@@ -257,23 +254,6 @@ class History:
             count["reply of several weight versions"] += client.several_versions
             count["choice moved to another placement"] += sum(each.moved for each in client.choices)
         return count
-
-
-def _coordinator_settings(config: dict[str, Any]) -> CoordinatorSettings:
-    return CoordinatorSettings(
-        workers=("10.0.0.1:50051",),
-        status_page=False,
-        auth=AuthSettings(keys=api_keys(config["keys"])),
-        admin=AdminSettings(rl_routes=True, lora_routes=True, admin_key=AdminKey("admin"), timeout_s=20.0),
-        failover=FailoverSettings(config["attempts"]),
-        history=HistorySettings(ttl_s=config.get("history_ttl_s", 3600.0)),
-        admission=AdmissionSettings(
-            queue_timeout_s=config["queue_timeout_s"],
-            max_queue=config["max_queue"],
-            request_timeout_s=config["request_timeout_s"],
-        ),
-        observability=ObservabilitySettings(request_log=False),
-    )
 
 
 def run_script(script: Script, log: TextIO | None = None) -> Result:

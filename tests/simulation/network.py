@@ -106,7 +106,8 @@ class Lane:
         self._deliver = deliver
         self._name = name
         self._last_at = 0.0
-        self._held_until = 0.0
+        self.held_until = 0.0
+        """Nothing is delivered before this time."""
         self._armed = False
 
     def send(self, *message: object) -> None:
@@ -121,7 +122,7 @@ class Lane:
 
     def hold(self, until: float) -> None:
         """Deliver nothing before a time of the world."""
-        self._held_until = until
+        self.held_until = until
 
     def resume(self) -> None:
         """Deliver again after a block."""
@@ -130,7 +131,7 @@ class Lane:
 
     def _arm(self, at: float) -> None:
         self._armed = True
-        self._network.world.call_at(max(at, self._held_until), self._on_due, context=self.target.context)
+        self._network.world.call_at(max(at, self.held_until), self._on_due, context=self.target.context)
 
     def _on_due(self) -> None:
         self._armed = False
@@ -138,7 +139,7 @@ class Lane:
         if network.is_blocked(self.source, self.target):
             return  # `resume` goes on
         now = network.world.time()
-        if now >= self._held_until:
+        if now >= self.held_until:
             while self.queue and self.queue[0][0] <= now:
                 message = self.queue.popleft()[1]
                 network.world.note(self._name, *(part.hex() if isinstance(part, bytes) else part for part in message))
@@ -175,6 +176,11 @@ class Connection:
     def on_client_lost(self) -> None:
         """Handle the loss of the connection at the client."""
         raise NotImplementedError
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether nothing passes between its two sides."""
+        return self.network.is_blocked(self.client, self.server)
 
     def close(self) -> None:
         """End a connection that neither side uses any more."""

@@ -28,6 +28,8 @@ _OUTCOMES = (
     *("rejected: full", "rejected: timeout", "rejected: no_worker", "rejected: unauthorized"),
     *("rejected: requests at a time", "rejected: requests per minute", "rejected: tokens per minute"),
     *("queued", "contest of tenants", "reply of several weight versions"),
+    *("held up", "half of the bound waited: queue", "half of the bound waited: worker"),
+    *("half of the bound waited: between workers", "half of the bound waited: handled"),
     *("adapter loaded", "adapter unloaded", "adapter asked for", "adapter's stream moved"),
 )
 """What a campaign should have met, besides each kind of event."""
