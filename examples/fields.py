@@ -6,7 +6,7 @@ import httpx
 
 url = os.environ.get("TOKENWIRE_URL", "http://127.0.0.1:8000")
 
-FIELDS = {"best_of": 4, "use_beam_search": True, "suffix": "The end.", "kv_transfer_params": {"do_remote_decode": True}}
+FIELDS = {"best_of": 4, "use_beam_search": True, "suffix": "The end."}
 
 for name, value in FIELDS.items():
     response = httpx.post(f"{url}/v1/completions", json={"prompt": "Once upon a time", name: value}, timeout=60)

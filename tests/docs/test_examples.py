@@ -31,7 +31,7 @@ SERVED = {
     "chat.sh": r"(?s)data: .*data: \[DONE\]",
     "chat.mjs": r"Paris",
     "streaming.py": r"(?s).\n\(ended by: stop\)\n\(\d+ tokens\)\n\(computed after .*_total{model=\"\S+\"} \d+\.0\)",
-    "fields.py": r"400 .*best_of.*\n400 .*use_beam_search.*\n400 .*suffix.*\n400 .*kv_transfer_params",
+    "fields.py": r"400 .*best_of.*\n400 .*use_beam_search.*\n400 .*suffix",
     "tools.py": r"get_weather\({\"city\": \"Rome\"}\) -> {'city': 'Rome', 'sky': 'sunny', 'celsius': 21}\n.",
     "structured_output.py": r"schema: {'name': .*, 'age': \d+}\nchoice: (green|blue|red)\nregex:  (19|20)\d\d",
     "ids_and_logprobs.py": r"prompt ids: \[1, .*\]\nreply ids:  \[.*\]\n(.* '.+' \d+%, '.+' \d+%, '.+' \d+%\n){8}",
