@@ -1,5 +1,6 @@
 """Compiles chat templates in a sandbox like that of transformers, and analyzes them."""
 
+import time
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -60,7 +61,7 @@ def _raise_exception(message: str) -> NoReturn:
 
 
 def _strftime_now(form: str) -> str:
-    return datetime.now().strftime(form)
+    return datetime.fromtimestamp(time.time()).strftime(form)
 
 
 def _environment() -> BoundedEnvironment:
