@@ -9,6 +9,7 @@ from tests.simulation.engines import Placement, Placements
 from tests.simulation.http import HttpExchange
 from tests.simulation.oracle import ChoiceOracle
 from tests.simulation.prompts import PromptOracle
+from tests.simulation.requests import SEEDED
 from tests.simulation.tenants import Tenants
 from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
@@ -57,7 +58,7 @@ class SimulatedClient:
         self.error: Mapping[str, Any] = {}
         """The error that it read."""
         self._prompts = PromptOracle(spec, earlier, must_reuse, tenants)
-        self.choices = [ChoiceOracle(self.prompt) for _ in range(spec["n"])]
+        self.choices = self._oracles()
         self._adapter_before: tuple[int, bool | None] = 0, None
         """What was known of its adapter when it was sent."""
         self.server_node: Node | None = None
@@ -240,7 +241,12 @@ class SimulatedClient:
         before = self.prompt
         self._check(not (wrong := self._prompts.take(ids)), wrong)
         if ids != before:
-            self.choices = [ChoiceOracle(ids) for _ in range(self.spec["n"])]
+            self.choices = self._oracles()
+
+    def _oracles(self) -> list[ChoiceOracle]:
+        seed = self.spec["seed"] if self.spec["sampling"] in SEEDED else None
+        numbers = range(self.spec["n"])
+        return [ChoiceOracle(self.prompt, None if seed is None else seed + number) for number in numbers]
 
     def _on_choice(self, choice: Mapping[str, Any]) -> None:
         index = choice["index"]

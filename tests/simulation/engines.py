@@ -31,10 +31,18 @@ class Placement:
     prompt: tuple[int, ...]
     source: TokenSource
     """Draws what the engine will draw; copied before it began."""
+    seed: int
+    """The sequence's own: vLLM adds its position to the request's."""
+    weights: str
     lora_id: int
     engine: "RecordedEngine"
     generated: list[str] = field(default_factory=list)
     """The version of the weights with which the engine generated each token so far."""
+
+    @property
+    def has_state(self) -> bool:
+        """Whether a sequence that begins with ids of another one does not go on as that one would."""
+        return self.source._rules.generator
 
 
 Placements = dict[str, list[Placement]]
@@ -56,7 +64,8 @@ class _RecordingPlanner:
         prompt = tuple(submit.prompt_token_ids)
         recorded = self.placements.setdefault(submit.request_id, [])
         for simulated in planned:
-            placement = Placement(prompt, copy.copy(simulated.source), submit.lora.id, self.engine)
+            seed = submit.sampling_params.seed + simulated.sequence.index
+            placement = Placement(prompt, copy.copy(simulated.source), seed, weights, submit.lora.id, self.engine)
             recorded.append(placement)
             self.engine.placed[simulated.sequence] = placement
         self.engine.check_weights()

@@ -27,16 +27,19 @@ class ChoiceOracle:
     """Checks the ids of one choice, as they come, against its placements.
 
     Each id must be the next one that some placement draws after exactly the ids before it. The placement may change, to
-    a later one only: that is what failover does.
+    a later one only: that is what failover does. Seeded ids are those of one undisturbed run, as long as the weights
+    are the same.
     """
 
-    def __init__(self, prompt: Sequence[int]) -> None:
+    def __init__(self, prompt: Sequence[int], seed: int | None = None) -> None:
+        """`seed`: the choice's own, of a request with a seed."""
         self.token_ids: list[int] = []
         self.finish: pb.Finish | None = None
         """The end that the engine reports with the last id, if any."""
         self.moved = 0
         """How often the placement has changed."""
         self._prompt = tuple(prompt)
+        self._seed = seed
         self._current = -1
         self._without_stop = 0
         """How many ids are known to hold no complete stop string."""
@@ -78,7 +81,7 @@ class ChoiceOracle:
 
     def _explain(self, token: int, placements: Sequence[Placement]) -> bool:
         for number in range(max(0, self._current), len(placements)):
-            if self._draws(number, placements[number], token):
+            if self._may_run(placements[: number + 1]) and self._draws(number, placements[number], token):
                 self.moved += self._current not in (-1, number)
                 self._current = number
                 return True
@@ -88,6 +91,14 @@ class ChoiceOracle:
         if number not in self._drawn:
             self._drawn[number] = _draw_all(placement)
         return self._drawn[number]
+
+    def _may_run(self, placements: Sequence[Placement]) -> bool:
+        """Return whether the last of these placements may be the choice's."""
+        placement = placements[-1]
+        if self._seed is None:
+            return True
+        begins_anew = placement.prompt == self._prompt or not placement.has_state
+        return placement.seed == self._seed and (begins_anew or len({each.weights for each in placements}) > 1)
 
     def _draws(self, number: int, placement: Placement, token: int) -> bool:
         prefix = placement.prompt[len(self._prompt) :]

@@ -10,6 +10,9 @@ from tests.simulation.tenants import key_headers
 if TYPE_CHECKING:
     from tests.simulation.client import SimulatedClient
 
+SEEDED = ("seeded", "penalty")
+"""Kinds of sampling with a seed."""
+
 
 def http_request_of(spec: Mapping[str, Any], earlier: "SimulatedClient | None" = None) -> HttpRequest:
     """Return the HTTP request of a script's request, which may continue an earlier chat."""
@@ -26,7 +29,7 @@ def http_request_of(spec: Mapping[str, Any], earlier: "SimulatedClient | None" =
         body["stream_options"] = {"include_usage": True}
     if spec["model"] is not None:
         body["model"] = spec["model"]
-    if spec["sampling"] in ("seeded", "penalty"):
+    if spec["sampling"] in SEEDED:
         body["seed"] = spec["seed"]
     if spec["sampling"] == "penalty":
         body["presence_penalty"] = 0.5
