@@ -1,4 +1,7 @@
-"""One client's request: sends it, reads its response as fast as the script says, and checks all that it reads."""
+"""One client's request: sends it, reads its response as fast as the script says, and checks all that it reads.
+
+One file beyond the usual length, since what a client reads is judged where it is read.
+"""
 
 import asyncio
 import json
@@ -22,10 +25,9 @@ _MAX_EARLIER = 300
 """Tokens of a chat that is continued: the model's context has 512."""
 _FEW_TOKENS = 4
 """A worker that has given more survived a request's start."""
-_ENGINE_ERRORS = (
-    "a second run of the request differs",  # under other weights, for a reply that only the first run could have given
-    "a simulated fault crashed the engine",
-)
+_DIFFERS = "a second run of the request differs"
+"""Under other weights, of a reply that only the first run could have given."""
+_ENGINE_ERRORS = (_DIFFERS, "a simulated fault crashed the engine")
 
 
 class SimulatedClient:
@@ -210,15 +212,17 @@ class SimulatedClient:
         self._check(expected, f"error {code}: {message}")
         if code == 422 and "is not retried" in message:
             self._check_poison()
-
+        if _DIFFERS in message:
+            weights = {placement.weights for placement in self._placements[self.request_id]}
+            self._check(len(weights) > 1, f"a replay differs, though all runs had the weights {weights}")
         if "The worker that generated this reply was lost" in message:
             lost = self._witness.losses(self.request_id) or self._witness.ended_sessions
             self._check(lost, "an end by a lost worker, though none was lost")
 
     def _check_poison(self) -> None:
-        """Check that two workers were lost before they gave more than a few tokens."""
-        losses = self._witness.young_losses(self.request_id, _FEW_TOKENS)
-        self._check(losses >= 2, f"poison, though only {losses} workers were lost when they had just begun with it")
+        """Check that two workers died before they gave more than a few tokens: cut connections kill none."""
+        deaths = self._witness.young_deaths(self.request_id, _FEW_TOKENS)
+        self._check(deaths >= 2, f"poison, though only {deaths} workers died when they had just begun with it")
 
     def _on_chunk(self, chunk: Mapping[str, Any]) -> None:
         if "error" in chunk:

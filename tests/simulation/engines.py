@@ -121,9 +121,9 @@ class RecordedEngine(SimulatedEngine):
         await super().abort(sequences)
 
     @property
-    def held_sequences(self) -> int:
-        """Sequences that wait for `resume`."""
-        return 0 if self._scheduler is None else self._scheduler.open_sequences - self._scheduler.active_sequences
+    def sequences(self) -> set[EngineSequence]:
+        """Those that have not ended."""
+        return set() if self._scheduler is None else set(self._scheduler._live)
 
     def check_weights(self) -> None:
         """Pass on what the weights are, and their version."""

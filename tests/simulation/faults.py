@@ -4,10 +4,12 @@ One file beyond the usual length, since each kind of event is a method.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.aborts import PlacedSequence, is_aborted_everywhere, is_reached, placed_sequences
 from tests.simulation.client import SimulatedClient
+from tests.simulation.engines import RecordedEngine
 from tests.simulation.http import HttpExchange
 from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
 from tests.simulation.script import ScriptedEvent
@@ -27,6 +29,12 @@ _ENGINE_FAULTS = {"hang": FaultKind.HANG, "crash": FaultKind.CRASH, "slow_engine
 _RECOVERY_ATTEMPTS = 20
 _ABORT_S = 1.0
 """After so long, what was aborted has got its last token, slow links and readers included."""
+_DELAYS = frozenset({"freeze", "freeze_coordinator", "stall", "partition", "slow_link", "power_cut"})
+_RESUMED_POLL_S = 0.02
+_RESUMED_POLLS = 100
+_RESUMED_LATER_S = 0.5
+_JUST_BEGUN = 2
+"""Tokens."""
 WEIGHTS = ("/usr", "/etc", "/bin")
 """Directories that every machine has: a simulated engine reads only their names."""
 
@@ -61,20 +69,23 @@ class Faults:
         self._start_later(worker, args["length"])
 
     def _chase_resumed(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
-        """Kill a worker that has what was lost before."""
-        for chased in self._resumed()[:1]:
-            holder = next(each for each in self._history.workers if each.address == chased[1])
-            self._kill(holder, coordinator, args)
+        """Kill the worker of a sequence that was lost before."""
+        self._on_resumed(lambda resumed: self._kill(resumed.holder, coordinator, args), args["draw"])
 
-    def _resumed(self) -> list[tuple[CoordinatorHost, str, str]]:
-        """Return the sequences that were lost before: coordinator, address of the worker now, and request id."""
-        return [
-            (coordinator, sequence.session.address, sequence.request.submit.request_id)
-            for coordinator in self._history.coordinators
-            if coordinator.core is not None and coordinator.is_running
-            for sequence in coordinator.core.failover.live
-            if sequence.avoid and sequence.session is not None
-        ]
+    def _on_resumed(self, act: Callable[[PlacedSequence], object], draw: float) -> None:
+        """Act on a sequence that was lost before, soon after one has begun again."""
+        self._world.root.spawn(self._wait_for_resumed(act, draw * _RESUMED_LATER_S))
+
+    async def _wait_for_resumed(self, act: Callable[[PlacedSequence], object], later_s: float) -> None:
+        for _ in range(_RESUMED_POLLS):
+            placed = placed_sequences(self._history.coordinators, self._history.workers)
+            resumed = sorted((each for each in placed if each.was_lost), key=lambda each: each.gained)
+            if resumed and resumed[0].gained <= _JUST_BEGUN:
+                break
+            await asyncio.sleep(_RESUMED_POLL_S)
+        await asyncio.sleep(later_s)
+        for youngest in resumed[:1]:
+            act(youngest)
 
     def _terminate(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         worker.terminate()
@@ -131,9 +142,7 @@ class Faults:
 
     def _cut_resumed(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         """Cut the connection of a sequence that was lost before."""
-        for owner, address, _ in self._resumed()[:1]:
-            holder = next(each for each in self._history.workers if each.address == address)
-            self._cut(holder, owner, args)
+        self._on_resumed(lambda resumed: self._cut(resumed.holder, resumed.owner, args), args["draw"])
 
     def _stall(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         for connection in self._network.between(worker.name, coordinator.name):
@@ -170,13 +179,13 @@ class Faults:
     async def _pause(self, core: Core, mode: str, args: dict[str, Any]) -> None:
         begun, alone = self._begun, self._under_way == 1
         listed = {session.address for session in core.pool.sessions}
+        running = {engine: engine.sequences for engine in self._engines(listed)}
         paused = await self._try(core.admin.pause(None, mode, False))
-        running = [each for each in self._history.workers if each.address in listed and each.is_running]
-        engines = [worker.engine for worker in running if worker.engine is not None]
+        engines = self._engines(listed)
         before = {engine: engine.tokens_total for engine in engines}
         if paused and alone and mode == "abort" and self._begun == begun:
             for engine in engines:
-                if engine.open_sequences > engine.held_sequences:
+                if engine.sequences & running.get(engine, set()):
                     self._history.violate(f"{engine.instance} goes on with sequences after a pause with abort")
         await asyncio.sleep(args["length"])
         if paused and alone and self._begun == begun:
@@ -184,6 +193,10 @@ class Faults:
                 if engine.tokens_total != before[engine]:
                     self._history.violate(f"{engine.instance} generated tokens during a pause ({mode})")
         await self._try(core.admin.resume(None))
+
+    def _engines(self, addresses: Collection[str]) -> list[RecordedEngine]:
+        hosts = (each for each in self._history.workers if each.address in addresses and each.is_running)
+        return [host.engine for host in hosts if host.engine is not None]
 
     def _sleep(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         async def sleep_and_wake(core: Core) -> None:
@@ -239,31 +252,57 @@ class Faults:
 
     def _abort_resumed(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         """Abort a request that was lost before, by any coordinator."""
-        ids = {request_id for _, _, request_id in self._resumed()[:2]}
-        self._abort_clients(coordinator, [each for each in self._history.clients if each.request_id in ids])
+        self._on_resumed(
+            lambda resumed: self._abort_clients(coordinator, self._clients_of({resumed.request_id})), args["draw"]
+        )
 
-    def _abort_clients(self, coordinator: CoordinatorHost, aborted: list[SimulatedClient]) -> None:
-        # A coordinator does not reach the queues of the others. Slow readers still get what was generated before, and
-        # those who wait for a whole reply get all of it.
-        own = [
-            each
-            for each in aborted
-            if each.server_node is coordinator.node and each.spec["stream"] and not each.spec["read_delay_s"]
-        ]
+    def _abort_lost(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
+        """Abort the requests of a connection by any coordinator, and cut it once that is confirmed."""
+        placed = placed_sequences(self._history.coordinators, self._history.workers)
+        if placed:
+            chosen = placed[int(1000 * args["draw"]) % len(placed)]
+            there = {each.request_id for each in placed if (each.owner, each.holder) == (chosen.owner, chosen.holder)}
+            self._abort_clients(
+                coordinator, self._clients_of(there), lambda: self._cut(chosen.holder, chosen.owner, args)
+            )
+
+    def _clients_of(self, request_ids: Collection[str]) -> list[SimulatedClient]:
+        return [each for each in self._history.clients if each.request_id in request_ids]
+
+    def _abort_clients(
+        self,
+        coordinator: CoordinatorHost,
+        aborted: list[SimulatedClient],
+        on_confirmed: Callable[[], None] = lambda: None,
+    ) -> None:
+        # Slow readers still get what was generated before, and those who wait for a whole reply get all of it.
+        readers = [each for each in aborted if each.spec["stream"] and not each.spec["read_delay_s"]]
 
         async def abort(core: Core) -> None:
-            # An abort does not reach a request that is still being prepared.
-            known = {sequence.request.submit.request_id for sequence in core.failover.live}
-            reached = [each for each in own if each.request_id in known]
+            reached = [each for each in readers if is_reached(each, coordinator, self._history.coordinators)]
             if await self._try(core.aborts.by_id([each.request_id for each in aborted])):
+                on_confirmed()
                 await asyncio.sleep(_ABORT_S)
                 before = {client: client.tokens for client in reached if not client.ending}
+                generated = {client: self._generated(client) for client in reached}
                 await asyncio.sleep(_ABORT_S)
-                for client, tokens in before.items():
-                    if client.tokens > tokens:
+                for client in reached:
+                    if client.server_node is coordinator.node and client.tokens > before.get(client, client.tokens):
                         self._history.violate(f"{client.name} got tokens after its abort")
+                    known = is_aborted_everywhere(client, self._history.workers) and not self._delays_commands
+                    if known and self._generated(client) > generated[client]:
+                        self._history.violate(f"{client.name} goes on after its abort")
 
         self._operate(coordinator, abort)
+
+    def _generated(self, client: SimulatedClient) -> int:
+        """Return the number of tokens that engines have generated for a client."""
+        return sum(len(each.generated) for each in self._history.placements.get(client.request_id, ()))
+
+    @property
+    def _delays_commands(self) -> bool:
+        """Whether a command may be under way for long: one that resumes a request then seems younger than its abort."""
+        return any(event.kind in _DELAYS for event in self._history.script.events)
 
     def _operate(self, coordinator: CoordinatorHost, operation: Callable[[Core], Coroutine[Any, Any, object]]) -> None:
         if coordinator.node is not None and coordinator.core is not None and coordinator.is_running:

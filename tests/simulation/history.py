@@ -157,7 +157,8 @@ class History:
     def _may_abort(self) -> bool:
         now = self.world.elapsed_s
         return any(
-            event.kind in ("abort", "abort_resumed", "pause_abort") and event.at <= now for event in self.script.events
+            event.kind in ("abort", "abort_resumed", "abort_lost", "pause_abort") and event.at <= now
+            for event in self.script.events
         )
 
     def send(self, spec: dict[str, Any]) -> None:

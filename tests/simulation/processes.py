@@ -112,8 +112,8 @@ class WorkerHost:
 
     def break_engine(self, kind: FaultKind) -> None:
         """Inject a fault into the engine."""
-        if self.is_running and self.engine is not None:
-            self.broken = True
+        if self.node is not None and self.is_running and self.engine is not None:
+            self.broken = self.node.harmed = True
             self.engine.break_down(kind)
 
 

@@ -116,11 +116,42 @@ FAULTS = (
         "            pass\n",
     ),
     PastFault(
-        "an operation ends with its caller",
-        "808dd10",
+        "a resume takes its turn a step later than other operations",
+        "416b6de",
         "worker/state/serving_state.py",
-        "return await asyncio.shield(task)",
-        "return await task",
+        "        turn = asyncio.create_task(self._lock.acquire())  # here, so that it queues in order of arrival\n"
+        "        await self._run_to_completion(self._resume(epoch, turn))\n",
+        "        async def resume() -> None:\n"
+        "            await self._resume(epoch, asyncio.create_task(self._lock.acquire()))\n\n"
+        "        await self._run_to_completion(resume())\n",
+    ),
+    PastFault(
+        "a desired state that comes as a reconciliation ends is not adopted",
+        "10fd8ce",
+        "coordinator/fleet/reconciler.py",
+        "        if (running is None or running.done()) and self._has_drifted(session):\n",
+        "        if running is None and self._has_drifted(session):\n",
+    ),
+    PastFault(
+        "a resume ends a newer pause that waits",
+        "cb66a07",
+        "worker/state/serving_state.py",
+        "            _check_epoch(epoch, self._waiting_epoch)\n",
+        "",
+    ),
+    PastFault(
+        "a pause that a newer resume has ended puts its own epoch back",
+        "cb66a07",
+        "worker/state/serving_state.py",
+        "            if self._state.epoch > newest:",
+        "            if False:",
+    ),
+    PastFault(
+        "an operation makes the first state of a worker that has just restarted the newest",
+        "cb66a07",
+        "coordinator/fleet/admin.py",
+        "asyncio.gather(*map(self._adopt, self.sessions(model)))",
+        "asyncio.gather()",
     ),
 )
 

@@ -199,7 +199,7 @@ class ClientCall:
         lane.send("call", self._number, method, b"" if request is None else to_bytes(request))
         if requests is not None:
             async for each in requests:
-                self._channel.witness.on_command(self, self._channel.address, each)
+                self._channel.witness.on_command(self, self._channel.address, connection.server, each)
                 lane.send("message", self._number, to_bytes(each))
 
     def _send_cancel(self) -> None:

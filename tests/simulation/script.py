@@ -14,12 +14,15 @@ FAULTS = (
 )
 """Events that break something for a while."""
 OPERATIONS = (
-    *("pause_abort", "pause_keep", "pause_wait", "sleep", "abort", "abort_resumed", "reset_cache"),
+    *("pause_abort", "pause_keep", "pause_wait", "sleep", "abort", "abort_resumed", "abort_lost", "reset_cache"),
     *("load_weights", "load_missing_weights", "label_weights", "load_adapter", "unload_adapter"),
 )
 """Events that an operator or trainer causes."""
 STORE_EVENTS = ("store_dies", "store_fails", "store_stalls", "store_evicts", "store_cut", "turn_elsewhere")
 """Events of the store that coordinators share."""
+_AFTER_LOSS = frozenset({"chase_resumed", "cut_resumed", "abort_resumed"})
+_LOSSES = ("kill", "power_cut", "cut", "crash")
+"""Without one of these, the events above find nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ def generate_script(seed: int) -> Script:
     if config["adapters"]:
         kinds += rng.sample(["load_adapter", "unload_adapter"], rng.randrange(3))
         events += [_early_load(rng, config, name) for name in config["adapters"]]
+    if _AFTER_LOSS.intersection(kinds):
+        kinds.append(rng.choice(_LOSSES))
     for _ in range(rng.choice([0, 3, 8, 15, 25])):
         events.append(ScriptedEvent(_time(rng, config), rng.choice(kinds), _arguments(rng, config)))
     return Script(seed, config, tuple(sorted(events, key=lambda event: event.at)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.simulation.adapters import AdapterLedger
 from tests.simulation.versions import WeightHistory
+from tests.simulation.world import Node
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -25,6 +26,8 @@ class Stay:
 @dataclass(slots=True, eq=False)
 class _Session:
     address: str
+    process: Node
+    """The worker's."""
     open: dict[int, Stay] = field(default_factory=dict)
     """By slot."""
 
@@ -42,19 +45,20 @@ class Witness:
         self.ended_sessions = 0
         """With one goes a submission that has not left its coordinator yet, too: no stay shows it."""
 
-    def young_losses(self, request_id: str, tokens: int) -> int:
-        """Return how many sessions were lost when they had given a request at most so many tokens."""
+    def young_deaths(self, request_id: str, tokens: int) -> int:
+        """Return how many workers died or failed when they had given a request at most so many tokens."""
         stays = self._stays.get(request_id, [])
-        return len({stay.session for stay in stays if stay.lost and stay.tokens <= tokens})
+        lost = {stay.session.process for stay in stays if stay.lost and stay.tokens <= tokens}
+        return sum(process.dead or process.harmed for process in lost)
 
     def losses(self, request_id: str) -> int:
         """Return how many sessions were lost with a sequence of a request."""
         return len({stay.session for stay in self._stays.get(request_id, []) if stay.lost})
 
-    def on_command(self, call: object, address: str, command: object) -> None:
-        """Take what a coordinator sends."""
+    def on_command(self, call: object, address: str, process: Node, command: object) -> None:
+        """Take what a coordinator sends to a worker's process."""
         if isinstance(command, pb.SessionRequest) and command.WhichOneof("command") == "submit":
-            session = self._sessions.setdefault(call, _Session(address))
+            session = self._sessions.setdefault(call, _Session(address, process))
             for slot in command.submit.slots:
                 if slot in session.open:
                     self._violate(f"slot {slot} of {address} was used again before its terminal event")

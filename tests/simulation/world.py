@@ -38,6 +38,8 @@ class Node:
         self.frozen = self.dead = False
         self.thawed_at = 0.0
         """When it was last frozen."""
+        self.harmed = False
+        """Whether it was ever frozen, or something in it was broken."""
         self.tasks: list[asyncio.Task[Any]] = []
         """All tasks: a killed process runs no `finally`, so none of them may be collected before the end."""
         self.ready: deque[asyncio.Handle] = deque()
@@ -60,7 +62,7 @@ class Node:
 
     def freeze(self) -> None:
         """Run nothing until `thaw`."""
-        self.frozen = True
+        self.frozen = self.harmed = True
         self._sleep()
 
     def thaw(self) -> None:

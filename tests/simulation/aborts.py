@@ -1,0 +1,60 @@
+"""Where the sequences of a fleet are, and which of them an abort must end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.simulation.client import SimulatedClient
+from tests.simulation.processes import CoordinatorHost, WorkerHost
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSequence:
+    """A sequence that is at a worker."""
+
+    owner: CoordinatorHost
+    holder: WorkerHost
+    request_id: str
+    was_lost: bool
+    """Whether it was at another worker before, and lost."""
+    gained: int
+    """Tokens from this worker."""
+
+
+def placed_sequences(coordinators: Sequence[CoordinatorHost], workers: Sequence[WorkerHost]) -> list[PlacedSequence]:
+    """Return the sequences that are at workers, as their coordinators see it."""
+    hosts = {worker.address: worker for worker in workers}
+    return [
+        PlacedSequence(
+            coordinator,
+            hosts[sequence.session.address],
+            sequence.request.submit.request_id,
+            bool(sequence.avoid),
+            sequence.gained,
+        )
+        for coordinator in coordinators
+        if coordinator.core is not None and coordinator.is_running
+        for sequence in coordinator.core.failover.live
+        if sequence.session is not None
+    ]
+
+
+def is_reached(client: SimulatedClient, coordinator: CoordinatorHost, coordinators: Sequence[CoordinatorHost]) -> bool:
+    """Return whether an abort by a coordinator reaches a client's request.
+
+    It reaches the coordinator's own, and those of others that were sent to a worker: not their queues, and no request
+    that is still being prepared.
+    """
+    owner = next((each for each in coordinators if each.node is client.server_node), None)
+    if owner is None or owner.core is None:
+        return False
+    return any(
+        sequence.request.submit.request_id == client.request_id
+        and (owner is coordinator or sequence.request.sent_at is not None)
+        for sequence in owner.core.failover.live
+    )
+
+
+def is_aborted_everywhere(client: SimulatedClient, workers: Sequence[WorkerHost]) -> bool:
+    """Return whether all workers know that a request was aborted: those that have started since do not."""
+    servers = [worker.server for worker in workers if worker.is_running]
+    return all(server is not None and client.request_id in server._recent_aborts._by_id for server in servers)
