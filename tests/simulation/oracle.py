@@ -64,8 +64,8 @@ class ChoiceOracle:
         for count in range(self._without_stop + 1, len(self.token_ids) + 1) if stops else ():
             text = decode(self.token_ids[:count])
             found = [text.index(stop) for stop in stops if stop in text]
-            if found:
-                return text[: min(found)], count
+            if found:  # of those that are complete at once, the first in the list
+                return text[: found[0]], count
             self._without_stop = count
         return decode(self.token_ids), None
 
