@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.judges import judge_by_simulation, judge_by_tests
 from tests.mutation.mutants import Mutant, draw_sample, mutants_of
-from tests.mutation.parts import JUDGES, MUTATED, TOO_SLOW
+from tests.mutation.parts import JUDGES, LEFT_OUT, MUTATED
 from tests.mutation.tree import copy_tree, generate, in_package
 from tests.mutation.verdicts import Verdicts, verdict_table
 
@@ -25,7 +25,7 @@ def main() -> int:
     arguments = _arguments()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="mutation-"))
     modules = [each for each in MUTATED if arguments.only in each]
-    copy_tree(ROOT, folder, modules, JUDGES, TOO_SLOW)
+    copy_tree(ROOT, folder, modules, JUDGES, LEFT_OUT)
     generate(folder, arguments.processes)
     mutants = _sample(folder, modules, arguments.sample, arguments.seed)
     verdicts = Verdicts(folder / "verdicts.json")

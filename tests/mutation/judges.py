@@ -46,14 +46,17 @@ def judge_by_simulation(
 ) -> Iterator[tuple[Mutant, str | None]]:
     """Yield mutants, each with the first violation of its histories; None: there was none."""
     with ThreadPoolExecutor(processes) as executor:
-        yield from zip(mutants, executor.map(lambda each: _simulate(folder, each, seeds), mutants), strict=True)
+        if mutants and (violation := _simulate(folder, "", seeds)) is not None:
+            raise RuntimeError(f"without a mutant: {violation}")
+        found = executor.map(lambda each: _simulate(folder, each.name, seeds), mutants)
+        yield from zip(mutants, found, strict=True)
 
 
-def _simulate(folder: Path, mutant: Mutant, seeds: int) -> str | None:
-    """Return the first violation."""
+def _simulate(folder: Path, name: str, seeds: int) -> str | None:
+    """Return the first violation with a mutant."""
     mutated = folder / "mutants"
     # mutmut puts a switch before each mutated function.
-    environment = os.environ | {"PYTHONPATH": str(mutated), "MUTANT_UNDER_TEST": mutant.name}
+    environment = os.environ | {"PYTHONPATH": str(mutated), "MUTANT_UNDER_TEST": name}
     command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--stop"]
     try:
         done = subprocess.run(

@@ -36,5 +36,9 @@ JUDGES = (
 )
 """Their own tests, and those of their neighbours: mutmut runs those that reach the mutant, the fastest first."""
 
-TOO_SLOW = ("tests/coordinator/fleet/behaviour/test_resumption.py",)
-"""Left out of these: they wait for real timeouts. Simulation resumes requests in virtual time."""
+LEFT_OUT = (
+    "tests/coordinator/fleet/behaviour/test_resumption.py",  # real timeouts; simulation resumes in virtual time
+    "tests/coordinator/fleet/discovery",
+    "tests/coordinator/fleet/transport",
+)
+"""Tests of these folders that are slow, or of something else."""

@@ -131,6 +131,38 @@ async def test_a_tenant_that_comes_later_gets_its_share_from_then_on() -> None:
     assert workers.started == ["early-0", "early-1", "late-0", "early-2", "late-1", "early-3"]
 
 
+async def test_a_tenant_that_comes_back_does_not_catch_up() -> None:
+    """It gets its share of what starts from then on, as one that comes for the first time."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    steady, returning = Placement(tenant="steady"), Placement(tenant="returning")
+    enqueue(queue, "returning-0", returning)
+    for number in range(4):
+        enqueue(queue, f"steady-{number}", steady)
+    await workers.add_capacity(4)
+    for number in (1, 2):
+        enqueue(queue, f"returning-{number}", returning)
+
+    await workers.add_capacity(3)
+
+    assert workers.started[4:] == ["returning-1", "steady-3", "returning-2"]
+
+
+async def test_a_request_that_left_costs_its_tenant_not_even_its_turn() -> None:
+    """Of equals, the first that came is the first that starts."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    enqueue(queue, "waits", Placement(tenant="other"))
+    leaver, _ = enqueue(queue, "leaver", Placement(tenant="first"))
+    leaver.abort()
+    for tenant in ("first", "second"):
+        enqueue(queue, tenant, Placement(tenant=tenant))
+
+    await workers.add_capacity(3)
+
+    assert workers.started == ["waits", "first", "second"]
+
+
 async def test_an_aborted_request_leaves_the_queue() -> None:
     """It never reaches a worker, however often it is aborted."""
     workers = CapacityWorkers()
