@@ -1,4 +1,7 @@
-"""A coordinator's session with one worker, over a real socket."""
+"""A coordinator's session with one worker, over a real socket.
+
+One file, since all tests are of one class.
+"""
 
 import asyncio
 import logging
@@ -19,7 +22,7 @@ from tests.workers import (
 )
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.session import WorkerSession
-from tokenwire.coordinator.fleet.session_listener import SessionState
+from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
 from tokenwire.coordinator.fleet.transport.base import WorkerTransport
 from tokenwire.errors import InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
@@ -76,6 +79,48 @@ async def test_each_reason_not_to_connect_is_logged_once(caplog: pytest.LogCaptu
     ]
     assert not any("odd" in record.message for record in caplog.records)
     assert (session.alive, session.last_error) == (False, "odd")
+
+
+@pytest.mark.parametrize(("reason", "died"), [(pb.FINISH_REASON_ERROR, True), (pb.FINISH_REASON_ABORT, False)])
+async def test_a_worker_that_hands_a_request_back_gets_no_more(
+    address: str, reason: "pb.FinishReason", died: bool
+) -> None:
+    """It drains, or its engine died."""
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome())
+        (slot,) = (await anext(requests)).submit.slots
+        await context.write(_frame(slot, [1], pb.Finish(slot=slot, reason=reason, handed_back=True)))
+        await anext(requests)
+
+    async with scripted_worker(address, script), ready_session(address) as session:
+        listener = Listener()
+        session.submit(submission(), [listener])
+        await listener.ended.wait()
+
+        assert (session.state, session.engine_died) == (SessionState.DRAINING, died)
+
+
+async def test_kv_events_are_passed_on(address: str) -> None:
+    """With the session that they came in."""
+    got: asyncio.Queue[tuple[WorkerSession, list[int]]] = asyncio.Queue()
+
+    class Recording(SessionListener[WorkerSession]):
+        def on_kv_events(self, session: WorkerSession, change: pb.CacheChange) -> None:
+            got.put_nowait((session, list(change.stored)))
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome())
+        await context.write(pb.SessionResponse(cache=pb.CacheChange(stored=[7])))
+        await anext(requests)
+
+    async with (
+        scripted_worker(address, script),
+        running_session(WorkerSession(address, "test", accept, Recording())) as session,
+    ):
+        assert await asyncio.wait_for(got.get(), 10) == (session, [7])
 
 
 async def test_a_request_runs_to_its_end(address: str) -> None:

@@ -35,8 +35,9 @@ def test_a_free_slot_cannot_be_released() -> None:
     slot = table.take(Listener())
     table.release(slot)
 
-    with pytest.raises(ProtocolError, match="not open"):
-        table.release(slot)
+    for wrong in (slot, slot + 1, slot + 2):
+        with pytest.raises(ProtocolError, match="not open"):
+            table.release(wrong)
 
     assert table.open == 0
     assert table.take(Listener()) != table.take(Listener())
