@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-_COPIED = ("tokenwire", "tests")
+_COPIED = ("tokenwire", "tests", "proto")
 _PACKAGE = "tokenwire"
 _OPTIONS = ["-n", "0", "-p", "no:cacheprovider", "--timeout", "60"]
 _FAST = "not engine and not npm and not slow and not long"
@@ -15,7 +15,7 @@ _SETTINGS = """
 [tool.mutmut]
 source_paths = ["{package}"]
 only_mutate = {modules}
-also_copy = ["tests"]
+also_copy = ["tests", "proto"]
 pytest_add_cli_args = {options}
 pytest_add_cli_args_test_selection = {judges}
 process_isolation = "forkserver"

@@ -1,24 +1,22 @@
 """Which turns of conversations must continue from the exact ids of the turn before."""
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from tests.simulation.client import SimulatedClient
 from tests.simulation.processes import CoordinatorHost
-from tests.simulation.shared_store import ANSWER_S, LATE_S, SKIPPED_S
-from tests.simulation.simulated_redis import SimulatedRedis
+from tests.simulation.shared_store import ANSWER_S, LATE_S, SKIPPED_S, SharedHistory
 from tests.simulation.world import World
 
 
 class Conversations:
     """Where conversations are kept: in each coordinator's memory, and in the store that some of them share."""
 
-    def __init__(self, world: World, ttl_s: float, redis: SimulatedRedis | None, sharers: Collection[str]) -> None:
-        """`sharers`: the names of the coordinators that share the store."""
+    def __init__(self, world: World, ttl_s: float, shared: SharedHistory | None) -> None:
         self._world = world
         self._ttl_s = ttl_s
-        self._redis = redis
-        self._sharers = sharers
+        self._redis = None if shared is None else shared.redis
+        self._sharers = set() if shared is None else {f"c{index}" for index in shared.sharers}
         self.due: Counter[str] = Counter()
         """How many turns had to continue from exact ids."""
 
@@ -35,7 +33,7 @@ class Conversations:
             expires = earlier.begun_at + self._ttl_s
             return lambda: self._is_due("by the same coordinator", self._world.time() < expires)
         redis = self._redis
-        if redis is None or not {coordinator.name, earlier.coordinator} <= set(self._sharers):
+        if redis is None or not {coordinator.name, earlier.coordinator} <= self._sharers:
             return lambda: False
         stored_until = redis.expiry([*earlier.prompt, *earlier.choices[0].token_ids])
         since = self._world.time() - ANSWER_S - SKIPPED_S - 2 * LATE_S

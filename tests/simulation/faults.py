@@ -286,6 +286,8 @@ class Faults:
                 before = {client: client.tokens for client in reached if not client.ending}
                 generated = {client: self._generated(client) for client in reached}
                 await asyncio.sleep(_ABORT_S)
+                if self._history.upgrades.revives_aborted:
+                    return
                 for client in reached:
                     if client.server_node is coordinator.node and client.tokens > before.get(client, client.tokens):
                         self._history.violate(f"{client.name} got tokens after its abort")
@@ -330,6 +332,7 @@ class Faults:
         self._begun += 1
         self._network.heal()
         history = self._history
+        history.upgrades.stop()
         if history.shared_history is not None:
             history.shared_history.recover()
         for node in self._world.nodes:

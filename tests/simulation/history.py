@@ -20,10 +20,11 @@ from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_addre
 from tests.simulation.progress import ProgressWatch
 from tests.simulation.queues import QueueWitness
 from tests.simulation.requests import http_request_of
-from tests.simulation.script import STORE_EVENTS, Script, ScriptedEvent
+from tests.simulation.script import STORE_EVENTS, UPGRADES, Script, ScriptedEvent
 from tests.simulation.settings import coordinator_settings
 from tests.simulation.shared_store import SharedHistory
 from tests.simulation.tenants import Tenants, TenantWitness
+from tests.simulation.upgrades import Upgrades
 from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
 from tokenwire.coordinator.app import Core
@@ -83,7 +84,8 @@ class History:
         ]
         self.faults = Faults(self)
         self.shared_history = self._shared_history(config.get("store"))
-        self.conversations = self._conversations()
+        self.conversations = Conversations(self.world, self.settings.history.ttl_s, self.shared_history)
+        self.upgrades = Upgrades(self)
         self._epochs = Epochs()
         self._client_node = self.world.node("clients")
 
@@ -114,12 +116,6 @@ class History:
             self.coordinators[index].history = shared.settings(self.settings.history.ttl_s)
         return shared
 
-    def _conversations(self) -> Conversations:
-        shared, ttl_s = self.shared_history, self.settings.history.ttl_s
-        if shared is None:
-            return Conversations(self.world, ttl_s, None, ())
-        return Conversations(self.world, ttl_s, shared.redis, [f"c{index}" for index in shared.sharers])
-
     def violate(self, problem: str) -> None:
         """Record a violation."""
         self.world.note("violation", problem)
@@ -148,6 +144,8 @@ class History:
         self.world.note("event", event.kind, event.args)
         if event.kind == "request":
             self.send(event.args)
+        elif event.kind in UPGRADES:
+            self.upgrades.inject(event)
         elif event.kind in STORE_EVENTS:
             if self.shared_history is not None:
                 self.shared_history.inject(event)
@@ -215,7 +213,7 @@ class History:
             problems := self._leftovers()
         ) and self.world.time() < limit:
             await asyncio.sleep(1.0)
-        for problem in problems:
+        for problem in [*problems, *self.upgrades.problems()]:
             self.violate(problem)
         for coordinator in self.coordinators:
             self._check_tenants_metrics(coordinator)
@@ -243,6 +241,7 @@ class History:
                 for (_, reason), number in coordinator.core.queue.rejections.items():
                     count[f"rejected: {reason}"] += number
         count.update(self.conversations.due)
+        count.update(self.upgrades.restarts)
         count["chat continued"] = sum(1 for client in self.clients if client.spec["follows"])
         count["chat continued by exact ids"] = sum(client.reused_ids for client in self.clients)
         count["chat continued by ids that differ from the text's"] = sum(each.reused_other_ids for each in self.clients)

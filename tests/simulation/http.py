@@ -67,6 +67,8 @@ class HttpExchange(Connection):
         self._message_arrived: asyncio.Future[None] | None = None
         self._server_gone = False
         self._complete = False
+        self._ended = False
+        """Whether the server has sent the end of the response."""
         self.to_server.send("request", request.body)
 
     # At the client.
@@ -93,9 +95,12 @@ class HttpExchange(Connection):
         resolve(self._message_arrived)
 
     def on_client_message(self, *message: Any) -> None:
-        """Take a message of the response."""
-        self._messages.append(message[1])
-        resolve(self._message_arrived)
+        """Take a message of the response, or notice that it ends too early."""
+        if message[0] == "response":
+            self._messages.append(message[1])
+            resolve(self._message_arrived)
+        else:
+            self.on_client_lost()
 
     def on_client_lost(self) -> None:
         """End `read`."""
@@ -144,13 +149,14 @@ class HttpExchange(Connection):
             self._writable = asyncio.get_running_loop().create_future()
             await self._writable
         if not self._server_gone:
+            self._ended = message["type"] == "http.response.body" and not message.get("more_body")
             self._unread += size
             self.to_client.send("response", message)
 
     def end(self) -> None:
-        """Close a connection whose response ended early."""
-        if not self._server_gone:
-            self.to_client.send("response", {"type": "http.response.body", "body": b"", "more_body": False})
+        """Close a connection whose response ended early, as HTTP servers do: its client can tell."""
+        if not self._server_gone and not self._ended:
+            self.to_client.send("close")
 
     def on_server_message(self, *message: Any) -> None:
         """Begin to serve, or take the client's progress."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from tests.simulation.processes import CoordinatorHost, WorkerHost
+from tests.simulation.skew import without_unknown
 from tests.simulation.world import Node
 from tokenwire.coordinator.app import Core
 from tokenwire.coordinator.fleet.session import WorkerSession
@@ -64,7 +65,7 @@ def leftovers(coordinators: Sequence[CoordinatorHost], workers: Sequence[WorkerH
 def _desired(coordinator: CoordinatorHost) -> bytes:
     assert coordinator.core is not None
     state = coordinator.core.pool._desired.get(MODEL)
-    return b"" if state is None else state.SerializeToString(deterministic=True)
+    return b"" if state is None else without_unknown(state).SerializeToString(deterministic=True)
 
 
 def _coordinator_leftovers(core: Core, workers: int) -> Iterator[str]:

@@ -20,6 +20,7 @@ from tokenwire.coordinator.fleet.discovery.source import Update
 from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import TokenwireError
+from tokenwire.protocol.version import MINOR
 from tokenwire.worker.server import WorkerServer
 from tokenwire.worker.settings import WorkerSettings
 from tokenwire.worker.simulated_engine.faults import FaultKind
@@ -52,6 +53,8 @@ class WorkerHost:
         self.node: Node | None = None
         self.server: WorkerServer | None = None
         self.engine: RecordedEngine | None = None
+        self.minor = MINOR
+        """The minor version of the protocol that its next process has."""
         self.broken = False
         """Whether its engine was broken, so that it must be replaced."""
         self._world = world
@@ -75,6 +78,7 @@ class WorkerHost:
         """Start a process if there is none."""
         if not self.is_running:
             self.node, self.broken = self._world.node(self.name), False
+            self.node.minor = self.minor
             self.node.spawn(self._main(self.node, settings))
 
     async def _main(self, node: Node, settings: SimulationSettings) -> None:
@@ -161,6 +165,8 @@ class CoordinatorHost:
         self._world = world
         self._network = network
         self._stopped: asyncio.Event | None = None
+        self.minor = MINOR
+        """The minor version of the protocol that its next process has."""
         self.history: HistorySettings | None = None
         """Where it keeps conversations; None: as all."""
 
@@ -178,6 +184,7 @@ class CoordinatorHost:
         """Start a process if there is none."""
         if not self.is_running:
             self.node = self._world.node(self.name)
+            self.node.minor = self.minor
             self.source = ScriptedDiscovery(self._workers)
             self.node.context.run(self._build, settings, self.node)
 

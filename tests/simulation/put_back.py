@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-_COPIED = ("coordinator", "worker", "tokenwire", "tests")
+_COPIED = ("coordinator", "worker", "tokenwire", "proto", "tests")
 _BEGIN, _END = "<!-- put back -->\n", "<!-- end -->\n"
 _HEAD = "| fault | mended in | found after | by |\n|---|---|---|---|\n"
 _FOUND = re.compile(r"^seed (?P<seed>\d+):.*\n    [\d.]+ (?P<violation>.*)", re.MULTILINE)

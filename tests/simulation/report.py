@@ -4,7 +4,7 @@ import sys
 
 from tests.simulation.history import Result
 from tests.simulation.runner import Campaign
-from tests.simulation.script import FAULTS, OPERATIONS, STORE_EVENTS
+from tests.simulation.script import FAULTS, OPERATIONS, STORE_EVENTS, UPGRADES
 
 _SHOWN_VIOLATIONS = 6
 _OUTCOMES = (
@@ -52,7 +52,7 @@ def print_summary(campaign: Campaign) -> None:
         f"{campaign.histories / seconds:.2f} a second, {campaign.virtual_s / seconds:.0f} virtual s each\n"
     )
     sys.stdout.write(f"{campaign.callbacks} callbacks, {campaign.endings.total()} requests\n\n")
-    names = [*(f"event {kind}" for kind in (*FAULTS, *OPERATIONS, *STORE_EVENTS)), *_OUTCOMES]
+    names = [*(f"event {kind}" for kind in (*FAULTS, *OPERATIONS, *UPGRADES, *STORE_EVENTS)), *_OUTCOMES]
     width = max(map(len, names))
     sys.stdout.write(f"{'what happened':{width}}  times  in histories\n")
     for name in [*names, *sorted(set(campaign.reached) - set(names))]:

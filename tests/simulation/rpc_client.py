@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from tests.simulation.network import Network
 from tests.simulation.rpc_server import LOST, RpcConnection, Server, Status, to_bytes
+from tests.simulation.skew import as_read, as_sent, sends_unknown, unknown_message
 from tests.simulation.witness import Witness
 from tests.simulation.world import NODE
 from tokenwire.peer_auth.client import ChannelFactory, Metadata
@@ -146,7 +147,7 @@ class ClientCall:
             served.unread -= len(data)
             if served.is_blocked:  # as HTTP/2's updates of a window, but sent only to a writer that waits for one
                 connection.to_server.send("read", self._number)
-        message = self._deserialize(data)
+        message = as_read(self._channel.node, self._deserialize(data))
         self._channel.witness.on_event(self, message)
         return message
 
@@ -196,11 +197,16 @@ class ClientCall:
         connection.calls[self._number] = self
         self._channel.witness.on_control_call(request)
         lane = connection.to_server
-        lane.send("call", self._number, method, b"" if request is None else to_bytes(request))
+        node = self._channel.node
+        lane.send("call", self._number, method, b"" if request is None else to_bytes(as_sent(node, request)))
         if requests is not None:
+            number = 0
             async for each in requests:
                 self._channel.witness.on_command(self, self._channel.address, connection.server, each)
-                lane.send("message", self._number, to_bytes(each))
+                lane.send("message", self._number, to_bytes(as_sent(node, each)))
+                number += 1
+                if sends_unknown(node, number):
+                    lane.send("message", self._number, to_bytes(unknown_message(each)))
 
     def _send_cancel(self) -> None:
         connection = self._channel.connection

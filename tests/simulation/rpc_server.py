@@ -13,6 +13,7 @@ import grpc
 from google.protobuf.message import Message
 
 from tests.simulation.network import Connection, Network, resolve
+from tests.simulation.skew import as_read, as_sent, has_call, sends_unknown, unknown_message
 from tests.simulation.world import NODE, Node
 from tokenwire.peer_auth.server import GuardedPort
 from tokenwire.peer_auth.settings import PeerAuthSettings
@@ -63,6 +64,9 @@ class RpcConnection(Connection):
     def on_server_message(self, *message: Any) -> None:
         """Begin, continue or cancel a call."""
         kind, number, *rest = message
+        if kind == "call" and not has_call(self.server, rest[0]):
+            self.to_client.send("status", number, (grpc.StatusCode.UNIMPLEMENTED, "Method not found!"))
+            return
         if kind == "call":
             self.served[number] = ServedCall(self, number, *rest)
             return
@@ -110,6 +114,8 @@ class ServedCall:
         """Bytes of responses that the client has not read."""
         self._readable: asyncio.Future[None] | None = None
         self._over = False
+        self._written = 0
+        self._node = connection.server
         connection.rpc_server.open_calls[self] = None
         self._task = asyncio.get_running_loop().create_task(self._run(data))
 
@@ -139,11 +145,17 @@ class ServedCall:
         while not self._requests:
             self._arrived = asyncio.get_running_loop().create_future()
             await self._arrived
-        return self._handler.request_deserializer(self._requests.popleft())
+        return as_read(self._node, self._handler.request_deserializer(self._requests.popleft()))
 
     async def write(self, message: Message) -> None:
         """Send a response; waits while too much is unread. Raises UsageError after the end of the call."""
-        data, network = to_bytes(message), self._connection.network
+        self._written += 1
+        await self._write(to_bytes(as_sent(self._node, message)))
+        if sends_unknown(self._node, self._written) and self._handler.stream_stream is not None:
+            await self._write(to_bytes(unknown_message(message)))
+
+    async def _write(self, data: bytes) -> None:
+        network = self._connection.network
         while self.unread and self.unread + len(data) > network.window and not self._over:
             network.reached["writer blocked"] += 1
             self._readable = asyncio.get_running_loop().create_future()
@@ -164,7 +176,7 @@ class ServedCall:
             if handler.stream_stream is not None:
                 await handler.stream_stream(self, self)
             else:
-                await self.write(await handler.unary_unary(handler.request_deserializer(data), self))
+                await self.write(await handler.unary_unary(as_read(self._node, handler.request_deserializer(data)), self))
             self._end(_OK)
         except (Aborted, grpc.aio.UsageError):
             pass

@@ -18,11 +18,16 @@ OPERATIONS = (
     *("load_weights", "load_missing_weights", "label_weights", "load_adapter", "unload_adapter"),
 )
 """Events that an operator or trainer causes."""
+UPGRADES = ("roll_workers", "roll_coordinators")
+"""Rolling restarts under another minor version of the protocol."""
 STORE_EVENTS = ("store_dies", "store_fails", "store_stalls", "store_evicts", "store_cut", "turn_elsewhere")
 """Events of the store that coordinators share."""
 _AFTER_LOSS = frozenset({"chase_resumed", "cut_resumed", "abort_resumed"})
 _LOSSES = ("kill", "power_cut", "cut", "crash")
 """Without one of these, the events above find nothing."""
+
+_ONLY_UPGRADES = 0.05
+"""Share of histories in which nothing happens but rolling restarts, which must lose nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class ScriptedEvent:
     at: float
     """Virtual seconds from the beginning."""
     kind: str
-    """"request", or one of FAULTS, OPERATIONS and STORE_EVENTS."""
+    """"request", or one of FAULTS, OPERATIONS, UPGRADES and STORE_EVENTS."""
     args: dict[str, Any] = field(default_factory=dict)
 
 
@@ -63,7 +68,9 @@ def generate_script(seed: int) -> Script:
     if config["crowd_s"] is not None:  # a small fleet, so that tenants queue
         config["workers"], config["engine"]["max_num_seqs"] = rng.choice([2, 3]), rng.choice([1, 2])
         config["keys"] = draw_keys(rng, [2, 3], [None])
-    kinds = rng.sample([*FAULTS, *OPERATIONS, *STORE_EVENTS], rng.randrange(1, 7))
+    kinds = rng.sample([*FAULTS, *OPERATIONS, *UPGRADES, *STORE_EVENTS], rng.randrange(1, 7))
+    if rng.random() < _ONLY_UPGRADES:
+        kinds = [rng.choice(UPGRADES)]
     if config["coordinators"] > 1 and (rng.random() < 0.2 or set(kinds) & set(STORE_EVENTS)):
         config["store"] = _store(rng, config)
         kinds.append("turn_elsewhere")

@@ -169,8 +169,7 @@ class SharedHistory:
         """End all faults."""
         self.redis.succeed()
         self.redis.node.thaw()
-        if not self.redis.is_running:
-            self.redis.start()
+        self.redis.start()
 
     async def probe(self) -> None:
         """Check that what one coordinator stores is found by the others, now that all is well."""

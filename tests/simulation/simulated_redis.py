@@ -44,8 +44,7 @@ class SimulatedRedis:
         """Faults that have not ended."""
         self.failed_at = 0.0
         """When the last one ended."""
-        self.node: Node
-        self.start()
+        self.node = self._boot()
 
     # Its process and its faults.
 
@@ -55,10 +54,14 @@ class SimulatedRedis:
         return not self.node.dead
 
     def start(self) -> None:
-        """Start a process, empty."""
+        """Start a process, if there is none."""
+        if not self.is_running:
+            self.node = self._boot()
+
+    def _boot(self) -> Node:
         self._entries.clear()
-        self.node = self._world.node(NAME)
         self._network.listeners[self.address] = self
+        return self._world.node(NAME)
 
     def kill(self) -> None:
         """End the process: connections break, and new ones are refused."""

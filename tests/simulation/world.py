@@ -15,6 +15,7 @@ from typing import Any, TextIO, TypeVar, TypeVarTuple
 
 from tests.simulation import chance
 from tests.simulation.chance import Escape
+from tokenwire.protocol.version import MINOR
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -36,6 +37,8 @@ class Node:
         self.world = world
         self.random = random.Random(f"{world.seed} {name} {number}")
         self.frozen = self.dead = False
+        self.minor = MINOR
+        """The minor version of the protocol that it has."""
         self.thawed_at = 0.0
         """When it was last frozen."""
         self.harmed = False

@@ -1,0 +1,93 @@
+"""Rolling restarts under another minor version of the protocol, and what must hold while nothing else happens."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.processes import CoordinatorHost, WorkerHost
+from tests.simulation.script import STORE_EVENTS, UPGRADES, ScriptedEvent
+from tests.simulation.skew import NEWEST, OLDEST
+from tokenwire.protocol.version import MINOR
+
+if TYPE_CHECKING:
+    from tests.simulation.history import History
+
+_MINORS = (MINOR - 1, MINOR - 1, NEWEST, NEWEST, MINOR, *range(OLDEST, MINOR - 1))
+"""What a process is restarted under: mostly what a rollout of one version meets."""
+_LONGEST_S = 2.0
+_DRAINED_WITHIN_S = 15.0
+_POLL_S = 0.1
+_HARMLESS = {"request", *UPGRADES, *STORE_EVENTS}
+_LOST = "The worker that generated this reply was lost"
+_HAS_CAPABILITIES = 4
+"""The minor version with which workers say which requests can be generated again."""
+_HOLDS_ABORTS = 5
+"""The minor version with which a worker is told that a request may have been aborted elsewhere."""
+
+
+class Upgrades:
+    """Restarts processes one after the other, as an operator or a Deployment does."""
+
+    def __init__(self, history: "History") -> None:
+        self._history = history
+        self._world = history.world
+        self._over = False
+        self.oldest = MINOR
+        """The oldest minor version that a process may have had."""
+        self.restarts: Counter[str] = Counter()
+        """How many processes were restarted as an older or newer one, or the same."""
+
+    def inject(self, event: ScriptedEvent) -> None:
+        """Begin a rolling restart."""
+        workers = event.kind == "roll_workers"
+        hosts = self._history.workers if workers else self._history.coordinators
+        self._world.root.spawn(self._roll(list(hosts), event.args))
+
+    def stop(self) -> None:
+        """Restart nothing more."""
+        self._over = True
+
+    @property
+    def revives_aborted(self) -> bool:
+        """Whether an aborted request may go on elsewhere: no process knows of an abort at another worker."""
+        return self.oldest < _HOLDS_ABORTS
+
+    def problems(self) -> list[str]:
+        """Return the requests that a history lost which had nothing but rolling restarts."""
+        kinds = {event.kind for event in self._history.script.events}
+        if not kinds & set(UPGRADES) or not kinds <= _HARMLESS or self.oldest < _HAS_CAPABILITIES:
+            return []
+        return [
+            f"{client.name} was lost in a rolling restart: {client.error.get('message')}"
+            for client in self._history.clients
+            if _LOST in client.error.get("message", "")
+        ]
+
+    async def _roll(self, hosts: Sequence[WorkerHost | CoordinatorHost], args: dict[str, Any]) -> None:
+        minor = _MINORS[int(args["draw"] * len(_MINORS))]
+        self.oldest = min(self.oldest, minor)
+        for host in hosts:
+            host.minor = minor
+            if isinstance(host, WorkerHost):
+                host.terminate()
+            else:
+                host.terminate(drain_timeout_s=_LONGEST_S)
+            waited_s = 0.0
+            while host.is_running and not self._over and waited_s < _DRAINED_WITHIN_S:
+                await asyncio.sleep(_POLL_S)
+                waited_s += _POLL_S
+            if self._over:
+                return
+            self._restart(host)
+            await asyncio.sleep(min(args["length"], _LONGEST_S))
+
+    def _restart(self, host: WorkerHost | CoordinatorHost) -> None:
+        if host.is_running:
+            return  # frozen, or its drain takes longer: it gets its new version with its next restart
+        if isinstance(host, WorkerHost):
+            host.start(self._history.engine_settings)
+        else:
+            host.start(self._history.settings)
+        age = "older" if host.minor < MINOR else "newer" if host.minor > MINOR else "current"
+        self.restarts[f"{host.name[0]} restarted under the {age} minor"] += 1
