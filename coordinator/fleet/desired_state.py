@@ -92,10 +92,11 @@ def _order(state: pb.ServingState) -> tuple[int, bytes]:
 
 
 def _shared_part(state: pb.ServingState) -> pb.ServingState:
-    """Return a copy of a state without the fields specific to its worker."""
+    """Return a copy of a state without the fields specific to its worker, and those of a newer protocol."""
     shared = pb.ServingState()
     shared.CopyFrom(state)
     shared.ClearField("revision")
+    shared.DiscardUnknownFields()
     return shared
 
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Status = tuple[grpc.StatusCode, str]
 
+_ADOPT = "/tokenwire.v1.Control/AdoptState"
+_MANY_ADOPTIONS = 60
+"""More than one connection lives to see, unless adoptions change nothing."""
 LOST: Status = (grpc.StatusCode.UNAVAILABLE, "connection lost")
 _OK: Status = (grpc.StatusCode.OK, "")
 
@@ -59,6 +62,7 @@ class RpcConnection(Connection):
         self.calls: dict[int, ClientCall] = {}
         self.served: dict[int, ServedCall] = {}
         self.rpc_server = server
+        self._adoptions = 0
         super().__init__(network, client, server.node)
 
     def on_server_message(self, *message: Any) -> None:
@@ -68,6 +72,7 @@ class RpcConnection(Connection):
             self.to_client.send("status", number, (grpc.StatusCode.UNIMPLEMENTED, "Method not found!"))
             return
         if kind == "call":
+            self._count_adoption(rest[0])
             self.served[number] = ServedCall(self, number, *rest)
             return
         served = self.served.get(number)
@@ -78,6 +83,11 @@ class RpcConnection(Connection):
                 "cancel": served.cancel,
             }
             handlers[kind](*rest)
+
+    def _count_adoption(self, method: str) -> None:
+        self._adoptions += method == _ADOPT
+        if self._adoptions == _MANY_ADOPTIONS:
+            self.network.world.errors.append(f"{self.client.name} reconciles {self.server.name} without end")
 
     def on_client_message(self, *message: Any) -> None:
         """Take a response, or the end of a call."""
@@ -176,7 +186,9 @@ class ServedCall:
             if handler.stream_stream is not None:
                 await handler.stream_stream(self, self)
             else:
-                await self.write(await handler.unary_unary(as_read(self._node, handler.request_deserializer(data)), self))
+                await self.write(
+                    await handler.unary_unary(as_read(self._node, handler.request_deserializer(data)), self)
+                )
             self._end(_OK)
         except (Aborted, grpc.aio.UsageError):
             pass

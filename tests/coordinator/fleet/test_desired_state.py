@@ -39,6 +39,20 @@ def test_concurrent_operations_lead_to_one_desired_state() -> None:
     assert first.get("m") == second.get("m")
 
 
+def test_fields_of_a_newer_protocol_are_no_drift() -> None:
+    """A newer worker announces its adapter with a field that is unknown here; an older one never will."""
+    newer = state(5, adapters=[RED])
+    newer.adapters[0].MergeFromString(b"\xc2\x3e\x03new")
+    assert newer != state(5, adapters=[RED])
+    for announced in ((newer, state(5, adapters=[RED])), (state(5, adapters=[RED]), newer)):
+        desired = DesiredStates()
+        for each in announced:
+            desired.observe("m", each)
+
+        assert desired.get("m") == pb.ServingState(epoch=5, weight_version="v", adapters=[RED])
+        assert not any(desired.has_drifted("m", each) for each in announced)
+
+
 @pytest.mark.parametrize("fields", [{"unmanaged": True}, {"weights_fault": "torn"}])
 def test_unmanaged_and_faulty_states_are_not_desired(fields: dict[str, object]) -> None:
     """Those changed outside admin operations, or with inconsistent weights."""
