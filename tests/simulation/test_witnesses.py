@@ -1,0 +1,102 @@
+"""What judges histories finds what it is there for, and nothing else."""
+
+from tests.simulation.inside import run_inside
+
+_REPLY = """
+    from tests.simulation.versions import WeightHistory
+    from tokenwire.v1 import control_pb2
+
+    class Reply:
+        token_ids = [1, 2, 3]
+
+        def versions_at(self, place):
+            return {"old"} if place < 2 else {"new"}
+
+    def spans(*bounds):
+        return [{"version": version, "start": start, "end": end} for version, start, end in bounds]
+
+    history = WeightHistory()
+    for epoch, version in ((1, "old"), (2, "new"), (3, "newest")):
+        history.on_control_call(control_pb2.SetWeightVersionRequest(epoch=epoch, weight_version=version))
+"""
+
+
+def test_versions_of_weights_must_cover_a_reply_and_be_those_of_its_tokens() -> None:
+    """Neither a gap nor a wrong version passes."""
+    run_inside(
+        _REPLY
+        + """
+    assert not history.problem(Reply(), spans(("old", 0, 2), ("new", 2, 3)))
+    for wrong in (None, spans(("old", 0, 2)), spans(("old", 0, 3)), spans(("old", 0, 1), ("old", 1, 2), ("new", 2, 3))):
+        assert history.problem(Reply(), wrong), wrong
+    """
+    )
+
+
+def test_versions_of_weights_go_back_only_if_an_operator_did() -> None:
+    """An older version may be loaded again, and is newer then."""
+    run_inside(
+        _REPLY
+        + """
+    assert not history._order_problem(["old", "newest"])
+    assert history._order_problem(["newest", "old"])
+    assert history._order_problem(["old", "refused"])
+    history.on_control_call(control_pb2.SetWeightVersionRequest(epoch=4, weight_version="old"))
+    assert not history._order_problem(["newest", "old"])
+    """
+    )
+
+
+def test_what_is_known_of_an_adapter_ends_with_the_next_operation() -> None:
+    """Only a coordinator that was told by all workers is certain."""
+    run_inside(
+        """
+        from tests.simulation.adapters import AdapterLedger
+
+        ledger, one, other = AdapterLedger(), object(), object()
+        assert ledger.state("red", one) == (0, False)
+        change = ledger.begin("red")
+        assert ledger.state("red", one) == (1, None)
+        ledger.confirm("red", one, change, True)
+        assert (ledger.state("red", one), ledger.state("red", other)) == ((1, True), (1, None))
+        ledger.begin("red")
+        ledger.confirm("red", one, change, True)
+        assert ledger.state("red", one) == (2, None)
+        """
+    )
+
+
+def test_an_account_rejects_what_is_over_a_limit_and_refills_evenly() -> None:
+    """By the documented limits alone."""
+    run_inside(
+        """
+        from tests.simulation.tenants import _KeyAccount
+
+        limits = {"max_concurrent": None, "requests_per_minute": 2, "tokens_per_minute": None}
+        account = _KeyAccount({"tenant": "t", **limits}, 0.0)
+        for number in range(2):
+            assert account.outcomes(0.1 * number) == {"admitted"}
+            account.enter(number, {}, 0.1 * number)
+        assert account.outcomes(0.2) == {"requests per minute"}
+        assert account.outcomes(29.0) == {"requests per minute"}
+        assert account.outcomes(31.0) == {"admitted"}
+
+        account = _KeyAccount({"tenant": "t", **limits, "requests_per_minute": None, "max_concurrent": 1}, 0.0)
+        account.enter(0, {}, 0.0)
+        assert account.outcomes(0.0) == {"requests at a time"}
+        account.leave(0, 0.0)
+        assert account.outcomes(0.0) == {"admitted"}
+        """
+    )
+
+
+def test_two_tenants_that_wait_may_differ_by_their_largest_requests() -> None:
+    """The lead is counted from the moment when both began to wait."""
+    run_inside(
+        """
+        from tests.simulation.queues import _Rivalry
+
+        rivalry = _Rivalry((1, 1))
+        assert [rivalry.started(work) for work in (300, -300, -400, 300)] == [300, 300, 700, 700]
+        """
+    )
