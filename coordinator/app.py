@@ -21,6 +21,7 @@ from tokenwire.coordinator.api.openai.completions import completion_routes
 from tokenwire.coordinator.api.openai.render import render_routes
 from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS, documentation_routes
 from tokenwire.coordinator.api.openapi.security import Security
+from tokenwire.coordinator.api.public_words import request_log
 from tokenwire.coordinator.api.responses.routes import responses_routes
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.service_info import service_routes
@@ -53,7 +54,6 @@ from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.coordinator.observability.metrics.metrics import Metrics
 from tokenwire.coordinator.observability.metrics.relay import Relay
 from tokenwire.coordinator.observability.record import RequestListener
-from tokenwire.coordinator.observability.request_log import RequestLog
 from tokenwire.coordinator.observability.siblings import Siblings
 from tokenwire.coordinator.observability.traffic import TrafficSamples
 from tokenwire.coordinator.settings import CoordinatorSettings
@@ -148,7 +148,7 @@ def build_app(
     install_error_handlers(app)
     listeners = core.observers.listeners()
     if settings.observability.request_log:
-        listeners.append(RequestLog())
+        listeners.append(request_log())
     if tracing is not None:
         listeners.append(tracing)
     _add_middleware(app, settings, core.readiness, listeners, authenticator)

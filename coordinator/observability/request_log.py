@@ -2,12 +2,9 @@
 
 import logging
 import re
-from collections.abc import Iterator
-from functools import cache
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from tokenwire.coordinator.observability.record import RequestRecord
-from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
@@ -20,34 +17,24 @@ _READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Text of clients, which may be prompts: between quotes, or after an opening quote that is never closed.
 _QUOTED = re.compile(r"""(?<!\w)(['"])((?:\\.|(?!\1(?!\w)).)*)(?:\1|\Z)""", re.DOTALL)
 _SIGNS = re.compile(r"\W{0,2}")
-_OTHER_WORDS = frozenset(
-    {
-        *("application/json", "prompt_token_ids", "required", "tool_reference", "tool_result", "tool_use"),
-        # Types of content parts and tools that are rejected by name.
-        *("image", "image_url", "input_image", "image_pil", "image_embeds", "audio_url", "input_audio", "audio_embeds"),
-        *("video_url", "video_embeds", "prompt_embeds", "document", "file", "input_file", "search_result"),
-        *("custom", "web_search", "file_search", "computer_use_preview", "code_interpreter", "image_generation", "mcp"),
-        # Types of JSON and of Python that appear in error messages.
-        *("str", "int", "float", "bool", "list", "dict", "NoneType", "null", "true", "false", "True", "False", "None"),
-    }
-)
-"""Words of the API that are no fields, nor values of any."""
 
 
 class RequestLog:
     """A listener that logs all requests but reads. It has its own option, so it logs at any log level."""
 
-    def __init__(self) -> None:
+    def __init__(self, public_words: frozenset[str]) -> None:
+        """`public_words` are the API's own, which errors may quote."""
+        self._public_words = public_words
         log.setLevel(logging.INFO)
 
     def on_end(self, record: RequestRecord) -> None:
         """Log a finished request."""
         if record.method not in _READ_METHODS:
-            log.info("request", extra={"fields": fields_of(record)})
+            log.info("request", extra={"fields": fields_of(record, self._public_words)})
 
 
-def fields_of(record: RequestRecord) -> dict[str, Any]:
-    """Return the fields of a request's line, without those that it did not reach."""
+def fields_of(record: RequestRecord, public_words: frozenset[str]) -> dict[str, Any]:
+    """Return the fields of a request's line, without those that it did not reach, and without texts of clients."""
     fields: dict[str, Any] = {"outcome": record.outcome, "status": record.status, "route": record.route}
     if record.tenant:
         fields["tenant"] = record.tenant
@@ -66,49 +53,26 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
         fields["model"] = record.requested_model[:_MAX_CHARS]
     fields["total_ms"] = _milliseconds(record.duration_s)
     if record.reason:
-        fields["error"] = _without_texts(record.reason)
+        fields["error"] = _without_texts(record.reason, public_words)
     if record.param is not None:
         fields["param"] = record.param[:_MAX_CHARS]
     if record.error is not None:
         quotes_client = isinstance(record.error, InvalidRequest)  # a worker's, in the engine's own words
         message = record.error.message
-        fields["error"] = _without_texts(message) if quotes_client else message[:_MAX_CHARS]
+        fields["error"] = _without_texts(message, public_words) if quotes_client else message[:_MAX_CHARS]
     if record.prompt is not None:
         fields["prompt"] = record.prompt[:_MAX_PROMPT_CHARS]
     return fields
 
 
-def _without_texts(reason: str) -> str:
-    return _QUOTED.sub(_masked, reason[:_MAX_REASON_CHARS])[:_MAX_CHARS]
+def _without_texts(reason: str, public_words: frozenset[str]) -> str:
+    """Mask what may be a client's text: all that is quoted but words of the API and single symbols."""
 
+    def masked(quoted: re.Match[str]) -> str:
+        return quoted[0] if quoted[2] in public_words or _SIGNS.fullmatch(quoted[2]) else "'...'"
 
-def _masked(quoted: re.Match[str]) -> str:
-    """Mask text that may be a client's: all but words of the API and single symbols."""
-    text = quoted[2]
-    return quoted[0] if text in public_words() or _SIGNS.fullmatch(text) else "'...'"
+    return _QUOTED.sub(masked, reason[:_MAX_REASON_CHARS])[:_MAX_CHARS]
 
 
 def _milliseconds(seconds: float) -> float:
     return round(1000 * seconds, 1)
-
-
-@cache
-def public_words() -> frozenset[str]:
-    """Return the API's own words, which are no client's text: names of fields, and their literal values."""
-    return frozenset(_words(RequestModel)) | _OTHER_WORDS
-
-
-def _words(model: type[RequestModel]) -> Iterator[str]:
-    for child in model.__subclasses__():
-        yield from _words(child)
-        for name, field in child.model_fields.items():
-            yield from (name, field.alias or name)
-            yield from _options(field.annotation)
-
-
-def _options(annotation: Any) -> Iterator[str]:
-    for part in get_args(annotation):
-        if get_origin(annotation) is not Literal:
-            yield from _options(part)
-        elif isinstance(part, str):
-            yield part

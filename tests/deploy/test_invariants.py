@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pytest
 
+from scripts.reference.metrics import core_with_keys, families_of
 from tests.deploy.cases import CASES, EXAMPLES, POOL
 from tests.deploy.rendering import NAMESPACE, Manifest, of_kind, pod_templates, render
 from tokenwire.cli.click_options import build
@@ -280,6 +281,8 @@ def test_pools_that_scale_to_zero_keep_their_requests() -> None:
     (scaler,) = of_kind(render({"workers": {"pool": pool}}), "ScaledObject")
     query = scaler["spec"]["triggers"][0]["metadata"]["query"]
     assert 'tokenwire_queue_sequences{namespace="llm",model="org/model"}' in query
+    families = {family.name for family in families_of(core_with_keys().observers.metrics.registry)}
+    assert set(re.findall(r"tokenwire_\w+", query)) - families == set(), "coordinators export what autoscalers query"
     assert query.count("or vector(0)") == query.count("(sum("), "a series that is missing must not hide the others"
     values = {"workers": {"pool": pool}, "coordinator": {"options": {"queue-timeout": 5, "model-linger": 0}}}
     (coordinator,) = (each for name, each in pod_templates(render(values)) if name == "coordinator")

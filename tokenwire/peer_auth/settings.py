@@ -67,11 +67,6 @@ class PeerAuthSettings:
         if self.token_file is not None and self.token is not None:
             raise InvalidRequest(f"--peer-token-file and {TOKEN_VARIABLE} are both set: keep one of them")
 
-    @property
-    def has_token(self) -> bool:
-        """Whether a token is configured."""
-        return self.token_file is not None or self.token is not None
-
 
 @dataclass(frozen=True, slots=True)
 class PeerAuthClientSettings(PeerAuthSettings):

@@ -16,8 +16,8 @@ _REPLY_TOKENS = 256
 _BYTES_PER_TOKEN = 16
 _BYTES_PER_SEQUENCE = 32 * 1024
 
-_Place = tuple[bool, int, float, int]
-"""The place of a request in the queue: whether it is new, its priority, its tenant's start tag, its arrival."""
+_QueueOrder = tuple[bool, int, float, int]
+"""The order of a request in the queue: whether it is new, its priority, its tenant's start tag, its arrival."""
 
 
 @dataclass(eq=False, slots=True)
@@ -167,11 +167,11 @@ class FairQueue:
         """Return the first request of each adapter, in order."""
         return [entry for _, entry in sorted(map(self._first, self._lanes.values()))]
 
-    def _first(self, lanes: Mapping[_Lane, Iterable[QueuedRequest]]) -> tuple[_Place, QueuedRequest]:
+    def _first(self, lanes: Mapping[_Lane, Iterable[QueuedRequest]]) -> tuple[_QueueOrder, QueuedRequest]:
         """Return the first of an adapter's requests, after its place: places differ by arrival."""
         return min((self._place(lane, first := next(iter(entries))), first) for lane, entries in lanes.items())
 
-    def _place(self, lane: _Lane, first: QueuedRequest) -> _Place:
+    def _place(self, lane: _Lane, first: QueuedRequest) -> _QueueOrder:
         is_new, priority, tenant = lane
         start_tag = self._shares[priority].start_tag(tenant) if is_new else 0.0
         return is_new, priority, start_tag, first.arrival
