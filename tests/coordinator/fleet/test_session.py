@@ -23,6 +23,7 @@ from tests.workers import (
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
+from tokenwire.coordinator.fleet.session_stats import StatsByModel
 from tokenwire.coordinator.fleet.transport.base import WorkerTransport
 from tokenwire.errors import InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
@@ -100,6 +101,67 @@ async def test_a_worker_that_hands_a_request_back_gets_no_more(
         await listener.ended.wait()
 
         assert (session.state, session.engine_died) == (SessionState.DRAINING, died)
+
+
+async def test_only_tokens_show_that_a_stalled_engine_steps_again(address: str) -> None:
+    """An abort is confirmed without a step."""
+    goes_on = asyncio.Event()
+
+    class Uncovered(SessionListener[WorkerSession]):
+        def is_covered(self, session: WorkerSession) -> bool:
+            return False
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome())
+        one, other = (await anext(requests)).submit.slots
+        await context.write(pb.SessionResponse(heartbeat=pb.Heartbeat(stalled_ms=30_000)))
+        await context.write(_frame(one, [], pb.Finish(slot=one, reason=pb.FINISH_REASON_ABORT)))
+        await goes_on.wait()
+        await context.write(_frame(other, [1]))
+        await anext(requests)
+
+    async with (
+        scripted_worker(address, script),
+        running_session(WorkerSession(address, "test", accept, Uncovered())) as session,
+    ):
+        await until(lambda: session.state is SessionState.READY)
+        one, other = Listener(), Listener()
+        session.submit(submission(), [one, other])
+        await one.ended.wait()
+        states = [session.state]
+        goes_on.set()
+        await other.moved.wait()
+        states.append(session.state)
+
+    assert states == [SessionState.STALLED, SessionState.READY]
+
+
+async def test_statistics_are_kept_by_model(address: str) -> None:
+    """A worker without heartbeats sends no whole steps, so gaps between its tokens say nothing."""
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome())
+        (slot,) = (await anext(requests)).submit.slots
+        for token_id in (1, 2):
+            await context.write(_frame(slot, [token_id]))
+        await context.write(_frame(slot, [3], pb.Finish(slot=slot)))
+        await anext(requests)
+
+    stats: StatsByModel = {}
+    async with (
+        scripted_worker(address, script),
+        running_session(WorkerSession(address, "test", accept, stats_by_model=stats)) as session,
+    ):
+        await until(lambda: session.state is SessionState.READY)
+        assert (session.alive, session.engine_died) == (True, False)
+        listener = Listener()
+        session.submit(submission(), [listener])
+        await listener.ended.wait()
+
+    assert list(stats) == ["scripted"]
+    assert sum(stats["scripted"].gaps) == 0
 
 
 async def test_kv_events_are_passed_on(address: str) -> None:

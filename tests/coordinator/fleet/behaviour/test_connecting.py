@@ -71,6 +71,8 @@ async def test_a_lost_session_has_a_reason(address: str) -> None:
 
         assert isinstance(listener.error, WorkerLost)
         assert "the engine melted" in listener.error.message
+        assert listener.error.retry_after_s == 1
+        assert session.alive is None
 
 
 async def test_the_backoff_is_short_again_after_a_session_that_worked(address: str) -> None:
