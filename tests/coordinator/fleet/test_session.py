@@ -21,6 +21,7 @@ from tests.workers import (
     welcome,
 )
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
+from tokenwire.coordinator.fleet.liveness import LossReason
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
 from tokenwire.coordinator.fleet.session_stats import StatsByModel
@@ -80,6 +81,7 @@ async def test_each_reason_not_to_connect_is_logged_once(caplog: pytest.LogCaptu
     ]
     assert not any("odd" in record.message for record in caplog.records)
     assert (session.alive, session.last_error) == (False, "odd")
+    assert session.serving == pb.ServingState()
 
 
 @pytest.mark.parametrize(("reason", "died"), [(pb.FINISH_REASON_ERROR, True), (pb.FINISH_REASON_ABORT, False)])
@@ -164,18 +166,37 @@ async def test_statistics_are_kept_by_model(address: str) -> None:
     assert sum(stats["scripted"].gaps) == 0
 
 
-async def test_kv_events_are_passed_on(address: str) -> None:
-    """With the session that they came in."""
-    got: asyncio.Queue[tuple[WorkerSession, list[int]]] = asyncio.Queue()
+async def test_a_worker_whose_engine_hangs_is_taken_for_dead(address: str) -> None:
+    """Though its process is there, another one takes over."""
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome())
+        await context.write(pb.SessionResponse(heartbeat=pb.Heartbeat(stalled_ms=30_000)))
+        await anext(requests)
+
+    async with scripted_worker(address, script), running_session(WorkerSession(address, "test", accept)) as session:
+        await until(lambda: session.losses[LossReason.STALLED] == 1)
+        assert session.alive is False
+
+
+async def test_what_a_worker_reports_is_passed_on(address: str) -> None:
+    """KV events, and that it survived a request: with the session that they came in."""
+    got: asyncio.Queue[tuple[WorkerSession, object]] = asyncio.Queue()
 
     class Recording(SessionListener[WorkerSession]):
         def on_kv_events(self, session: WorkerSession, change: pb.CacheChange) -> None:
             got.put_nowait((session, list(change.stored)))
 
+        def on_survived(self, session: WorkerSession, submit: pb.Submit) -> None:
+            got.put_nowait((session, submit.request_id))
+
     async def script(requests: Requests, context: SessionContext) -> None:
         await anext(requests)
         await context.write(welcome())
         await context.write(pb.SessionResponse(cache=pb.CacheChange(stored=[7])))
+        (slot,) = (await anext(requests)).submit.slots
+        await context.write(_frame(slot, [1], pb.Finish(slot=slot, reason=pb.FINISH_REASON_STOP)))
         await anext(requests)
 
     async with (
@@ -183,6 +204,8 @@ async def test_kv_events_are_passed_on(address: str) -> None:
         running_session(WorkerSession(address, "test", accept, Recording())) as session,
     ):
         assert await asyncio.wait_for(got.get(), 10) == (session, [7])
+        session.submit(submission(), [Listener()])
+        assert await asyncio.wait_for(got.get(), 10) == (session, "request")
 
 
 async def test_a_request_runs_to_its_end(address: str) -> None:
