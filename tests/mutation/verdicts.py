@@ -66,6 +66,6 @@ def verdict_table(mutants: Iterable[Mutant], verdicts: Verdicts, equivalent: Map
 def _row(name: str, count: Counter[str]) -> str:
     """Return a line; equivalent mutants are left out of the share."""
     killed = count["tests"] + count["simulation"]
-    share = killed / (killed + count["survived"]) if killed + count["survived"] else 1.0
+    share = 100 * killed // (killed + count["survived"]) if killed + count["survived"] else 100
     cells = (count.total(), count["tests"], count["simulation"], count["equivalent"], count["survived"])
-    return f"| {name} | {' | '.join(map(str, cells))} | {share:.0%} |\n"
+    return f"| {name} | {' | '.join(map(str, cells))} | {share}% |\n"
