@@ -147,7 +147,7 @@ class SharedHistory:
         """Send the next turn of a conversation to another coordinator than the one before."""
         open_ended = [each for each in self._history.clients if each.is_chat and each.may_be_continued]
         if open_ended:
-            self._continue(open_ended[int(args["draw"] * len(open_ended))], args["coordinator"])
+            self._continue(open_ended[int(args["draw"] * 1000) % len(open_ended)], args["coordinator"])
 
     def _continue(self, earlier: SimulatedClient, index: int) -> None:
         others = [each for each in self.sharers if f"c{each}" != earlier.coordinator]

@@ -84,7 +84,7 @@ def test_a_reply_lost_in_a_rolling_restart_is_found() -> None:
             events = [ScriptedEvent(1.0, "request", request | {"id": f"r{number}"}) for number in range(8)]
             return run_script(Script(1, config, (*events, roll)))
 
-        for draw, age in ((0.0, "older"), (0.4, "newer")):
+        for draw, age in ((0.0, "older"), (0.002, "newer")):
             result = run(draw)
             assert not result.violations, result.violations
             assert result.reached[f"w restarted under the {age} minor"] == 2

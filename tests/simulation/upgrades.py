@@ -65,7 +65,7 @@ class Upgrades:
         ]
 
     async def _roll(self, hosts: Sequence[WorkerHost | CoordinatorHost], args: dict[str, Any]) -> None:
-        minor = _MINORS[int(args["draw"] * len(_MINORS))]
+        minor = _MINORS[int(args["draw"] * 1000) % len(_MINORS)]
         self.oldest = min(self.oldest, minor)
         for host in hosts:
             host.minor = minor
