@@ -129,6 +129,7 @@ def test_tests_kill_what_they_reach_and_check(folder: Path, tmp_path: Path) -> N
     for name, text in files.items():
         (tmp_path / "root" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "root" / name).write_text(text)
+    (tmp_path / "root" / "proto").mkdir()
     copy_tree(tmp_path / "root", folder, [MODULE], ["tests/test_small.py"])
     generate(folder, 1)
     mutants = mutants_of(folder / "mutants", MODULE)
