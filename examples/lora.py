@@ -50,8 +50,10 @@ with tempfile.TemporaryDirectory() as scratch:
         sys.exit("Start the server with: make serve ARGS='--enable-rl -- --enable-lora --max-lora-rank 8'")
     loaded.raise_for_status()
     print(loaded.text)
-    print("models: ", [each.id for each in client.models.list()])
-    print("base:   ", repr(ask(model.id)))
-    print("adapter:", repr(ask("red")))
-    httpx.post(f"{url}/v1/unload_lora_adapter", json={"lora_name": "red"}).raise_for_status()
+    try:
+        print("models: ", [each.id for each in client.models.list()])
+        print("base:   ", repr(ask(model.id)))
+        print("adapter:", repr(ask("red")))
+    finally:
+        httpx.post(f"{url}/v1/unload_lora_adapter", json={"lora_name": "red"}).raise_for_status()
 print("models: ", [each.id for each in client.models.list()])

@@ -54,7 +54,7 @@ NOT_RUN = {
         "kubectl --namespace llm get pods --watch",
         "helm upgrade demo deploy/k8s/tokenwire --namespace llm --reset-then-reuse-values "
         "--set coordinator.replicas=2 --set workers.demo.replicas=2 --wait --timeout 15m",
-        "helm upgrade demo deploy/k8s/tokenwire --namespace llm --reset-then-reuse-values --set coordinator.image.tag=",
+        "helm upgrade demo deploy/k8s/tokenwire --namespace llm --reset-then-reuse-values --set coordinator.image.tag= --set workerDefaults.image.tag=",
         "kubectl --namespace llm get pods --selector app.kubernetes.io/component=worker",
         "kubectl --namespace llm delete pod NAME",
     ),

@@ -43,3 +43,23 @@ def test_every_page_that_is_named_exists() -> None:
     for page, anchor, file in found:
         assert (ROOT / "docs" / page).is_file(), f"{file} names docs/{page}"
         assert not anchor or anchor[1:] in anchors(page), f"{file} names docs/{page}{anchor}"
+
+
+def test_every_mention_of_a_release_is_of_this_one() -> None:
+    """Images, charts and pages carry the version of the package, which a release changes everywhere at once."""
+    version = re.compile(r"^version = \"(.+)\"$", re.MULTILINE).search((ROOT / "pyproject.toml").read_text())
+    places = (
+        r"tokenwire/(?:coordinator|worker|worker-cpu):(\d\S*)|ARG VERSION=(\S+)|__version__ = \"(.+)\""
+        r"|^(?:version|appVersion): (\d\S*)$"
+    )
+    listed = ["tokenwire/__init__.py", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+    listed += [str(path.relative_to(ROOT)) for path in (ROOT / "deploy").rglob("*") if path.is_file()]
+    found = {
+        (name, next(filter(None, match.groups())))
+        for name in listed
+        for match in re.finditer(places, (ROOT / name).read_text(errors="replace"), re.MULTILINE)
+    }
+
+    assert version is not None
+    assert {(name, text) for name, text in found if text != version[1]} == set()
+    assert len({name for name, _ in found}) > 8

@@ -23,8 +23,6 @@ _ENGINE_ENDS = {"stop", "length"}
 _BASE_MODEL = "simulated"
 _MAX_EARLIER = 300
 """Tokens of a chat that is continued: the model's context has 512."""
-_FEW_TOKENS = 4
-"""A worker that has given more survived a request's start."""
 _DIFFERS = "a second run of the request differs"
 """Under other weights, of a reply that only the first run could have given."""
 _ENGINE_ERRORS = (_DIFFERS, "a simulated fault crashed the engine")
@@ -220,9 +218,12 @@ class SimulatedClient:
             self._check(lost, "an end by a lost worker, though none was lost")
 
     def _check_poison(self) -> None:
-        """Check that two workers died before they gave more than a few tokens: cut connections kill none."""
-        deaths = self._witness.young_deaths(self.request_id, _FEW_TOKENS)
-        self._check(deaths >= 2, f"poison, though only {deaths} workers died when they had just begun with it")
+        """Check that two workers died at all: cut connections kill none.
+
+        Which ones had the request is not seen here, as a submission may be lost before it leaves its coordinator.
+        """
+        fallen = self._witness.fallen
+        self._check(fallen >= 2, f"poison, though only {fallen} workers have died")
 
     def _on_chunk(self, chunk: Mapping[str, Any]) -> None:
         if "error" in chunk:

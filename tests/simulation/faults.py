@@ -162,6 +162,7 @@ class Faults:
 
     def _flap_discovery(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         every = [each.address for each in self._history.workers]
+        self._history.witness.unlisted += len(every) - len(args["subset"])
         coordinator.list_workers([worker_address(index) for index in args["subset"]])
         self._world.call_later(args["length"], coordinator.list_workers, every)
 

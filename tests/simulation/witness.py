@@ -44,12 +44,15 @@ class Witness:
         self.adapters = AdapterLedger()
         self.ended_sessions = 0
         """With one goes a submission that has not left its coordinator yet, too: no stay shows it."""
+        self.unlisted = 0
+        """How often a coordinator's list lost a worker: to that coordinator it is dead once its connection is lost."""
+        self._used: set[Node] = set()
+        """Workers' processes that got requests."""
 
-    def young_deaths(self, request_id: str, tokens: int) -> int:
-        """Return how many workers died or failed when they had given a request at most so many tokens."""
-        stays = self._stays.get(request_id, [])
-        lost = {stay.session.process for stay in stays if stay.lost and stay.tokens <= tokens}
-        return sum(process.dead or process.harmed for process in lost)
+    @property
+    def fallen(self) -> int:
+        """How many workers that got requests died, failed or were no longer listed."""
+        return self.unlisted + sum(process.dead or process.harmed for process in self._used)
 
     def losses(self, request_id: str) -> int:
         """Return how many sessions were lost with a sequence of a request."""
@@ -59,6 +62,7 @@ class Witness:
         """Take what a coordinator sends to a worker's process."""
         if isinstance(command, pb.SessionRequest) and command.WhichOneof("command") == "submit":
             session = self._sessions.setdefault(call, _Session(address, process))
+            self._used.add(process)
             for slot in command.submit.slots:
                 if slot in session.open:
                     self._violate(f"slot {slot} of {address} was used again before its terminal event")
