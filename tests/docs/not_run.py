@@ -6,6 +6,11 @@ NOT_RUN = {
         "pip install .",
         "pip install 'tokenwire[worker]'",
         "pip install tokenwire",
+        "pip install '.[parsers]'",
+    ),
+    "makes an environment in the home folder": (
+        "python3 -m venv ~/tokenwire",
+        ". ~/tokenwire/bin/activate",
     ),
     "builds a wheel first; tests/packaging runs it with a wheel, and the command for a chat that it prints": (
         "uvx --from . tokenwire serve --engine sim",
@@ -54,7 +59,8 @@ NOT_RUN = {
         "kubectl --namespace llm get pods --watch",
         "helm upgrade demo deploy/k8s/tokenwire --namespace llm --reset-then-reuse-values "
         "--set coordinator.replicas=2 --set workers.demo.replicas=2 --wait --timeout 15m",
-        "helm upgrade demo deploy/k8s/tokenwire --namespace llm --reset-then-reuse-values --set coordinator.image.tag= --set workerDefaults.image.tag=",
+        "helm upgrade demo deploy/k8s/tokenwire --namespace llm --reset-then-reuse-values "
+        "--set coordinator.image.tag= --set workerDefaults.image.tag=",
         "kubectl --namespace llm get pods --selector app.kubernetes.io/component=worker",
         "kubectl --namespace llm delete pod NAME",
     ),
