@@ -5,14 +5,13 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.__main__ import machine
 from tests.faults.scenarios import FAULTS, FaultOutcome, outcome_of
+from tests.marked_part import MarkedPart
 
-_BEGIN, _END = "<!-- table -->\n", "<!-- end -->\n"
 _HEAD = "| fault | streams | lost | corrupted | longest gap | budget |\n|---|---|---|---|---|---|\n"
 
 
@@ -23,12 +22,6 @@ def _row(outcome: FaultOutcome) -> str:
         f"| {fault.name} | {outcome.streams} | {outcome.lost} | {outcome.corrupted} | "
         f"{gap:.2f} s | {fault.gap_s:g} s{verdict} |\n"
     )
-
-
-def _write(document: Path, rows: Sequence[str]) -> None:
-    before, _, rest = document.read_text().partition(_BEGIN)
-    after = rest.partition(_END)[2]
-    document.write_text(before + _BEGIN + _HEAD + "".join(rows) + _END + after)
 
 
 def _record(outcome: FaultOutcome) -> dict[str, object]:
@@ -61,7 +54,7 @@ def main() -> int:
             sys.stdout.write(f"    {problem}\n")
         sys.stdout.flush()
     if arguments.document:
-        _write(arguments.document, rows)
+        MarkedPart("table").write(arguments.document, _HEAD + "".join(rows))
     if arguments.json:
         arguments.json.write_text(json.dumps(machine() | {"faults": records}) + "\n")
     return 0 if holds else 1

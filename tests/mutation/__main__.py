@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.marked_part import MarkedPart
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.judges import judge_by_simulation, judge_by_tests
 from tests.mutation.mutants import Mutant, draw_sample, mutants_of
@@ -17,7 +18,6 @@ from tests.mutation.tree import copy_tree, generate, in_package
 from tests.mutation.verdicts import Verdicts, verdict_table
 
 ROOT = Path(__file__).resolve().parents[2]
-_BEGIN, _END = "<!-- mutants -->\n", "<!-- end of mutants -->\n"
 
 
 def main() -> int:
@@ -33,8 +33,7 @@ def main() -> int:
     found = verdict_table(mutants, verdicts, EQUIVALENT)
     sys.stdout.write(found)
     if arguments.document is not None:
-        before, _, rest = arguments.document.read_text().partition(_BEGIN)
-        arguments.document.write_text(before + _BEGIN + found + _END + rest.partition(_END)[2])
+        MarkedPart("mutants", "end of mutants").write(arguments.document, found)
     survivors = [each for each in mutants if not verdicts.is_killed(each) and str(each) not in EQUIVALENT]
     sys.stdout.writelines(f"\n{each.name}\n    {each}\n" for each in survivors)
     return 1 if survivors else 0

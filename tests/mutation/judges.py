@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import resource
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from tests.mutation.mutants import Mutant
 from tests.mutation.tree import in_package
+from tests.simulation.elsewhere import first_violation
 
 _MEMORY = 12 << 30
 """Bytes of address space: a loop that should end may fill a list."""
@@ -19,7 +19,6 @@ _SURVIVED = (0, 5, 33)
 """mutmut's codes for tests that passed, and for no tests at all."""
 _NOT_JUDGED = (None, 2)
 _SIMULATION_TIMEOUT_S = 1800
-_FOUND = re.compile(r"^seed (?P<seed>\d+):.*\n    [\d.]+ (?P<violation>.*)", re.MULTILINE)
 
 
 def judge_by_tests(folder: Path, mutants: Sequence[Mutant], processes: int) -> dict[str, str]:
@@ -54,23 +53,12 @@ def judge_by_simulation(
 
 def _simulate(folder: Path, name: str, seeds: int) -> str | None:
     """Return the first violation with a mutant."""
-    mutated = folder / "mutants"
     # mutmut puts a switch before each mutated function.
-    environment = os.environ | {"PYTHONPATH": str(mutated), "MUTANT_UNDER_TEST": name}
-    command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--stop"]
+    environment = os.environ | {"MUTANT_UNDER_TEST": name}
     try:
-        done = subprocess.run(
-            command,
-            cwd=mutated,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_SIMULATION_TIMEOUT_S,
-        )
+        found = first_violation(folder / "mutants", seeds, environment=environment, timeout_s=_SIMULATION_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return "a history does not end"
-    if not done.returncode:
-        return None
-    found = _FOUND.search(done.stdout)
-    return f"seed {found['seed']}: {found['violation']}" if found else done.stderr.strip().rpartition("\n")[2]
+    except RuntimeError as error:
+        return str(error).rpartition("\n")[2]
+    return None if found is None else f"seed {found.seed}: {found.what}"

@@ -3,8 +3,10 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+
+from tests.simulation.elsewhere import ignored
 
 _COPIED = ("tokenwire", "tests", "proto")
 _PACKAGE = "tokenwire"
@@ -41,7 +43,7 @@ def copy_tree(
         shutil.rmtree(folder / name, ignore_errors=True)
     (folder / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)  # which tests reach which function
     for name in _COPIED:
-        shutil.copytree(root / name, folder / name, dirs_exist_ok=True, ignore=_ignored)
+        shutil.copytree(root / name, folder / name, dirs_exist_ok=True, ignore=ignored)
     paths = [in_package(each) for each in modules]
     options = [*_OPTIONS, "-m", _FAST, *(f"--ignore={each}" for each in left_out)]
     settings = _SETTINGS.format(package=_PACKAGE, modules=paths, judges=list(judges), options=options)
@@ -59,7 +61,3 @@ def generate(folder: Path, processes: int) -> None:
     subprocess.run(
         [sys.executable, "-c", _GENERATE.format(processes=processes)], cwd=folder, check=True, stdout=subprocess.DEVNULL
     )
-
-
-def _ignored(folder: str, names: Iterable[str]) -> set[str]:
-    return {"__pycache__", ".cache"}.intersection(names)

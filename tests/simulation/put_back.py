@@ -5,21 +5,18 @@ finds faults of its kind.
 """
 
 import argparse
-import os
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.marked_part import MarkedPart
+from tests.simulation.elsewhere import first_violation, ignored
+
 ROOT = Path(__file__).resolve().parents[2]
 _COPIED = ("coordinator", "worker", "tokenwire", "proto", "tests")
-_BEGIN, _END = "<!-- put back -->\n", "<!-- end -->\n"
 _HEAD = "| fault | mended in | found after | by |\n|---|---|---|---|\n"
-_FOUND = re.compile(r"^seed (?P<seed>\d+):.*\n    [\d.]+ (?P<violation>.*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +171,7 @@ def main() -> int:
             sys.stdout.write(rows[-1])
             sys.stdout.flush()
     if arguments.document is not None:
-        before, _, rest = arguments.document.read_text().partition(_BEGIN)
-        after_table = rest.partition(_END)[2]
-        arguments.document.write_text(before + _BEGIN + _HEAD + "".join(rows) + _END + after_table)
+        MarkedPart("put back").write(arguments.document, _HEAD + "".join(rows))
     return 1 if missed else 0
 
 
@@ -185,17 +180,10 @@ def look_for(fault: PastFault, seeds: int) -> tuple[str, str] | None:
     with tempfile.TemporaryDirectory(prefix="put-back-") as folder:
         copy = Path(folder)
         for name in _COPIED:
-            shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=_ignored)
+            shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
         _replace(copy / fault.path, fault)
-        environment = os.environ | {"PYTHONPATH": str(copy)}
-        command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--processes", "2", "--stop"]
-        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
-    found = _FOUND.search(done.stdout)
-    if found is None:
-        if done.returncode:
-            raise RuntimeError(done.stderr[-2000:])
-        return None
-    return f"{int(found['seed']) + 1}", _shortened(found["violation"])
+        found = first_violation(copy, seeds, processes=2)
+    return None if found is None else (f"{found.seed + 1}", _shortened(found.what))
 
 
 def _replace(path: Path, fault: PastFault) -> None:
@@ -203,10 +191,6 @@ def _replace(path: Path, fault: PastFault) -> None:
     if text.count(fault.now) != 1:
         raise ValueError(f"{fault.path} has {text.count(fault.now)} times: {fault.now}")
     path.write_text(text.replace(fault.now, fault.then))
-
-
-def _ignored(folder: str, names: list[str]) -> Iterator[str]:
-    return (name for name in names if name in ("__pycache__", ".cache"))
 
 
 def _shortened(violation: str) -> str:
