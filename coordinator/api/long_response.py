@@ -1,14 +1,14 @@
 """JSON objects with a long array: encoded and sent element by element, so that other requests get their turn."""
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 _BYTES_BETWEEN_YIELDS = 64 * 1024
+_encode = JSONResponse(None).render
 
 
 class LongResponse(Response):
@@ -44,8 +44,3 @@ async def long_response(body: Mapping[str, Any], array: str) -> LongResponse:
             part.clear()
             await asyncio.sleep(0)
     return LongResponse([*parts, bytes(part + tail)])
-
-
-def _encode(value: Mapping[str, Any]) -> bytes:
-    """Encode as starlette's JSONResponse does."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()

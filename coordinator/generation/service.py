@@ -113,7 +113,9 @@ class GenerationService:
         tokens = 0
         sampling: list[pb.SamplingParams] = []
         for position, prompt in enumerate(request.prompts):
-            prepared = await prepare_prompt(prompt, model, request.truncation, params.max_tokens, self._history, True)
+            prepared = await prepare_prompt(
+                prompt, model, request.truncation, params.max_tokens, self._history, must_fit=True
+            )
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             max_tokens = limits.check_prompt(prepared.token_ids, prepared.reused, params, model, param)
             tokens += len(prepared.token_ids)

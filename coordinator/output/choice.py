@@ -84,7 +84,7 @@ class Choice:
     reply: Reply
     decode_logprobs: Callable[[], LogprobSource] | None = None
     token_by_token: bool = False
-    prompt_logprobs: "SharedPromptLogprobs | None" = None
+    prompt_logprobs: SharedPromptLogprobs | None = None
     _started: bool = field(default=False, init=False)
     _ended: bool = field(default=False, init=False)
     _resumed: bool = field(default=False, init=False)

@@ -17,8 +17,6 @@ class Stay:
     """One sequence in one session."""
 
     session: "_Session"
-    tokens: int = 0
-    """Read by the coordinator."""
     lost: bool = False
     """Whether its session was lost before its terminal event."""
 
@@ -26,8 +24,6 @@ class Stay:
 @dataclass(slots=True, eq=False)
 class _Session:
     address: str
-    process: Node
-    """The worker's."""
     open: dict[int, Stay] = field(default_factory=dict)
     """By slot."""
 
@@ -61,7 +57,7 @@ class Witness:
     def on_command(self, call: object, address: str, process: Node, command: object) -> None:
         """Take what a coordinator sends to a worker's process."""
         if isinstance(command, pb.SessionRequest) and command.WhichOneof("command") == "submit":
-            session = self._sessions.setdefault(call, _Session(address, process))
+            session = self._sessions.setdefault(call, _Session(address))
             self._used.add(process)
             for slot in command.submit.slots:
                 if slot in session.open:
@@ -95,10 +91,10 @@ class Witness:
             stay.lost = True
 
     def _on_frame(self, session: _Session, frame: pb.StepFrame) -> None:
-        for slot, count in zip(frame.slots, frame.counts or [1] * len(frame.slots), strict=True):
-            if slot in session.open:
-                session.open[slot].tokens += count
-            else:
+        if len(frame.counts or frame.slots) != len(frame.slots):
+            self._violate(f"a frame of {session.address} has {len(frame.counts)} counts for {len(frame.slots)} slots")
+        for slot in frame.slots:
+            if slot not in session.open:
                 self._violate(f"tokens for slot {slot} of {session.address}, which is not open")
         for finish in frame.finishes:
             stay = self._close(session, finish.slot)

@@ -168,10 +168,10 @@ class FairQueue:
         return [entry for _, entry in sorted(map(self._first, self._lanes.values()))]
 
     def _first(self, lanes: Mapping[_Lane, Iterable[QueuedRequest]]) -> tuple[_QueueOrder, QueuedRequest]:
-        """Return the first of an adapter's requests, after its place: places differ by arrival."""
-        return min((self._place(lane, first := next(iter(entries))), first) for lane, entries in lanes.items())
+        """Return the first of an adapter's requests, after its order, which no two requests have alike."""
+        return min((self._order(lane, first := next(iter(entries))), first) for lane, entries in lanes.items())
 
-    def _place(self, lane: _Lane, first: QueuedRequest) -> _QueueOrder:
+    def _order(self, lane: _Lane, first: QueuedRequest) -> _QueueOrder:
         is_new, priority, tenant = lane
         start_tag = self._shares[priority].start_tag(tenant) if is_new else 0.0
         return is_new, priority, start_tag, first.arrival

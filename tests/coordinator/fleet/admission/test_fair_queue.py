@@ -1,9 +1,17 @@
 """The order of queued requests, and how they leave it before their turn."""
 
+from collections.abc import Iterable
+
 from tests.coordinator.fleet.admission.fakes import RESUMED, CapacityWorkers, enqueue
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
-from tokenwire.coordinator.fleet.request_handle import Placement
+from tokenwire.coordinator.fleet.request_handle import Placement, RequestHandle
+
+
+def enqueue_for(queue: AdmissionQueue, tenant: str, numbers: Iterable[int], tokens: int = 10) -> list[RequestHandle]:
+    """Submit requests of a tenant, which are named after it."""
+    placement = Placement(tenant=tenant)
+    return [enqueue(queue, f"{tenant}-{number}", placement, tokens=tokens)[0] for number in numbers]
 
 
 async def test_requests_are_placed_in_order() -> None:
@@ -53,11 +61,8 @@ async def test_tenants_get_equal_shares() -> None:
     """Many requests or long prompts of one do not delay the others."""
     workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    greedy, modest = Placement(tenant="greedy"), Placement(tenant="modest")
-    for number in range(4):
-        enqueue(queue, f"greedy-{number}", greedy, tokens=1000)
-    for number in range(3):
-        enqueue(queue, f"modest-{number}", modest, tokens=100)
+    enqueue_for(queue, "greedy", range(4), tokens=1000)
+    enqueue_for(queue, "modest", range(3), tokens=100)
 
     await workers.add_capacity(7)
 
@@ -70,13 +75,11 @@ async def test_requests_that_left_the_queue_take_nothing_of_their_tenants_share(
     """Only what was started counts: whoever gave up waiting is not last for it."""
     workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
-    impatient, patient = Placement(tenant="impatient"), Placement(tenant="patient")
-    for number in range(3):
-        enqueue(queue, f"patient-{number}", patient)
+    impatient = Placement(tenant="impatient")
+    enqueue_for(queue, "patient", range(3))
     for leaver in [enqueue(queue, "leaver", impatient)[0] for _ in range(10)]:
         leaver.abort()
-    for number in range(3):
-        enqueue(queue, f"impatient-{number}", impatient)
+    enqueue_for(queue, "impatient", range(3))
 
     await workers.add_capacity(4)
 
@@ -87,13 +90,11 @@ async def test_requests_of_another_priority_take_nothing_of_their_tenants_share(
     """Tenants of one priority get equal shares, however many requests that come later they have queued."""
     workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
-    busy, idle = Placement(tenant="busy"), Placement(tenant="idle")
+    busy = Placement(tenant="busy")
     for _ in range(10):
         enqueue(queue, "later", busy, priority=1)
-    for number in range(3):
-        enqueue(queue, f"idle-{number}", idle)
-    for number in range(3):
-        enqueue(queue, f"busy-{number}", busy)
+    enqueue_for(queue, "idle", range(3))
+    enqueue_for(queue, "busy", range(3))
 
     await workers.add_capacity(4)
 
@@ -119,12 +120,10 @@ async def test_a_tenant_that_comes_later_gets_its_share_from_then_on() -> None:
     """It does not catch up on what others had before, nor wait for requests that were never placed."""
     workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    early, late = Placement(tenant="early"), Placement(tenant="late")
-    waiting = [enqueue(queue, f"early-{number}", early)[0] for number in range(5)]
+    waiting = enqueue_for(queue, "early", range(5))
     waiting[4].abort()
     await workers.add_capacity(2)
-    for number in range(2):
-        enqueue(queue, f"late-{number}", late)
+    enqueue_for(queue, "late", range(2))
 
     await workers.add_capacity(4)
 
@@ -135,13 +134,11 @@ async def test_a_tenant_that_comes_back_does_not_catch_up() -> None:
     """It gets its share of what starts from then on, as one that comes for the first time."""
     workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    steady, returning = Placement(tenant="steady"), Placement(tenant="returning")
+    returning = Placement(tenant="returning")
     enqueue(queue, "returning-0", returning)
-    for number in range(4):
-        enqueue(queue, f"steady-{number}", steady)
+    enqueue_for(queue, "steady", range(4))
     await workers.add_capacity(4)
-    for number in (1, 2):
-        enqueue(queue, f"returning-{number}", returning)
+    enqueue_for(queue, "returning", (1, 2))
 
     await workers.add_capacity(3)
 
