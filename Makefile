@@ -93,7 +93,7 @@ pictures: .venv/.dev  ## take the pictures of the status page in docs/images: ab
 
 SEEDS := 10000
 
-simulate: .venv/.dev  ## run SEEDS histories of whole fleets in virtual time: 10,000 take about an hour
+simulate: .venv/.dev  ## simulate SEEDS runs of whole fleets in virtual time: 10,000 take about an hour
 	$(VENV)/python -m tests.simulation --seeds $(SEEDS) --processes 2 --failures tests/.cache/simulation $(ARGS)
 
 .venv/.mutation: .venv/.dev

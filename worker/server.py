@@ -47,7 +47,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._server = self._port.make_server()
         self._health = HealthServicer()
         self._health_server = HealthServer(settings.health_listen, self._health) if settings.health_listen else None
-        self._sessions: dict[Session, None] = {}  # in order of arrival, so that histories can be repeated
+        self._sessions: dict[Session, None] = {}  # in order of arrival, so that simulated runs can be repeated
         self._metrics = WorkerMetrics(engine, lambda: len(self._sessions))
         self._metrics_server = (
             MetricsServer(settings.metrics_listen, self._metrics.text) if settings.metrics_listen else None

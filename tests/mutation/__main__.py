@@ -65,7 +65,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--sample", type=int, default=600, help="about how many mutants; 0: all (default: 600)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the sample (default: 1)")
-    parser.add_argument("--seeds", type=int, default=200, help="histories for each that tests let live (default: 200)")
+    parser.add_argument("--seeds", type=int, default=200, help="runs for each that tests let live (default: 200)")
     parser.add_argument("--only", default="", help="only modules with this in their path")
     parser.add_argument("--processes", type=int, default=2, help="mutants that are judged at a time (default: 2)")
     parser.add_argument("--folder", type=Path, help="keep the copy and the verdicts here; judge anew what survived")

@@ -43,7 +43,7 @@ def _limit_memory() -> None:
 def judge_by_simulation(
     folder: Path, mutants: Sequence[Mutant], seeds: int, processes: int
 ) -> Iterator[tuple[Mutant, str | None]]:
-    """Yield mutants, each with the first violation of its histories; None: there was none."""
+    """Yield mutants, each with the first violation of its runs; None: there was none."""
     with ThreadPoolExecutor(processes) as executor:
         if mutants and (violation := _simulate(folder, "", seeds)) is not None:
             raise RuntimeError(f"without a mutant: {violation}")
@@ -58,7 +58,7 @@ def _simulate(folder: Path, name: str, seeds: int) -> str | None:
     try:
         found = first_violation(folder / "mutants", seeds, environment=environment, timeout_s=_SIMULATION_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        return "a history does not end"
+        return "a run does not end"
     except RuntimeError as error:
         return str(error).rpartition("\n")[2]
     return None if found is None else f"seed {found.seed}: {found.what}"

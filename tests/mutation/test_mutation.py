@@ -63,7 +63,7 @@ def mutant(name: str, change: str = "a") -> Mutant:
 
 
 def test_a_mutant_is_known_by_the_lines_that_it_changes(tmp_path: Path) -> None:
-    """Those of log lines and of letters are told from others."""
+    """Those of log lines and of letters are recognized."""
     (tmp_path / "half.py").write_text(MUTATED_SOURCE)
 
     number, letters, logged = mutants_of(tmp_path, "half.py")

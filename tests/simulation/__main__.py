@@ -1,4 +1,4 @@
-"""`make simulate`: runs histories in virtual time, counts what they reached, and shrinks those that fail."""
+"""`make simulate`: runs fleets in virtual time, counts what they reached, and shrinks those that fail."""
 
 # isort: skip_file
 from tests.simulation import chance  # before tokenwire, whose clocks it replaces
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.simulation.report import print_result, print_summary
-from tests.simulation.history import run_script
+from tests.simulation.run import run_script
 from tests.simulation.runner import Campaign, run_seeds
 from tests.simulation.script import Script, generate_script
 from tests.simulation.shrink import shrink
@@ -17,15 +17,15 @@ __all__ = ["chance"]
 
 
 def main() -> int:
-    """Run the histories that the command line names; return the exit code."""
+    """Simulate what the command line names; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=200, help="number of histories (default: 200)")
+    parser.add_argument("--seeds", type=int, default=200, help="number of runs (default: 200)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first one (default: 0)")
-    parser.add_argument("--processes", type=int, default=1, help="processes that run them (default: 1)")
-    parser.add_argument("--stop", action="store_true", help="stop at the first history that fails")
-    parser.add_argument("--failures", type=Path, help="directory for the shrunk scripts of histories that fail")
+    parser.add_argument("--processes", type=int, default=1, help="processes that share them (default: 1)")
+    parser.add_argument("--stop", action="store_true", help="stop at the first run that fails")
+    parser.add_argument("--failures", type=Path, help="directory for the shrunk scripts of runs that fail")
     parser.add_argument("--script", type=Path, help="run this script instead, as --failures has them")
-    parser.add_argument("--log", type=Path, help="write the trace of a single history into this file")
+    parser.add_argument("--log", type=Path, help="write the trace of a single run into this file")
     parser.add_argument("--print-script", action="store_true", help="print the script of the first seed, run nothing")
     arguments = parser.parse_args()
     if arguments.print_script:

@@ -7,13 +7,13 @@ NAMES = ("red", "blue")
 
 
 class AdapterLedger:
-    """What operators were told of each adapter, and under which ids they are."""
+    """What operators know of each adapter, and under which ids they are."""
 
     def __init__(self) -> None:
         self._changes: dict[str, int] = dict.fromkeys(NAMES, 0)
         """How often somebody began to load or unload an adapter."""
         self._confirmed: dict[tuple[str, Node], tuple[int, bool]] = {}
-        """What a coordinator process was told by all workers, after how many changes: whether the adapter is loaded."""
+        """What all workers confirmed to a coordinator process: after how many changes, whether it is loaded."""
         self._ids: dict[int, tuple[str, str]] = {}
         """Name and path by id."""
 

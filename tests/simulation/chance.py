@@ -1,7 +1,7 @@
 """Clocks and chance of simulated processes. Import this module before anything of tokenwire.
 
 tokenwire binds `time.monotonic` as the default of parameters, and calls `random`, `uuid` and `os.urandom` directly.
-All of them are replaced once, before the first import: within a history they are functions of its seed, outside of one
+All of them are replaced once, before the first import: within a run they are functions of its seed, outside of one
 they are the real ones. What cannot be made deterministic raises Escape.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 _EPOCH_S = 1_700_000_000.0
-"""The time of day at which every history begins, in seconds since 1970."""
+"""The time of day at which every run begins, in seconds since 1970."""
 _CLOCKS = {"monotonic": 0.0, "perf_counter": 0.0, "thread_time": 0.0, "process_time": 0.0, "time": _EPOCH_S}
 _DRAWS = (
     "random",

@@ -1,4 +1,4 @@
-"""Histories of another tree than this one, in processes of their own: a copy that somebody has changed."""
+"""Runs of another tree than this one, in processes of their own: a copy that somebody has changed."""
 
 import os
 import re
@@ -16,7 +16,7 @@ _FOUND = re.compile(r"^seed (?P<seed>\d+):.*\n    [\d.]+ (?P<violation>.*)", re.
 
 @dataclass(frozen=True, slots=True)
 class FoundViolation:
-    """What failed, and in the history of which seed."""
+    """What failed, and in the run of which seed."""
 
     seed: int
     what: str
@@ -29,9 +29,9 @@ def first_violation(
     environment: Mapping[str, str] = os.environ,
     timeout_s: float | None = None,
 ) -> FoundViolation | None:
-    """Run histories of the tree in a folder until one fails; None: none did.
+    """Simulate runs of the tree in a folder until one fails; None: none did.
 
-    Raises RuntimeError if the run itself fails, and subprocess.TimeoutExpired.
+    Raises RuntimeError if the command itself fails, and subprocess.TimeoutExpired.
     """
     command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--processes", str(processes), "--stop"]
     done = subprocess.run(

@@ -20,7 +20,7 @@ from tokenwire.worker.simulated_engine.settings import SimulationSettings
 from tokenwire.worker.simulated_engine.simulated_sequence import SimulatedSequence
 from tokenwire.worker.simulated_engine.tokens import TokenSource
 
-vars(engine_module)["load_model"] = functools.cache(load_model)  # the same for all workers of all histories
+vars(engine_module)["load_model"] = functools.cache(load_model)  # the same for all workers of all runs
 vars(cpu_time)["children_cpu_s"] = lambda: None  # a simulated engine has no processes; it reads the machine's /proc
 
 

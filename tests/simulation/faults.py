@@ -1,4 +1,4 @@
-"""What befalls a fleet: each kind of event of a script, and the recovery from all of them.
+"""Faults and operations: each kind of event of a script, and the recovery from all of them.
 
 One file beyond the usual length, since each kind of event is a method.
 """
@@ -20,7 +20,7 @@ from tokenwire.errors import TokenwireError
 from tokenwire.worker.simulated_engine.faults import FaultKind
 
 if TYPE_CHECKING:
-    from tests.simulation.history import History
+    from tests.simulation.run import SimulationRun
 
 _SLOW_FACTOR = 30.0
 _REPLACED_AFTER_S = 6.0
@@ -40,12 +40,12 @@ WEIGHTS = ("/usr", "/etc", "/bin")
 
 
 class Faults:
-    """Injects events into a history's fleet."""
+    """Injects events into the fleet of a run."""
 
-    def __init__(self, history: "History") -> None:
-        self._history = history
-        self._world = history.world
-        self._network = history.network
+    def __init__(self, run: "SimulationRun") -> None:
+        self._run = run
+        self._world = run.world
+        self._network = run.network
         self._begun = 0
         """Operations that have begun, the recovery among them."""
         self._under_way = 0
@@ -54,8 +54,8 @@ class Faults:
     def inject(self, event: ScriptedEvent) -> None:
         """Let an event happen, and end after its length."""
         args = event.args
-        worker = self._history.workers[args["worker"]]
-        coordinator = self._history.coordinators[args["coordinator"]]
+        worker = self._run.workers[args["worker"]]
+        coordinator = self._run.coordinators[args["coordinator"]]
         getattr(self, f"_{event.kind}")(worker, coordinator, args)
 
     # Processes.
@@ -78,7 +78,7 @@ class Faults:
 
     async def _wait_for_resumed(self, act: Callable[[PlacedSequence], object], later_s: float) -> None:
         for _ in range(_RESUMED_POLLS):
-            placed = placed_sequences(self._history.coordinators, self._history.workers)
+            placed = placed_sequences(self._run.coordinators, self._run.workers)
             resumed = sorted((each for each in placed if each.was_lost), key=lambda each: each.gained)
             if resumed and resumed[0].gained <= _JUST_BEGUN:
                 break
@@ -102,11 +102,11 @@ class Faults:
 
     def _kill_coordinator(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         coordinator.kill(silent=args["draw"] < 0.5)
-        self._world.call_later(args["length"], coordinator.start, self._history.settings)
+        self._world.call_later(args["length"], coordinator.start, self._run.settings)
 
     def _terminate_coordinator(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         coordinator.terminate(drain_timeout_s=args["length"])
-        self._world.call_later(args["length"] + 8.0, coordinator.start, self._history.settings)
+        self._world.call_later(args["length"] + 8.0, coordinator.start, self._run.settings)
 
     def _hang(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._break_engine("hang", worker, args)
@@ -127,12 +127,12 @@ class Faults:
             self._world.call_later(length, node.thaw)
 
     def _start_later(self, worker: WorkerHost, after_s: float) -> None:
-        self._world.call_later(after_s, worker.start, self._history.engine_settings)
+        self._world.call_later(after_s, worker.start, self._run.engine_settings)
 
     def _replace(self, worker: WorkerHost, node: Node | None) -> None:
         if worker.node is node:
             worker.kill(silent=False)
-        worker.start(self._history.engine_settings)
+        worker.start(self._run.engine_settings)
 
     # The network.
 
@@ -161,8 +161,8 @@ class Faults:
             exchange.cut()
 
     def _flap_discovery(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
-        every = [each.address for each in self._history.workers]
-        self._history.witness.unlisted += len(every) - len(args["subset"])
+        every = [each.address for each in self._run.workers]
+        self._run.witness.unlisted += len(every) - len(args["subset"])
         coordinator.list_workers([worker_address(index) for index in args["subset"]])
         self._world.call_later(args["length"], coordinator.list_workers, every)
 
@@ -187,16 +187,16 @@ class Faults:
         if paused and alone and mode == "abort" and self._begun == begun:
             for engine in engines:
                 if engine.sequences & running.get(engine, set()):
-                    self._history.violate(f"{engine.instance} goes on with sequences after a pause with abort")
+                    self._run.violate(f"{engine.instance} goes on with sequences after a pause with abort")
         await asyncio.sleep(args["length"])
         if paused and alone and self._begun == begun:
             for engine in engines:
                 if engine.tokens_total != before[engine]:
-                    self._history.violate(f"{engine.instance} generated tokens during a pause ({mode})")
+                    self._run.violate(f"{engine.instance} generated tokens during a pause ({mode})")
         await self._try(core.admin.resume(None))
 
     def _engines(self, addresses: Collection[str]) -> list[RecordedEngine]:
-        hosts = (each for each in self._history.workers if each.address in addresses and each.is_running)
+        hosts = (each for each in self._run.workers if each.address in addresses and each.is_running)
         return [host.engine for host in hosts if host.engine is not None]
 
     def _sleep(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
@@ -233,14 +233,14 @@ class Faults:
         loads: bool,
         change: Callable[[Core, str], Coroutine[Any, Any, object]],
     ) -> None:
-        ledger, node = self._history.witness.adapters, coordinator.node
+        ledger, node = self._run.witness.adapters, coordinator.node
 
         async def run(core: Core) -> None:
             number, begun, alone = ledger.begin(name), self._begun, self._under_way == 1
             confirmed = await self._try(change(core, name))
             if confirmed and alone and begun == self._begun and node is not None:
                 ledger.confirm(name, node, number, loads)
-                self._history.seen["adapter loaded" if loads else "adapter unloaded"] += 1
+                self._run.seen["adapter loaded" if loads else "adapter unloaded"] += 1
 
         self._operate(coordinator, run)
 
@@ -248,7 +248,7 @@ class Faults:
         self._operate(coordinator, lambda core: core.admin.reset_cache(None, args["draw"] < 0.5, False))
 
     def _abort(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
-        open_clients = [each for each in self._history.clients if not each.ending]
+        open_clients = [each for each in self._run.clients if not each.ending]
         self._abort_clients(coordinator, open_clients[: 1 + int(args["draw"] * 5)])
 
     def _abort_resumed(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
@@ -259,7 +259,7 @@ class Faults:
 
     def _abort_lost(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         """Abort the requests of a connection by any coordinator, and cut it once that is confirmed."""
-        placed = placed_sequences(self._history.coordinators, self._history.workers)
+        placed = placed_sequences(self._run.coordinators, self._run.workers)
         if placed:
             chosen = placed[int(1000 * args["draw"]) % len(placed)]
             there = {each.request_id for each in placed if (each.owner, each.holder) == (chosen.owner, chosen.holder)}
@@ -268,7 +268,7 @@ class Faults:
             )
 
     def _clients_of(self, request_ids: Collection[str]) -> list[SimulatedClient]:
-        return [each for each in self._history.clients if each.request_id in request_ids]
+        return [each for each in self._run.clients if each.request_id in request_ids]
 
     def _abort_clients(
         self,
@@ -280,40 +280,40 @@ class Faults:
         readers = [each for each in aborted if each.spec["stream"] and not each.spec["read_delay_s"]]
 
         async def abort(core: Core) -> None:
-            reached = [each for each in readers if is_reached(each, coordinator, self._history.coordinators)]
+            reached = [each for each in readers if is_reached(each, coordinator, self._run.coordinators)]
             if await self._try(core.aborts.by_id([each.request_id for each in aborted])):
                 on_confirmed()
                 await asyncio.sleep(_ABORT_S)
                 before = {client: client.tokens for client in reached if not client.ending}
                 generated = {client: self._generated(client) for client in reached}
                 await asyncio.sleep(_ABORT_S)
-                if self._history.upgrades.revives_aborted:
+                if self._run.upgrades.revives_aborted:
                     return
                 for client in reached:
                     if client.server_node is coordinator.node and client.tokens > before.get(client, client.tokens):
-                        self._history.violate(f"{client.name} got tokens after its abort")
-                    known = is_aborted_everywhere(client, self._history.workers) and not self._delays_commands
+                        self._run.violate(f"{client.name} got tokens after its abort")
+                    known = is_aborted_everywhere(client, self._run.workers) and not self._delays_commands
                     if known and self._generated(client) > generated[client]:
-                        self._history.violate(f"{client.name} goes on after its abort")
+                        self._run.violate(f"{client.name} goes on after its abort")
 
         self._operate(coordinator, abort)
 
     def _generated(self, client: SimulatedClient) -> int:
         """Return the number of tokens that engines have generated for a client."""
-        return sum(len(each.generated) for each in self._history.placements.get(client.request_id, ()))
+        return sum(len(each.generated) for each in self._run.placements.get(client.request_id, ()))
 
     @property
     def _delays_commands(self) -> bool:
         """Whether a command may be under way for long: one that resumes a request then seems younger than its abort."""
-        return any(event.kind in _DELAYS for event in self._history.script.events)
+        return any(event.kind in _DELAYS for event in self._run.script.events)
 
     def _operate(self, coordinator: CoordinatorHost, operation: Callable[[Core], Coroutine[Any, Any, object]]) -> None:
         if coordinator.node is not None and coordinator.core is not None and coordinator.is_running:
             self._begun += 1
             self._under_way += 1
-            coordinator.node.spawn(self._run(operation(coordinator.core)))
+            coordinator.node.spawn(self._count(operation(coordinator.core)))
 
-    async def _run(self, operation: Coroutine[Any, Any, object]) -> None:
+    async def _count(self, operation: Coroutine[Any, Any, object]) -> None:
         await self._try(operation)
         self._under_way -= 1
 
@@ -332,31 +332,31 @@ class Faults:
         self._world.note("recovery")
         self._begun += 1
         self._network.heal()
-        history = self._history
-        history.upgrades.stop()
-        if history.shared_history is not None:
-            history.shared_history.recover()
+        run = self._run
+        run.upgrades.stop()
+        if run.shared_history is not None:
+            run.shared_history.recover()
         for node in self._world.nodes:
             node.thaw()
-        every = [worker.address for worker in history.workers]
+        every = [worker.address for worker in run.workers]
         for attempt in range(_RECOVERY_ATTEMPTS):
-            for coordinator in history.coordinators:
-                coordinator.start(history.settings)
+            for coordinator in run.coordinators:
+                coordinator.start(run.settings)
                 coordinator.list_workers(every)
-            for worker in history.workers:
+            for worker in run.workers:
                 # A drained worker stays drained, and a hanging one hangs, until somebody replaces it.
                 if not worker.is_running or worker.is_ending or (attempt == 0 and worker.broken):
                     self._replace(worker, worker.node)
             await asyncio.sleep(8.0)
-            ending = [each.is_ending for each in history.workers] + [each.is_ending for each in history.coordinators]
+            ending = [each.is_ending for each in run.workers] + [each.is_ending for each in run.coordinators]
             if await self._resume_fleet() and not any(ending):
                 return
-        history.violate("the fleet cannot be resumed")
+        run.violate("the fleet cannot be resumed")
 
     async def _resume_fleet(self) -> bool:
-        first = self._history.coordinators[0]
+        first = self._run.coordinators[0]
         if first.core is None or first.node is None or not first.is_running:
-            first.start(self._history.settings)
+            first.start(self._run.settings)
             return False
         # At the same time: neither may make the other fail.
         resumed = first.node.spawn(self._try(first.core.admin.resume(None)))

@@ -154,7 +154,7 @@ class HttpExchange(Connection):
             self.to_client.send("response", message)
 
     def end(self) -> None:
-        """Close a connection whose response ended early, as HTTP servers do: its client can tell."""
+        """Close a connection whose response ended early, as HTTP servers do: its client can see it."""
         if not self._server_gone and not self._ended:
             self.to_client.send("close")
 
@@ -175,7 +175,7 @@ class HttpExchange(Connection):
             self.close()
 
     def on_server_lost(self) -> None:
-        """Tell the application that the client has disconnected."""
+        """Notify the application that the client has disconnected."""
         self._server_gone = True
         resolve(self._event_arrived)
         resolve(self._writable)

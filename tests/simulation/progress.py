@@ -18,10 +18,10 @@ from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.worker.simulated_engine.simulated_sequence import Phase
 
 if TYPE_CHECKING:
-    from tests.simulation.history import History
+    from tests.simulation.run import SimulationRun
 
 _NOTICE_S = 4.0
-"""Until heartbeats, checks and late timers on slow links have told of what happened."""
+"""Until heartbeats, checks and late timers on slow links have shown what happened."""
 _UNCOVERED_S = 60.0
 """How much longer an engine may stall while no other worker could take over."""
 _DECISION_S = 30.0
@@ -44,16 +44,16 @@ class _Wait:
 class ProgressWatch:
     """Looks at all that coordinators serve, every now and then."""
 
-    def __init__(self, history: "History") -> None:
-        self._history = history
-        self._world = history.world
+    def __init__(self, run: "SimulationRun") -> None:
+        self._run = run
+        self._world = run.world
         self._waits: dict[ResumableSequence | SimulatedClient, _Wait] = {}
 
     def check(self) -> None:
         """Report what has waited for too long."""
-        history, kept = self._history, self._waits
+        run, kept = self._run, self._waits
         self._waits = {}
-        for coordinator in history.coordinators:
+        for coordinator in run.coordinators:
             core = coordinator.core
             if core is None or not coordinator.is_running:
                 continue
@@ -78,7 +78,7 @@ class ProgressWatch:
         now = self._world.time()
         wait = self._waits[waiting] = kept.get(waiting) or _Wait()
         if bound_s is None:
-            self._history.seen["held up"] += wait.place != "held"
+            self._run.seen["held up"] += wait.place != "held"
             place, bound_s, mark = "held", 0.0, now
         if (wait.place, wait.mark) != (place, mark):
             wait.place, wait.mark, wait.since, wait.bound_s, wait.is_long = place, mark, now, bound_s, False
@@ -88,9 +88,9 @@ class ProgressWatch:
         waited_s = now - wait.since
         if waited_s > wait.bound_s / 2 and not wait.is_long:
             wait.is_long = True
-            self._history.seen[f"half of the bound waited: {place}"] += 1
+            self._run.seen[f"half of the bound waited: {place}"] += 1
         if waited_s > wait.bound_s + _NOTICE_S:
-            self._history.violate(f"{name} made no progress for {waited_s:.1f} s ({place}: {wait.bound_s:.1f} s)")
+            self._run.violate(f"{name} made no progress for {waited_s:.1f} s ({place}: {wait.bound_s:.1f} s)")
             wait.since = now
 
     def _state(
@@ -104,7 +104,7 @@ class ProgressWatch:
             return "worker", *self._on_worker(coordinator, core, sequence, session)
         entry = sequence.handle or sequence.request.handle
         if isinstance(entry, QueuedRequest) and entry.queued:
-            return "queue", entry, self._history.settings.admission.queue_timeout_s
+            return "queue", entry, self._run.settings.admission.queue_timeout_s
         detector = core.failover._detector
         # Suspects are retried one after the other, and each has the bounds of its own places.
         waits_for_others = detector._isolated is not None and detector._isolated is not sequence.request
@@ -113,12 +113,12 @@ class ProgressWatch:
     def _on_worker(
         self, coordinator: CoordinatorHost, core: Core, sequence: ResumableSequence, session: WorkerSession
     ) -> tuple[object, float | None]:
-        host = next(each for each in self._history.workers if each.address == session.address)
-        server, liveness = host.server, self._history.settings.liveness
+        host = next(each for each in self._run.workers if each.address == session.address)
+        server, liveness = host.server, self._run.settings.liveness
         mark = session, session.instance_id, sequence.gained
-        connections = self._history.network.between(coordinator.name, host.name)
-        if not _is_heard(host, session.instance_id, connections):
-            return (*mark, "unheard"), liveness.heartbeat_timeout_s
+        connections = self._run.network.between(coordinator.name, host.name)
+        if not _is_in_touch(host, session.instance_id, connections):
+            return (*mark, "silent"), liveness.heartbeat_timeout_s
         assert server is not None
         now = self._world.time()
         # While nothing gets to a worker, its heartbeats come all the same.
@@ -132,7 +132,7 @@ class ProgressWatch:
     def _others(self, coordinator: CoordinatorHost, served: set[str]) -> Iterator[SimulatedClient]:
         """Yield the clients whose requests have no sequences, and who read what they get."""
         node = coordinator.node
-        for client in self._history.clients:
+        for client in self._run.clients:
             if client.server_node is not node or client.ending or client.request_id in served:
                 continue
             if node is not None and not node.frozen and not client.is_slow:
@@ -140,17 +140,17 @@ class ProgressWatch:
 
     def _check_timeouts(self) -> None:
         """Check that requests end by their timeout, whatever happens to workers and whoever pauses them."""
-        timeout_s = self._history.settings.admission.request_timeout_s
-        for client in self._history.clients if timeout_s is not None else ():
+        timeout_s = self._run.settings.admission.request_timeout_s
+        for client in self._run.clients if timeout_s is not None else ():
             node = client.server_node
             if client.ending or client.is_slow or node is None or node.dead or node.frozen or timeout_s is None:
                 continue
             waited_s = self._world.time() - max(client.begun_at, node.thawed_at)
             if waited_s > timeout_s + _NOTICE_S:
-                self._history.violate(f"{client.name} is served for {waited_s:.1f} s, beyond its timeout")
+                self._run.violate(f"{client.name} is served for {waited_s:.1f} s, beyond its timeout")
 
 
-def _is_heard(host: WorkerHost, instance_id: str, connections: Sequence[Connection]) -> bool:
+def _is_in_touch(host: WorkerHost, instance_id: str, connections: Sequence[Connection]) -> bool:
     """Return whether a worker process runs, and what it sends gets through."""
     server, node = host.server, host.node
     if server is None or node is None or node.dead or node.frozen or server._instance_id != instance_id:

@@ -37,16 +37,16 @@ class PromptOracle:
         return self.reused_last and self.prompt not in [prompt for _, prompt in self._known[1:]]
 
     def take(self, ids: list[int]) -> str:
-        """Take the prompt as it was told; return what is wrong with it, empty if nothing."""
+        """Take the prompt that a response names; return what is wrong with it, empty if nothing."""
         self.prompt = ids
         prompts = [prompt for _, prompt in self._known]
         return "" if ids in prompts else f"wrong prompt ids: {ids} is none of {prompts}"
 
-    def take_history(self, told: Mapping[str, Any]) -> str:
-        """Take what was told of the prompt's origin, after the prompt; return what is wrong with it."""
-        self._reused = reused = told["reused_tokens"]
-        if told["source"] != ("stored" if reused else None):
-            return f"{reused} reused ids from {told['source']}"
+    def take_history(self, history: Mapping[str, Any]) -> str:
+        """Take what a response says of the prompt's origin, after the prompt; return what is wrong with it."""
+        self._reused = reused = history["reused_tokens"]
+        if history["source"] != ("stored" if reused else None):
+            return f"{reused} reused ids from {history['source']}"
         if (reused, self.prompt) not in self._known:
             return f"{reused} reused ids, which is none of {[count for count, _ in self._known]}"
         if self._must_reuse() and not self.reused_last:

@@ -1,6 +1,6 @@
 """`python -m tests.simulation.put_back`: puts real faults of this project's past back, one by one, and looks for them.
 
-Each fault is a replacement in a copy of the source; the number of histories until one fails says how well simulation
+Each fault is a replacement in a copy of the source; the number of runs until one fails says how well simulation
 finds faults of its kind.
 """
 
@@ -156,7 +156,7 @@ FAULTS = (
 def main() -> int:
     """Look for each fault; return the exit code: 1 if one was not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.put_back", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=2000, help="most histories for each fault (default: 2000)")
+    parser.add_argument("--seeds", type=int, default=2000, help="most runs for each fault (default: 2000)")
     parser.add_argument("--only", default="", help="only faults with this in their story")
     parser.add_argument("--document", type=Path, help="write the table into this file")
     arguments = parser.parse_args()
@@ -176,7 +176,7 @@ def main() -> int:
 
 
 def look_for(fault: PastFault, seeds: int) -> tuple[str, str] | None:
-    """Return after how many histories a fault was found, and the first violation; None: in none of them."""
+    """Return after how many runs a fault was found, and the first violation; None: in none of them."""
     with tempfile.TemporaryDirectory(prefix="put-back-") as folder:
         copy = Path(folder)
         for name in _COPIED:

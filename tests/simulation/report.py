@@ -1,8 +1,8 @@
-"""Prints results: failures, rates, and what the histories reached."""
+"""Prints results: failures, rates, and what the runs reached."""
 
 import sys
 
-from tests.simulation.history import Result
+from tests.simulation.run import Result
 from tests.simulation.runner import Campaign
 from tests.simulation.script import FAULTS, OPERATIONS, STORE_EVENTS, UPGRADES
 
@@ -36,7 +36,7 @@ _OUTCOMES = (
 
 
 def print_result(result: Result) -> None:
-    """Print one history and what it violated."""
+    """Print one run and what it violated."""
     sys.stdout.write(f"seed {result.seed}: {result.virtual_s:.1f} virtual s, {result.callbacks} callbacks, ")
     sys.stdout.write(f"trace {result.trace}, {dict(result.endings)}\n")
     for violation in result.violations[:_SHOWN_VIOLATIONS]:
@@ -47,14 +47,12 @@ def print_result(result: Result) -> None:
 def print_summary(campaign: Campaign) -> None:
     """Print the rate, how requests ended, and how often everything happened; name what never did."""
     seconds = campaign.seconds
-    sys.stdout.write(f"\n{campaign.histories} histories, {campaign.failed} failed, {seconds:.0f} s, ")
-    sys.stdout.write(
-        f"{campaign.histories / seconds:.2f} a second, {campaign.virtual_s / seconds:.0f} virtual s each\n"
-    )
+    sys.stdout.write(f"\n{campaign.runs} runs, {campaign.failed} failed, {seconds:.0f} s, ")
+    sys.stdout.write(f"{campaign.runs / seconds:.2f} a second, {campaign.virtual_s / seconds:.0f} virtual s each\n")
     sys.stdout.write(f"{campaign.callbacks} callbacks, {campaign.endings.total()} requests\n\n")
     names = [*(f"event {kind}" for kind in (*FAULTS, *OPERATIONS, *UPGRADES, *STORE_EVENTS)), *_OUTCOMES]
     width = max(map(len, names))
-    sys.stdout.write(f"{'what happened':{width}}  times  in histories\n")
+    sys.stdout.write(f"{'what happened':{width}}  times  in runs\n")
     for name in [*names, *sorted(set(campaign.reached) - set(names))]:
         mark = "" if campaign.reached_in[name] else "  NEVER"
         sys.stdout.write(f"{name:{width}}  {campaign.reached[name]:5}  {campaign.reached_in[name]:5}{mark}\n")

@@ -1,4 +1,4 @@
-"""Runs the histories of many seeds, in one process or several."""
+"""Simulates the runs of many seeds, in one process or several."""
 
 # isort: skip_file
 from tests.simulation import chance
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
-from tests.simulation.history import Result, run_script
+from tests.simulation.run import Result, run_script
 from tests.simulation.script import generate_script
 
 _CHUNK = 10
@@ -20,9 +20,9 @@ _CHUNK = 10
 
 @dataclass(slots=True)
 class Campaign:
-    """What came of all histories so far."""
+    """What came of all runs so far."""
 
-    histories: int = 0
+    runs: int = 0
     failed: int = 0
     virtual_s: float = 0.0
     callbacks: int = 0
@@ -30,7 +30,7 @@ class Campaign:
     reached: Counter[str] = field(default_factory=Counter)
     """How often each event happened."""
     reached_in: Counter[str] = field(default_factory=Counter)
-    """In how many histories it happened."""
+    """In how many runs it happened."""
     began: float = field(default_factory=chance.REAL_CLOCKS["monotonic"])
 
     @property
@@ -40,7 +40,7 @@ class Campaign:
 
     def add(self, result: Result) -> None:
         """Count a result."""
-        self.histories += 1
+        self.runs += 1
         self.failed += bool(result.violations)
         self.virtual_s += result.virtual_s
         self.callbacks += result.callbacks
@@ -51,9 +51,9 @@ class Campaign:
     def show_progress(self, total: int) -> None:
         """Show a line of progress on a terminal."""
         if sys.stderr.isatty():
-            rate = self.histories / self.seconds
-            left = (total - self.histories) / rate
-            line = f"{self.histories}/{total} histories, {rate:.2f}/s, {self.failed} failed, {left / 60:.0f} min left"
+            rate = self.runs / self.seconds
+            left = (total - self.runs) / rate
+            line = f"{self.runs}/{total} runs, {rate:.2f}/s, {self.failed} failed, {left / 60:.0f} min left"
             sys.stderr.write(f"\r\x1b[K{line}")
             sys.stderr.flush()
 

@@ -1,4 +1,4 @@
-"""One history as data: a fleet, its requests, and what befalls it. Generated from a seed, or read from JSON."""
+"""One run as data: a fleet, its requests, and its faults and operations. Generated from a seed, or read from JSON."""
 
 import json
 import random
@@ -27,7 +27,7 @@ _LOSSES = ("kill", "power_cut", "cut", "crash")
 """Without one of these, the events above find nothing."""
 
 _ONLY_UPGRADES = 0.05
-"""Share of histories in which nothing happens but rolling restarts, which must lose nothing."""
+"""Share of runs in which nothing happens but rolling restarts, which must lose nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ScriptedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Everything that a history is made of. Events can be left out one by one."""
+    """Everything that a run is made of. Events can be left out one by one."""
 
     seed: int
     config: dict[str, Any]

@@ -18,7 +18,7 @@ from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.history.turns import Turn
 
 if TYPE_CHECKING:
-    from tests.simulation.history import History
+    from tests.simulation.run import SimulationRun
 
 Violate = Callable[[str], None]
 
@@ -75,15 +75,15 @@ class TimedStore:
 
 
 class SharedHistory:
-    """The store of a fleet, the coordinators that share it, and what befalls it."""
+    """The store of a fleet, the coordinators that share it, and its faults."""
 
-    def __init__(self, history: "History", config: dict[str, Any]) -> None:
+    def __init__(self, run: "SimulationRun", config: dict[str, Any]) -> None:
         """`config`: the indices of the coordinators that share the store, and its latency."""
         self.sharers: list[int] = config["sharers"]
-        self.redis = SimulatedRedis(history.world, history.network)
-        self._history = history
-        self._world = history.world
-        self._network = history.network
+        self.redis = SimulatedRedis(run.world, run.network)
+        self._run = run
+        self._world = run.world
+        self._network = run.network
         self._stores: dict[str, TimedStore] = {}
         """Of the processes that run, by their coordinators' names."""
         self._network.far[NAME] = config["latency_s"]
@@ -98,10 +98,10 @@ class SharedHistory:
         shared = core.history._store
         if isinstance(shared, SharedStore):
             assert isinstance(shared._shared, RedisStore)
-            store = TimedStore(shared._shared, self.redis, self._network, self._history.violate)
+            store = TimedStore(shared._shared, self.redis, self._network, self._run.violate)
             shared._shared = self._stores[name] = store
 
-    # What befalls it.
+    # Its faults.
 
     def inject(self, event: ScriptedEvent) -> None:
         """Let an event happen, and end after its length."""
@@ -145,14 +145,14 @@ class SharedHistory:
 
     def _turn_elsewhere(self, args: dict[str, Any]) -> None:
         """Send the next turn of a conversation to another coordinator than the one before."""
-        open_ended = [each for each in self._history.clients if each.is_chat and each.may_be_continued]
+        open_ended = [each for each in self._run.clients if each.is_chat and each.may_be_continued]
         if open_ended:
             self._continue(open_ended[int(args["draw"] * 1000) % len(open_ended)], args["coordinator"])
 
     def _continue(self, earlier: SimulatedClient, index: int) -> None:
         others = [each for each in self.sharers if f"c{each}" != earlier.coordinator]
-        number = sum(1 for each in self._history.clients if each.spec["follows"])
-        self._history.send(
+        number = sum(1 for each in self._run.clients if each.spec["follows"])
+        self._run.send(
             dict(earlier.spec)
             | {
                 "id": f"{earlier.name}+{number}",
@@ -174,7 +174,7 @@ class SharedHistory:
     async def probe(self) -> None:
         """Check that what one coordinator stores is found by the others, now that all is well."""
         turn = Turn(array("I", [1, 2, 3]))
-        hosts = [self._history.coordinators[index] for index in self.sharers]
+        hosts = [self._run.coordinators[index] for index in self.sharers]
         (first, first_node), *others = [(self._stores[host.name], host.node) for host in hosts]
         assert first_node is not None
         first_node.call(first.put, [b"probe"], turn)
@@ -183,7 +183,7 @@ class SharedHistory:
             assert node is not None
             (found,) = await node.spawn(store.find([b"probe"]))
             if found is None or found.all_ids() != turn.all_ids():
-                self._history.violate(f"{node.name} does not find in the shared store what another coordinator stored")
+                self._run.violate(f"{node.name} does not find in the shared store what another coordinator stored")
 
     def leftovers(self) -> list[str]:
         """Return what is left though no request is."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.simulation.history import run_script
+from tests.simulation.run import run_script
 from tests.simulation.script import Script, ScriptedEvent
 
 Fails = Callable[[Script], bool]

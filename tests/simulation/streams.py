@@ -71,7 +71,7 @@ class StreamConnection(Connection):
             self._protocol.data_received(message[1])
 
     def on_client_lost(self) -> None:
-        """Tell the protocol: of an end, as after an idle timeout, or of a reset."""
+        """Notify the protocol of an end, as after an idle timeout, or of a reset."""
         if self._closing:
             return
         if self.network.random.random() < _ORDERLY:

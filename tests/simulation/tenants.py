@@ -266,7 +266,7 @@ class TenantWitness:
 
 
 class _Head:
-    """What the beginning of a response tells about keys and limits."""
+    """What the beginning of a response says about keys and limits."""
 
     def __init__(self) -> None:
         self.outcome = _ADMITTED

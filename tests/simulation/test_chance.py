@@ -5,7 +5,7 @@ decides when tasks and timers run, and what `asyncio.to_thread` calls. All of th
 of a guarded module needs a place and a reason below. The source of every module that a simulation imports is read.
 
 What the source does not show is left to run time: a test of `World` finds functions that were bound before they were
-replaced, and a history that reaches a socket, a process, a thread or `time.sleep` ends with Escape.
+replaced, and a run that reaches a socket, a process, a thread or `time.sleep` ends with Escape.
 """
 
 import ast
@@ -54,10 +54,10 @@ PLACES = {
     ("worker/state/serving_state.py", "os.path.isdir"): _DIRECTORIES,
     ("worker/state/weight_roots.py", "os.path.exists"): _DIRECTORIES,
 }
-"""Where another name is used all the same, and why no history depends on it."""
+"""Where another name is used all the same, and why no run depends on it."""
 _INSIDE = """
     import json, sys
-    import tests.simulation.history
+    import tests.simulation.run
 
     names = [each for each in sys.modules if each.startswith("tokenwire") and not each.startswith("tokenwire.v1")]
     draws = ["random." + each for each in chance._DRAWS]

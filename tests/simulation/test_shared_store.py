@@ -1,9 +1,9 @@
-"""Conversations move between coordinators that share a store, and histories fail when they lose what was stored."""
+"""Conversations move between coordinators that share a store, and runs fail when they lose what was stored."""
 
 from tests.simulation.inside import run_inside
 
 _SCRIPT = """
-    from tests.simulation.history import run_script
+    from tests.simulation.run import run_script
     from tests.simulation.script import Script, ScriptedEvent, generate_script
     from tokenwire.coordinator.history import open_store, redis_store
 
@@ -50,7 +50,7 @@ def test_a_conversation_moves_to_another_coordinator_with_its_exact_ids() -> Non
     )
 
 
-def test_a_history_fails_that_loses_stored_turns_or_waits_for_the_store() -> None:
+def test_a_run_fails_that_loses_stored_turns_or_waits_for_the_store() -> None:
     """Otherwise nothing would be shown by those that do not fail."""
     run_inside(
         _SCRIPT

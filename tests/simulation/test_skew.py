@@ -1,4 +1,4 @@
-"""Processes of other minor versions send and read what protobuf would have it, and histories fail when that matters."""
+"""Processes of other minor versions send and read what protobuf would have it, and runs fail when that matters."""
 
 from tests.simulation.inside import run_inside
 
@@ -62,7 +62,7 @@ def test_a_reply_lost_in_a_rolling_restart_is_found() -> None:
     """With nothing but rolling restarts, every reply has to continue, whatever the minors are."""
     run_inside(
         """
-        from tests.simulation.history import run_script
+        from tests.simulation.run import run_script
         from tests.simulation.script import Script, ScriptedEvent, generate_script
         from tokenwire.coordinator.fleet.failover import sequence
         from tokenwire.coordinator.fleet.failover.recovery import Recovery

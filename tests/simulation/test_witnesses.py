@@ -1,9 +1,9 @@
-"""What judges histories finds what it is there for, and nothing else."""
+"""What judges runs finds what it is there for, and nothing else."""
 
 from tests.simulation.inside import run_inside
 
 _REPLY = """
-    from tests.simulation.versions import WeightHistory
+    from tests.simulation.versions import WeightOrders
     from tokenwire.v1 import control_pb2
 
     class Reply:
@@ -15,9 +15,9 @@ _REPLY = """
     def spans(*bounds):
         return [{"version": version, "start": start, "end": end} for version, start, end in bounds]
 
-    history = WeightHistory()
+    orders = WeightOrders()
     for epoch, version in ((1, "old"), (2, "new"), (3, "newest")):
-        history.on_control_call(control_pb2.SetWeightVersionRequest(epoch=epoch, weight_version=version))
+        orders.on_control_call(control_pb2.SetWeightVersionRequest(epoch=epoch, weight_version=version))
 """
 
 
@@ -26,9 +26,9 @@ def test_versions_of_weights_must_cover_a_reply_and_be_those_of_its_tokens() -> 
     run_inside(
         _REPLY
         + """
-    assert not history.problem(Reply(), spans(("old", 0, 2), ("new", 2, 3)))
+    assert not orders.problem(Reply(), spans(("old", 0, 2), ("new", 2, 3)))
     for wrong in (None, spans(("old", 0, 2)), spans(("old", 0, 3)), spans(("old", 0, 1), ("old", 1, 2), ("new", 2, 3))):
-        assert history.problem(Reply(), wrong), wrong
+        assert orders.problem(Reply(), wrong), wrong
     """
     )
 
@@ -38,17 +38,17 @@ def test_versions_of_weights_go_back_only_if_an_operator_did() -> None:
     run_inside(
         _REPLY
         + """
-    assert not history._order_problem(["old", "newest"])
-    assert history._order_problem(["newest", "old"])
-    assert history._order_problem(["old", "refused"])
-    history.on_control_call(control_pb2.SetWeightVersionRequest(epoch=4, weight_version="old"))
-    assert not history._order_problem(["newest", "old"])
+    assert not orders._order_problem(["old", "newest"])
+    assert orders._order_problem(["newest", "old"])
+    assert orders._order_problem(["old", "refused"])
+    orders.on_control_call(control_pb2.SetWeightVersionRequest(epoch=4, weight_version="old"))
+    assert not orders._order_problem(["newest", "old"])
     """
     )
 
 
 def test_what_is_known_of_an_adapter_ends_with_the_next_operation() -> None:
-    """Only a coordinator that was told by all workers is certain."""
+    """Only a coordinator that has confirmations from all workers is certain."""
     run_inside(
         """
         from tests.simulation.adapters import AdapterLedger

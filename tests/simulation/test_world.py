@@ -116,8 +116,8 @@ def test_simulated_code_cannot_reach_the_real_world(escape: str) -> None:
     )
 
 
-def test_a_livelock_and_a_deadlock_are_told_apart_from_a_long_wait() -> None:
-    """Each ends the history with its name."""
+def test_a_livelock_and_a_deadlock_are_distinguished_from_a_long_wait() -> None:
+    """Each ends the run with its name."""
     run_inside(
         """
         import asyncio
@@ -147,7 +147,7 @@ def test_no_module_has_bound_a_real_clock_or_source_of_chance() -> None:
     run_inside(
         """
         import importlib, os, pkgutil, random, sys, time, uuid
-        import tests.simulation.history
+        import tests.simulation.run
         import tokenwire.coordinator, tokenwire.worker
 
         real = {id(each) for each in chance.REAL.values()}

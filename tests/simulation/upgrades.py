@@ -11,7 +11,7 @@ from tests.simulation.skew import NEWEST, OLDEST
 from tokenwire.protocol.version import MINOR
 
 if TYPE_CHECKING:
-    from tests.simulation.history import History
+    from tests.simulation.run import SimulationRun
 
 _MINORS = (MINOR - 1, MINOR - 1, NEWEST, NEWEST, MINOR, *range(OLDEST, MINOR - 1))
 """What a process is restarted under: mostly what a rollout of one version meets."""
@@ -23,15 +23,15 @@ _LOST = "The worker that generated this reply was lost"
 _HAS_CAPABILITIES = 4
 """The minor version with which workers say which requests can be generated again."""
 _HOLDS_ABORTS = 5
-"""The minor version with which a worker is told that a request may have been aborted elsewhere."""
+"""The minor version with which a worker learns that a request may have been aborted elsewhere."""
 
 
 class Upgrades:
     """Restarts processes one after the other, as an operator or a Deployment does."""
 
-    def __init__(self, history: "History") -> None:
-        self._history = history
-        self._world = history.world
+    def __init__(self, run: "SimulationRun") -> None:
+        self._run = run
+        self._world = run.world
         self._over = False
         self.oldest = MINOR
         """The oldest minor version that a process may have had."""
@@ -41,7 +41,7 @@ class Upgrades:
     def inject(self, event: ScriptedEvent) -> None:
         """Begin a rolling restart."""
         workers = event.kind == "roll_workers"
-        hosts = self._history.workers if workers else self._history.coordinators
+        hosts = self._run.workers if workers else self._run.coordinators
         self._world.root.spawn(self._roll(list(hosts), event.args))
 
     def stop(self) -> None:
@@ -54,13 +54,13 @@ class Upgrades:
         return self.oldest < _HOLDS_ABORTS
 
     def problems(self) -> list[str]:
-        """Return the requests that a history lost which had nothing but rolling restarts."""
-        kinds = {event.kind for event in self._history.script.events}
+        """Return the requests that a run lost which had nothing but rolling restarts."""
+        kinds = {event.kind for event in self._run.script.events}
         if not kinds & set(UPGRADES) or not kinds <= _HARMLESS or self.oldest < _HAS_CAPABILITIES:
             return []
         return [
             f"{client.name} was lost in a rolling restart: {client.error.get('message')}"
-            for client in self._history.clients
+            for client in self._run.clients
             if _LOST in client.error.get("message", "")
         ]
 
@@ -86,8 +86,8 @@ class Upgrades:
         if host.is_running:
             return  # frozen, or its drain takes longer: it gets its new version with its next restart
         if isinstance(host, WorkerHost):
-            host.start(self._history.engine_settings)
+            host.start(self._run.engine_settings)
         else:
-            host.start(self._history.settings)
+            host.start(self._run.settings)
         age = "older" if host.minor < MINOR else "newer" if host.minor > MINOR else "current"
         self.restarts[f"{host.name[0]} restarted under the {age} minor"] += 1

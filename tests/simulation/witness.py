@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.simulation.adapters import AdapterLedger
-from tests.simulation.versions import WeightHistory
+from tests.simulation.versions import WeightOrders
 from tests.simulation.world import Node
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -36,7 +36,7 @@ class Witness:
         self._sessions: dict[object, _Session] = {}
         """By the call that carries a session."""
         self._stays: dict[str, list[Stay]] = {}
-        self.weights = WeightHistory()
+        self.weights = WeightOrders()
         self.adapters = AdapterLedger()
         self.ended_sessions = 0
         """With one goes a submission that has not left its coordinator yet, too: no stay shows it."""

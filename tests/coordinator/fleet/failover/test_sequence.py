@@ -113,7 +113,7 @@ def test_a_request_that_no_worker_would_take_fails(error: TokenwireError) -> Non
 
 
 def test_a_listener_that_stops_ends_the_sequence() -> None:
-    """Its worker is told, and nothing more is passed on."""
+    """Its worker gets an Abort, and nothing more is passed on."""
 
     class Content(Listener):
         def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:

@@ -1,4 +1,4 @@
-"""Histories keep the promises about failure, are repeatable, and fail when a promise is broken."""
+"""Runs keep the promises about failure, are repeatable, and fail when a promise is broken."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.inside import run_inside
 
 _TRACES = """
-    from tests.simulation.history import run_script
+    from tests.simulation.run import run_script
     from tests.simulation.script import generate_script
     for seed in {seeds}:
         print(seed, run_script(generate_script(seed)).trace)
@@ -18,12 +18,12 @@ _TRACES = """
 
 
 @pytest.mark.slow
-def test_two_hundred_histories_lose_double_and_alter_no_stream() -> None:
+def test_two_hundred_runs_lose_double_and_alter_no_stream() -> None:
     """Every request ends, every id and text is explained, and nothing is left behind."""
     command = [sys.executable, "-m", "tests.simulation", "--seeds", "200"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert "200 histories, 0 failed" in done.stdout
+    assert "200 runs, 0 failed" in done.stdout
 
 
 def test_a_seed_gives_the_same_trace_in_another_process_order_and_hash_seed() -> None:
@@ -46,12 +46,12 @@ def test_a_script_survives_json() -> None:
 
 
 def test_a_slot_that_is_free_too_early_is_found_and_shrunk(tmp_path: Path) -> None:
-    """The histories fail when a promise is broken."""
+    """A run fails when a promise is broken."""
     output = run_inside(
         """
         import json
         from tokenwire.coordinator.fleet.slots import SlotTable
-        from tests.simulation.history import run_script
+        from tests.simulation.run import run_script
         from tests.simulation.script import generate_script
         from tests.simulation.shrink import shrink
 

@@ -1,4 +1,4 @@
-"""One history: runs a script, heals everything, and checks that all requests ended and nothing is left."""
+"""One run of a fleet: plays a script, heals everything, and checks that all requests ended and nothing is left."""
 
 import asyncio
 import logging
@@ -51,11 +51,11 @@ class Result:
     endings: Counter[str]
     """How the clients' requests ended."""
     reached: Counter[str]
-    """How often what seldom happens has happened: a history that never got there says nothing about it."""
+    """How often what seldom happens has happened: a run that never got there says nothing about it."""
 
 
-class History:
-    """A fleet that is run by a script."""
+class SimulationRun:
+    """A fleet, and what a script does to it."""
 
     def __init__(self, script: Script, log: TextIO | None = None) -> None:
         config = script.config
@@ -121,8 +121,8 @@ class History:
         self.world.note("violation", problem)
         self.violations.append(f"{self.world.elapsed_s:.3f} {problem}")
 
-    async def run(self) -> None:
-        """Run the script to its end, then the recovery."""
+    async def play(self) -> None:
+        """Play the script to its end, then the recovery."""
         for worker in self.workers:
             worker.start(self.engine_settings)
         for coordinator in self.coordinators:
@@ -258,22 +258,22 @@ class History:
 
 def run_script(script: Script, log: TextIO | None = None) -> Result:
     """Run a script in a world of its own."""
-    history = History(script, log)
-    world = history.world
+    run = SimulationRun(script, log)
+    world = run.world
     try:
-        world.run(history.run())
+        world.run(run.play())
     except Escape as escape:
-        history.violate(f"escape: {escape}")
+        run.violate(f"escape: {escape}")
     except Exception as error:
-        history.violate(f"the simulation failed: {error!r}")
+        run.violate(f"the simulation failed: {error!r}")
     result = Result(
         script.seed,
         world.trace(),
-        tuple(history.violations),
+        tuple(run.violations),
         world.elapsed_s,
         world.callbacks,
-        Counter(client.ending or "none" for client in history.clients),
-        history.reached(),
+        Counter(client.ending or "none" for client in run.clients),
+        run.reached(),
     )
     world.bury()
     return result
