@@ -22,7 +22,7 @@ _OTHER_PROGRAMS = (
     r"|systemctl|uvx?|vllm)"
 )
 _INLINE = re.compile(
-    r"`((?:make|tokenwire|python3? -m|\.venv/bin/\S+)(?:\s[^`]*)?"
+    r"`((?:make|tokenwire|python3? -m|\.venv/bin/\S+)(?:\s[^`]*)?|(?:curl|node|sh)\s[^`]+"
     rf"|{_OTHER_PROGRAMS}\s+[^\s`]+\s[^`]*)`"  # not `helm upgrade`, which only names what is done
 )
 _COMMAND = rf"(?:\$|make|tokenwire (?:serve|coordinator|worker|chat)|python3?|\.venv/bin/\S+|{_OTHER_PROGRAMS})\s"

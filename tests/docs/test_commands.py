@@ -9,16 +9,19 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.docs.arguments import refusals
 from tests.docs.commands import PAGES, ROOT, Command, commands_of
 from tests.docs.not_run import NOT_RUN
 from tests.docs.test_guides import ELSEWHERE
 from tests.docs.test_guides import PAGES as RUN
 from tokenwire.cli.main import LazyGroup
 
-CHECKED = {"cd", "curl", "done", "for", "grep", "make", "python", "tokenwire"}
+CHECKED = {"cd", "curl", "done", "for", "grep", "make", "node", "python", "sh", "tokenwire"}
 """Programs whose commands are run or checked: here, and in test_examples.py. Pages of test_guides.py run all theirs."""
 ALL = [each for path in PAGES for each in commands_of(str(path.relative_to(ROOT)), path.read_text())]
 SHOWN = [each for each in ALL if not each.inline]
+ROUTES = set(re.findall(r"^### `(\w+ \S+)`", (ROOT / "docs" / "reference" / "http.md").read_text(), re.MULTILINE))
+_URL = re.compile(r"(?:https?://)?(?:localhost|127\.0\.0\.1):\d+(/[^?]*)")
 KNOWN = {text for texts in NOT_RUN.values() for text in texts}
 
 
@@ -118,25 +121,84 @@ def test_the_options_of_commands_exist(command: Command) -> None:
 
 @pytest.mark.parametrize("command", of("make"), ids=lambda each: each.text)
 def test_targets_of_make_exist(command: Command) -> None:
-    """With their ARGS, which are options of the program that they run."""
-    words = command.words
-    shown = subprocess.run([*words[:1], "--dry-run", *words[1:]], cwd=ROOT, capture_output=True, text=True)
+    """With their variables; ARGS are options of a program that is checked too."""
+    given = [word for word in command.words[1:] if "=" in word]
+    ran = ran_by_make(command)
 
+    assert ran
+    for name, _, value in (word.partition("=") for word in given):
+        assert f"$({name})" in (ROOT / "Makefile").read_text(), name
+        assert any(value in each.text and each.program in {"python", "tokenwire"} for each in ran), value
+    for each in ran:
+        if each.program == "tokenwire":
+            test_the_options_of_commands_exist(each)
+
+
+def ran_by_make(command: Command) -> list[Command]:
+    """Return the commands that a target runs, with its variables."""
+    shown = subprocess.run(["make", "--dry-run", *command.words[1:]], cwd=ROOT, capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
-    if "serve" in words:
-        arguments = " ".join(word.removeprefix("ARGS=") for word in words if word.startswith("ARGS="))
-        test_the_options_of_commands_exist(Command(command.page, f"tokenwire serve {arguments}"))
+    return [Command(command.page, line) for line in shown.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("command", of("python"), ids=lambda each: each.text)
-def test_programs_in_python_exist(command: Command) -> None:
-    """Modules, and examples, each of which test_examples.py runs."""
-    words = command.words[1:]
-    if words[0] == "-m":
-        assert importlib.util.find_spec(words[1]) is not None
-    else:
-        assert Path(words[0]).parent == Path("examples")
-        assert (ROOT / words[0]).is_file()
+@pytest.mark.parametrize(
+    "command", [each for each in of("python") if each.words[1] == "-m"], ids=lambda each: each.text
+)
+def test_modules_exist(command: Command) -> None:
+    """Those that are run as programs."""
+    assert importlib.util.find_spec(command.words[2]) is not None
+
+
+@pytest.mark.slow
+def test_programs_take_their_arguments() -> None:
+    """Modules take the options and values that commands give them, by themselves and through make."""
+    commands = [*of("python"), *(each for made in of("make") for each in ran_by_make(made))]
+    named = [words[2:] for each in commands for words in each.parts if words[1:2] == ["-m"]]
+    own = [(module, arguments) for module, *arguments in named if (ROOT / module.partition(".")[0]).is_dir()]
+
+    assert len(own) > 20
+    assert refusals(own) == {}
+
+
+@pytest.mark.slow
+def test_wrong_arguments_of_programs_are_found() -> None:
+    """Options, values and what a program without options gets."""
+    given = ["benchmarks --only rooting", "tests.model --short", "gpu --steps lode", "scripts.dashboard --print"]
+
+    assert list(refusals((module, arguments) for module, *arguments in map(str.split, given))) == given
+
+
+@pytest.mark.parametrize(
+    "command",
+    [each for name in ("python", "node", "sh") for each in of(name) if each.words[1] != "-m"],
+    ids=lambda each: each.text,
+)
+def test_scripts_exist(command: Command) -> None:
+    """They are examples, each of which test_examples.py runs."""
+    path = Path(command.words[1])
+
+    assert path.parent == Path("examples")
+    assert (ROOT / path).is_file()
+
+
+@pytest.mark.parametrize("command", of("curl"), ids=lambda each: each.text)
+def test_routes_of_curl_exist(command: Command) -> None:
+    """With their method, in the reference that is made from the OpenAPI document."""
+    words = command.words
+    method = words[words.index("-X") + 1] if "-X" in words else "POST" if "-d" in words else "GET"
+    (path,) = [found[1] for word in words if (found := _URL.match(word))]
+
+    assert f"{method} {path}" in ROUTES
+
+
+def test_wrong_scripts_and_routes_in_sentences_are_found() -> None:
+    """They are commands too."""
+    script, route = commands_of("README.md", "`node examples/no-such.mjs`, or `curl -X POST localhost:8000/health`")
+
+    with pytest.raises(AssertionError):
+        test_scripts_exist(script)
+    with pytest.raises(AssertionError, match="POST /health"):
+        test_routes_of_curl_exist(route)
 
 
 @pytest.mark.parametrize(
