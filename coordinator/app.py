@@ -27,6 +27,7 @@ from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.service_info import service_routes
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS, page_routes
 from tokenwire.coordinator.api.status_page.snapshot import Snapshot
+from tokenwire.coordinator.api.status_page.traffic import TrafficSamples
 from tokenwire.coordinator.api.tokens.routes import token_routes
 from tokenwire.coordinator.auth.api_keys import ApiKeys, open_keys
 from tokenwire.coordinator.auth.authenticator import FREE_PATHS, Authenticator
@@ -55,7 +56,6 @@ from tokenwire.coordinator.observability.metrics.metrics import Metrics
 from tokenwire.coordinator.observability.metrics.relay import Relay
 from tokenwire.coordinator.observability.record import RequestListener
 from tokenwire.coordinator.observability.siblings import Siblings
-from tokenwire.coordinator.observability.traffic import TrafficSamples
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import ChannelFactory

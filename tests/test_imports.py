@@ -78,6 +78,36 @@ def test_below_the_api_nothing_is_an_object_of_json() -> None:
     assert found == {"coordinator/fleet/admin.py:as_dict"}
 
 
+JSON_FOR = {
+    "fleet/admin.py": "workers",
+    "fleet/failover/poison_journal.py": "the processes of a port",
+    "fleet/transport/vllm_http/model_info.py": "the coordinator, as a worker would",
+    "fleet/transport/vllm_http/transport.py": "the coordinator, as a worker would",
+    "generation/service.py": "workers",
+    "history/digests.py": "digests",
+    "http/bounded_protocol.py": "clients: errors of their connection",
+    "observability/metrics/exposition.py": "the processes of a port",
+    "output/json_text.py": "clients: the encoder that the API uses",
+    "parsing/grammar.py": "workers",
+    "text/template/filters.py": "prompts",
+    "text/template/renderer_main.py": "the coordinator",
+    "text/template/renderer_process.py": "its process",
+}
+"""Modules of the coordinator below the API that write JSON, and for whom."""
+
+
+def test_below_the_api_json_is_written_for_others_than_clients() -> None:
+    """But for errors of a connection: what HTTP responses look like is the API's alone."""
+    coordinator = ROOT / "coordinator"
+    found = {
+        str(path.relative_to(coordinator))
+        for path in coordinator.rglob("*.py")
+        if not path.is_relative_to(coordinator / "api") and re.search(r"json\.dumps\(|JSONEncoder", path.read_text())
+    }
+
+    assert found == JSON_FOR.keys()
+
+
 def is_listed(report: str, module: str, imported: str) -> bool:
     """Return whether the linter's report names an import; cycles are reported between siblings, by short names."""
     siblings = f"- .{module.rpartition('.')[2]} -> .{imported.rpartition('.')[2]} "

@@ -53,7 +53,7 @@ class TimedStore:
             self._violate(f"{node.name}: a lookup in the shared store raised {error!r}")
             raise
         finally:
-            waited_s = loop.time() - max(began, self._redis.heard_at.get(node, 0.0), node.thawed_at)
+            waited_s = loop.time() - max(began, self._redis.received_at.get(node, 0.0), node.thawed_at)
             self._network.reached["store asked in vain"] += loop.time() > began and self.store._is_paused()
             if waited_s > ANSWER_S + LATE_S:
                 self._violate(f"{node.name} waited {waited_s:.3f} s for an answer of the shared store")

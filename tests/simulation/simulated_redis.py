@@ -33,7 +33,7 @@ class SimulatedRedis:
         self.url = f"redis://{self.address}/0"
         self.error = b""
         """What it answers instead of a result; empty: nothing."""
-        self.heard_at: dict[Node, float] = {}
+        self.received_at: dict[Node, float] = {}
         """When each process last got an answer."""
         self._entries: dict[bytes, tuple[bytes, float]] = {}
         """Values and when they expire, by key."""
@@ -115,9 +115,9 @@ class SimulatedRedis:
         if answers:
             connection.send(answers)
 
-    def on_heard(self, client: Node) -> None:
+    def on_received(self, client: Node) -> None:
         """Note that a client gets an answer now."""
-        self.heard_at[client] = self._world.time()
+        self.received_at[client] = self._world.time()
 
     def _answer(self, command: list[bytes]) -> bytes:
         name, *args = command

@@ -19,7 +19,7 @@ class StreamServer(ListeningServer, Protocol):
     def on_data(self, connection: "StreamConnection", data: bytes) -> None:
         """Take bytes of a client."""
 
-    def on_heard(self, client: Node) -> None:
+    def on_received(self, client: Node) -> None:
         """Note that a client gets bytes now."""
 
 
@@ -67,7 +67,7 @@ class StreamConnection(Connection):
     def on_client_message(self, *message: Any) -> None:
         """Take bytes."""
         if not self._closing:
-            self._stream_server.on_heard(self.client)
+            self._stream_server.on_received(self.client)
             self._protocol.data_received(message[1])
 
     def on_client_lost(self) -> None:

@@ -194,7 +194,7 @@ class PageStatus(BaseModel):
 
 
 class PageSamples(BaseModel):
-    """Samples of one process, each an array: `coordinator/observability/traffic.py` lists its columns."""
+    """Samples of one process, each an array: `coordinator/api/status_page/traffic.py` lists its columns."""
 
     process: str
     samples: list[list[Any]]

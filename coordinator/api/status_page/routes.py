@@ -9,9 +9,9 @@ from starlette.responses import Response
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.status_page.files import add_files
 from tokenwire.coordinator.api.status_page.snapshot import Snapshot
+from tokenwire.coordinator.api.status_page.traffic import FIRST_TOKEN_BOUNDS_S, PERIOD_S, TrafficSamples, steady_time
 from tokenwire.coordinator.fleet.session_stats import TOKEN_GAP_BOUNDS_S
 from tokenwire.coordinator.observability.siblings import Siblings
-from tokenwire.coordinator.observability.traffic import FIRST_TOKEN_BOUNDS_S, PERIOD_S, TrafficSamples, steady_time
 from tokenwire.errors import InvalidRequest
 
 _FILES = {

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from tests.clock import Clock
+from tokenwire.coordinator.api.status_page.traffic import FIRST_TOKEN_BOUNDS_S, PERIOD_S, TrafficSamples, until_next
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_stats import TOKEN_GAP_BOUNDS_S, SessionStats
 from tokenwire.coordinator.observability.record import RequestRecord
-from tokenwire.coordinator.observability.traffic import FIRST_TOKEN_BOUNDS_S, PERIOD_S, TrafficSamples, until_next
 
 IDLE = [0, 0, 0, 0, 0, [], []]
 
