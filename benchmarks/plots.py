@@ -14,7 +14,17 @@ from matplotlib.figure import Figure
 RESULTS = Path(__file__).parent / "results"
 PLOTS = Path(__file__).parents[1] / "docs" / "plots"
 
+_INK = "#010203"
+"""What is drawn in the color of text; no other color."""
+_THEMES = """
+   svg {color: #1f2328; color-scheme: light dark}
+   @media (prefers-color-scheme: dark) {svg {color: #e6edf3}}
+  """
+"""The color of text in light and dark; the background is the page's."""
 _STYLE = {
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _INK),
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
+    "figure.constrained_layout.w_pad": 0.12,  # fonts of readers are wider than the one that is measured
     "svg.hashsalt": "tokenwire",  # else ids differ from run to run
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -72,7 +82,7 @@ def kill(faults: Results) -> Figure:
     for axes, (fault, title) in zip(panels, _KILLS.items(), strict=True):
         around = [each for each in recorded[fault]["gaps"] if -1 <= each[0] <= 6]
         at, median, longest = zip(*around, strict=True)
-        axes.axvline(0, color="#b91c1c", linewidth=1)
+        axes.axvline(0, color="#dc2626", linewidth=1)
         axes.plot(at, longest, color="#e07b00", label="longest of all streams")
         axes.plot(at, median, color="#2a6fdb", label="median")
         axes.set(title=title, xlabel="seconds after kill -9")
@@ -138,11 +148,12 @@ def drawn(name: str, results: Path = RESULTS) -> str:
 
 
 def as_svg(draw: Callable[..., Figure], *data: Any) -> str:
-    """Draw a figure in the style of all plots; equal data give the same text."""
+    """Draw a figure in the style of all plots, for light and dark pages; equal data give the same text."""
     with mpl.rc_context(_STYLE):
         written = io.StringIO()
         draw(*data).savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-    return "\n".join(line.rstrip() for line in written.getvalue().splitlines()) + "\n"
+    text = written.getvalue().replace(_INK, "currentColor").replace("</style>", f"{_THEMES}</style>", 1)
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
 def main() -> None:

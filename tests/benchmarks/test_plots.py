@@ -1,6 +1,7 @@
 """The plots of the documentation are those of the committed results."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -31,3 +32,13 @@ def test_other_results_give_another_plot(tmp_path: Path) -> None:
     path.write_text(json.dumps(soak))
 
     assert plots.drawn("memory", tmp_path / "results") != plots.drawn("memory")
+
+
+@pytest.mark.parametrize("path", sorted(plots.PLOTS.iterdir()), ids=lambda path: path.stem)
+def test_a_plot_is_read_on_light_and_on_dark_pages(path: Path) -> None:
+    """Text and axes change their color with the page's, which is the background: nothing is white, or always black."""
+    text = path.read_text()
+
+    assert "@media (prefers-color-scheme: dark) {svg {color: " in text
+    assert text.count(": currentColor") > 20
+    assert re.findall(r'(?:fill|stroke): #(?:f{6}|0{6})|<text style="(?![^"]*fill: currentColor)', text) == []
