@@ -24,7 +24,8 @@ class Conversations:
         """Return what says, once a turn's prompt is known, whether it must have the ids of the turn before.
 
         To be called when the turn is sent. What a coordinator has served itself is in its own memory until it expires;
-        what another one has served is there if the store holds it now, and does not fail until then.
+        what another one has served is there if the store holds it now, and neither fails nor evicts it until then: the
+        lookup comes later than the turn, after a connection and other work.
         """
         node = coordinator.node
         if earlier is None or node is None:
@@ -35,11 +36,15 @@ class Conversations:
         redis = self._redis
         if redis is None or not {coordinator.name, earlier.coordinator} <= self._sharers:
             return lambda: False
-        stored_until = redis.expiry([*earlier.prompt, *earlier.choices[0].token_ids])
-        since = self._world.time() - ANSWER_S - SKIPPED_S - 2 * LATE_S
+        ids = [*earlier.prompt, *earlier.choices[0].token_ids]
+        sent, stored_until = self._world.time(), redis.expiry(ids)
+        since = sent - ANSWER_S - SKIPPED_S - 2 * LATE_S
         return lambda: self._is_due(
             "through the store",
-            self._world.time() < stored_until and redis.worked_since(since) and node.thawed_at < since,
+            self._world.time() < stored_until
+            and redis.worked_since(since)
+            and not redis.evicted_since(sent, ids)
+            and node.thawed_at < since,
         )
 
     def _is_due(self, how: str, is_due: bool) -> bool:

@@ -44,6 +44,8 @@ class SimulatedRedis:
         """Faults that have not ended."""
         self.failed_at = 0.0
         """When the last one ended."""
+        self._evicted_at: dict[bytes, float] = {}
+        """When each conversation was last evicted, whole or in part, by its ids."""
         self.node = self._boot()
 
     # Its process and its faults.
@@ -79,8 +81,11 @@ class SimulatedRedis:
     def evict(self, share: float) -> int:
         """Lose about such a share of the entries; return their number."""
         lost = [key for key in self._entries if self._random.random() < share]
+        held = dict(self._conversations())
         for key in lost:
             del self._entries[key]
+        kept = dict(self._conversations())
+        self._evicted_at.update((ids, self._world.time()) for key, ids in held.items() if key not in kept)
         return len(lost)
 
     def worked_since(self, time: float) -> bool:
@@ -91,16 +96,20 @@ class SimulatedRedis:
 
     def expiry(self, token_ids: Sequence[int]) -> float:
         """Return when a stored conversation of exactly these ids expires; 0: it holds none."""
-        packed = b"".join(token.to_bytes(4, "little") for token in token_ids)
-        expiries = [expires for ids, expires in self._conversations() if ids == packed]
-        return max(expiries, default=0.0)
+        packed = _packed(token_ids)
+        return max((self._entries[key][1] for key, ids in self._conversations() if ids == packed), default=0.0)
 
-    def _conversations(self) -> Iterator[tuple[bytes, float]]:
-        for value, expires in list(self._entries.values()):
+    def evicted_since(self, time: float, token_ids: Sequence[int]) -> bool:
+        """Return whether it has evicted a part of a conversation of exactly these ids since then."""
+        return self._evicted_at.get(_packed(token_ids), -1.0) >= time
+
+    def _conversations(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the key of each conversation that it holds, and its ids."""
+        for key, (value, _) in list(self._entries.items()):
             names = [_PREFIX + value[at : at + _NAME_BYTES] for at in range(0, len(value), _NAME_BYTES)]
             turns = [self._get(name) for name in names]
             if names and None not in turns:
-                yield b"".join(_ids(turn) for turn in turns if turn is not None), expires
+                yield key, b"".join(_ids(turn) for turn in turns if turn is not None)
 
     def _get(self, key: bytes) -> bytes | None:
         value, expires = self._entries.get(key, (None, 0.0))
@@ -150,6 +159,10 @@ class SimulatedRedis:
         if value is not None:
             self._entries[key] = (value, self._world.time() + int(ttl))
         return value is not None
+
+
+def _packed(token_ids: Sequence[int]) -> bytes:
+    return b"".join(token.to_bytes(4, "little") for token in token_ids)
 
 
 def _ids(turn: bytes) -> bytes:

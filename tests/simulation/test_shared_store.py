@@ -30,7 +30,7 @@ _SCRIPT = """
 
 
 def test_a_conversation_moves_to_another_coordinator_with_its_exact_ids() -> None:
-    """The other one finds them in the store, unless it stalls, or has lost them; then the template's prompt will do."""
+    """The other one finds them in the store, unless it stalls, or loses them; then the template's prompt will do."""
     run_inside(
         _SCRIPT
         + """
@@ -41,7 +41,8 @@ def test_a_conversation_moves_to_another_coordinator_with_its_exact_ids() -> Non
     assert not result.violations, result.violations
     assert result.reached[moved] == result.reached[due] == 1
 
-    for fault in (stall(6.9, 2.0), ScriptedEvent(6.0, "store_evicts", {"draw": 1.0})):
+    before, between_the_turn_and_its_lookup = (ScriptedEvent(at, "store_evicts", {"draw": 1.0}) for at in (6.0, 7.001))
+    for fault in (stall(6.9, 2.0), before, between_the_turn_and_its_lookup):
         result = run(fault)
         assert not result.violations, result.violations
         assert result.endings.total() == 2
