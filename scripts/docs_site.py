@@ -14,8 +14,8 @@ _PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
 """Files of the root that become pages."""
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
 """The path of a relative link."""
-_FIRST_FOUND = "reference/options.md"
-"""The page for whose tables readers search most."""
+_WEIGHTS = {"reference/options.md": 4, "changelog.md": 0.2}
+"""What pages count in the search: the one for whose tables readers search most, and the one for which they do not."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -29,8 +29,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, **_: Any) -> str:
     """Let links out of docs/ lead to the other pages, or to the repository."""
     source = page.file.src_uri
-    if source == _FIRST_FOUND:
-        page.meta["search"] = {"boost": 4}
+    if source in _WEIGHTS:
+        page.meta["search"] = {"boost": _WEIGHTS[source]}
     if source in _PAGES.values():
         return markdown
     folder = posixpath.dirname(f"docs/{source}")

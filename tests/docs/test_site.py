@@ -53,12 +53,26 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(site: Path) -> None:
 
 
 @pytest.mark.npm
-def test_the_search_finds_options_as_they_are_typed(site: Path, page: Page) -> None:
-    """Dashes and all, also from file://; their own page is the first result."""
-    page.open(f"{site.as_uri()}/index.html?q={quote('-- --queue-timeout')}")
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("-- --queue-timeout", "reference/options.html"),
+        ('"--queue-timeout"', "reference/options.html"),
+        ("`--queue-time", "reference/options.html"),
+        ("/v1/chat/completions", "reference/http.html"),
+        ('"POST /v1/messages"', "reference/http.html"),
+        ("coordinator/app.py", "explanation/architecture.html"),
+        ("vllm:kv_cache_usage_perc", "reference/metrics.html"),
+        ("outcome=ok", "reference/metrics.html"),
+    ],
+)
+def test_the_search_finds_names_as_they_are_written(site: Path, page: Page, query: str, found: str) -> None:
+    """Options, routes and paths, with dashes, slashes and quotes, also from file://; their page is the first result."""
+    page.open("about:blank")
+    page.open(f"{site.as_uri()}/index.html?q={quote(query)}")
 
     page.wait_for("document.querySelector('.md-search-result__link')")
-    assert page.evaluate("document.querySelector('.md-search-result__link').pathname").endswith("/options.html")
+    assert page.evaluate("document.querySelector('.md-search-result__link').pathname").endswith(f"/{found}")
     assert page.problems == []
 
 
