@@ -87,8 +87,10 @@ class DesiredStates:
         return number
 
 
-def _order(state: pb.ServingState) -> tuple[int, bytes]:
-    return state.epoch, _shared_part(state).SerializeToString(deterministic=True) if state.epoch else b""
+def _order(state: pb.ServingState) -> tuple[int, int, bytes]:
+    """Return what is greater of the newer state: of two with one epoch, one worker has missed an update of weights."""
+    shared = _shared_part(state).SerializeToString(deterministic=True) if state.epoch else b""
+    return state.epoch, state.weights_epoch, shared
 
 
 def _shared_part(state: pb.ServingState) -> pb.ServingState:

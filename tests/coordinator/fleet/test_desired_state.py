@@ -39,6 +39,20 @@ def test_concurrent_operations_lead_to_one_desired_state() -> None:
     assert first.get("m") == second.get("m")
 
 
+@pytest.mark.parametrize("version", ["a", "z"])
+def test_a_worker_that_missed_an_update_of_weights_does_not_undo_it(version: str) -> None:
+    """If an operation of another coordinator runs at once, and so reaches it without the update."""
+    updated, missed = state(5, weights_epoch=4, weights_path="/new"), state(5)
+    updated.weight_version = version
+    for announced in ((updated, missed), (missed, updated)):
+        desired = DesiredStates()
+        for each in announced:
+            desired.observe("m", each)
+
+        assert desired.out_of_sync("m", missed)
+        assert not desired.out_of_sync("m", updated)
+
+
 def test_fields_of_a_newer_protocol_are_no_drift() -> None:
     """A newer worker announces its adapter with a field that is unknown here; an older one never will."""
     newer = state(5, adapters=[RED])
