@@ -9,7 +9,7 @@ TOOLS := --enable-auto-tool-choice --tool-call-parser hermes --chat-template scr
 # Byte-compile modules even if the environment disables it: otherwise vLLM's take 12 s of every process.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup serve test test-fast test-long lint format proto reference docs plots parity conformance faults simulate mutate gpu gpu-pack deploy-test vendor pictures bench clean
+.PHONY: help setup serve test test-fast test-long lint format proto reference docs plots parity conformance faults adversary simulate mutate gpu gpu-pack deploy-test vendor pictures bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -73,6 +73,11 @@ conformance: .venv/.dev  ## run clients' own code and coding agents, each in its
 
 faults: .venv/.dev  ## inject faults into workers, networks and coordinators; writes docs/reference/faults.md and JSON
 	$(VENV)/python -m tests.faults --document docs/reference/faults.md --json benchmarks/results/faults.json $(ARGS)
+
+DRAWS := 2000
+
+adversary: .venv/.dev  ## attack a coordinator with DRAWS expensive requests beside an innocent client's stream
+	$(VENV)/python -m tests.adversary --draws $(DRAWS) --json tests/.cache/adversary.json $(ARGS)
 
 .venv-deploy/.ready: .venv/.dev scripts/deploy-tools.sh tests/deploy/tools/package.json tests/deploy/tools/requirements.txt
 	@scripts/setup.sh cpu dev deploy

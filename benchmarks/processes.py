@@ -45,6 +45,19 @@ class Measured:
         """Resident memory."""
         return float(self._process.memory_info().rss) / 1e6
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
+
+    def is_running(self) -> bool:
+        """Return whether it has not ended yet."""
+        return self._popen.poll() is None
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._popen.kill()
+
     def stop(self) -> None:
         """Stop it."""
         self._popen.terminate()

@@ -32,19 +32,28 @@ def _body_model(route: ApiRoute) -> type[BaseModel] | None:
 
 def all_models(app: Starlette) -> set[type[BaseModel]]:
     """Return the models of all bodies, and those inside of them."""
+    return _with_inner(set(body_models(app).values()))
+
+
+def models_within(annotation: Any) -> set[type[BaseModel]]:
+    """Return the models that an annotation names, and those inside of them."""
+    return _with_inner(set(models_in(annotation)))
+
+
+def _with_inner(unseen: set[type[BaseModel]]) -> set[type[BaseModel]]:
     found: set[type[BaseModel]] = set()
-    unseen = set(body_models(app).values())
     while unseen:
         found |= unseen
         inner = {
-            each for model in unseen for field in model.model_fields.values() for each in _models_in(field.annotation)
+            each for model in unseen for field in model.model_fields.values() for each in models_in(field.annotation)
         }
         unseen = inner - found
     return found
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models that an annotation names."""
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
-        yield from _models_in(argument)
+        yield from models_in(argument)

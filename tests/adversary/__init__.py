@@ -1,0 +1,1 @@
+"""A hostile client: draws expensive requests by seed, and measures what each costs an innocent one."""

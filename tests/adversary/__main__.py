@@ -1,0 +1,57 @@
+"""Attacks a coordinator with expensive requests, and reports those that an innocent client suffers from."""
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from tests.adversary.draws import Attack, draw
+from tests.adversary.report import line_of, record_of, summary_of, table_of
+from tests.adversary.rows import ROWS
+from tests.adversary.runner import Measurement, run_attacks
+
+
+def _attacks(arguments: argparse.Namespace) -> dict[str, Attack]:
+    """Return the selected attacks by what selects each on the command line."""
+    if arguments.seed:
+        return {f"--seed {seed}": draw(seed) for seed in arguments.seed}
+    if arguments.draws is not None:
+        return {f"--seed {seed}": draw(seed) for seed in range(arguments.first, arguments.first + arguments.draws)}
+    return {f"--row {name!r}": ROWS[name] for name in arguments.row or ROWS}
+
+
+async def _run(attacks: dict[str, Attack], arguments: argparse.Namespace) -> list[tuple[str, Measurement]]:
+    labels = list(attacks)
+    done: list[tuple[str, Measurement]] = []
+    async for measurement in run_attacks(list(attacks.values()), arguments.limit, confirm=not arguments.once):
+        done.append((labels[len(done)], measurement))
+        sys.stdout.write(line_of(*done[-1]))
+        if measurement.violates:
+            sys.stdout.writelines(f"{count:>24} x {place}\n" for place, count in measurement.places.items())
+        sys.stdout.flush()
+        if arguments.json:
+            arguments.json.write_text(json.dumps([record_of(*each) for each in done], indent=1) + "\n")
+    return done
+
+
+def main() -> int:
+    """Run the selected attacks, or all named ones; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.adversary", description=__doc__)
+    parser.add_argument("--row", action="append", choices=list(ROWS), help="run this named attack; repeat for more")
+    parser.add_argument("--seed", action="append", type=int, help="run the attack of this seed; repeat for more")
+    parser.add_argument("--draws", type=int, help="run the attacks of so many seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
+    parser.add_argument("--limit", type=float, default=30.0, help="seconds until an attack is given up (default: 30)")
+    parser.add_argument("--once", action="store_true", help="report violations without repeating them")
+    parser.add_argument("--json", type=Path, help="write all measurements into this file")
+    arguments = parser.parse_args()
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    done = asyncio.run(_run(_attacks(arguments), arguments))
+    sys.stdout.write(f"\n{table_of(done)}\n{summary_of(done)}")
+    return 1 if any(measurement.violates for _, measurement in done) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

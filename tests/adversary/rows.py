@@ -1,0 +1,48 @@
+"""Named attacks: what once made an innocent client wait or took gigabytes."""
+
+from collections.abc import Mapping
+
+from tests.adversary.draws import UNKNOWN, Attack
+from tests.adversary.values import CONTEXT, MIB, VOCABULARY, Value, id_list, id_lists, long_text, many, small
+
+_COMPLETIONS = "/v1/completions"
+
+
+def _attack(name: str, path: str = _COMPLETIONS, fields: Mapping[str, Value] | None = None, **how: object) -> Attack:
+    given = {"max_tokens": small(4)[0], "temperature": small(1.0)[0]} if path == _COMPLETIONS else {}
+    return Attack(name, path, given | dict(fields or {}), **how)  # type: ignore[arg-type]
+
+
+def _echo(n: int) -> dict[str, Value]:
+    return {"prompt": id_list(3_000), "echo": small(True)[0], "logprobs": small(3)[0], "n": small(n)[0]}
+
+
+_LONG = {"prompt": long_text(30 * MIB), "truncate_prompt_tokens": small(10)[0]}
+_ALLOWED = {"allowed_token_ids": id_list(VOCABULARY - 5, VOCABULARY - 5)}
+_SCORED = {
+    "sequences": id_lists(10, 9_900),
+    "prompt_lengths": many(10, "zeros", "0"),
+    "top_logprobs": small(20)[0],
+}
+
+ROWS = {
+    attack.name: attack
+    for attack in (
+        _attack("echo", fields=_echo(170)),
+        _attack("echo, nobody reads", fields=_echo(170), reading="stand still"),
+        _attack("allowed", fields={"prompt": id_lists(2_000, 3), **_ALLOWED}),
+        _attack("truncate", fields=_LONG),
+        _attack("truncate, six", fields=_LONG, copies=6),
+        _attack(
+            "unknown",
+            fields={"prompt": small("hi")[0], UNKNOWN: many(500_000, "lists", "[]"), "stream": small(True)[0]},
+        ),
+        _attack("unfinished", fields={"prompt": long_text(20 * MIB)}, sending="never finished", copies=60),
+        _attack("detokenize", "/detokenize", {"tokens": id_list(4_000_000)}),
+        _attack("prompts", fields={"prompt": id_lists(16_384, 3)}),
+        _attack("prompts, too many", fields={"prompt": id_lists(65_536, 3)}),
+        _attack("lists", fields={"prompt": small("hi")[0], UNKNOWN: many(10_000_000, "lists", "[]")}),
+        _attack("trl", "/get_sequence_logprobs/", _SCORED),
+        _attack("n", fields={"prompt": id_list(CONTEXT - 64), "n": small(16_384)[0]}),
+    )
+}
