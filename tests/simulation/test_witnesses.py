@@ -47,6 +47,36 @@ def test_versions_of_weights_go_back_only_if_an_operator_did() -> None:
     )
 
 
+def test_versions_of_weights_go_back_if_a_worker_missed_them_and_another_operation_ran_at_once() -> None:
+    """New weights stay if the other operation has reached a worker that has them; a label may be lost even then."""
+    run_inside(
+        _REPLY
+        + """
+    from tokenwire.v1 import inference_pb2
+
+    def announce(epoch, version, weights_epoch=0):
+        state = inference_pb2.ServingState(epoch=epoch, weight_version=version, weights_epoch=weights_epoch)
+        orders.on_serving_state(state)
+
+    announce(3, "newest")
+    assert orders._order_problem(["newest", "new"])
+    announce(4, "newest")
+    assert orders._order_problem(["newest", "new"])
+    announce(4, "new")
+    assert not orders._order_problem(["newest", "new"])
+    assert orders._order_problem(["newest", "refused"])
+
+    orders.on_control_call(control_pb2.LoadWeightsRequest(epoch=5, path="/etc", weight_version="etc"))
+    announce(5, "etc", 5)
+    assert orders._order_problem(["etc", "new"])
+    announce(6, "new")
+    assert not orders._order_problem(["etc", "new"])
+    announce(6, "etc", 5)
+    assert orders._order_problem(["etc", "new"])
+    """
+    )
+
+
 def test_what_is_known_of_an_adapter_ends_with_the_next_operation() -> None:
     """Only a coordinator that has confirmations from all workers is certain."""
     run_inside(

@@ -1,11 +1,13 @@
 """Which weights generated which tokens: what clients got, against what engines did and operators ordered."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from tests.simulation.oracle import ChoiceOracle
 from tokenwire.v1 import control_pb2
+from tokenwire.v1 import inference_pb2 as pb
 
 MISSING = "/missing"
 """A directory that no worker has: all refuse to load its weights."""
@@ -21,6 +23,10 @@ class WeightOrders:
         """The operations that led to each version."""
         self._weights: dict[str, str] = {_INITIAL: ""}
         """What engines had under a version that came with weights."""
+        self._labels: set[int] = set()
+        """The operations that only changed the version."""
+        self._announced: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+        """By which operation the weights came, and their version, in the states of each epoch that were announced."""
 
     def on_control_call(self, request: object) -> None:
         """Take an operation as it leaves a coordinator."""
@@ -29,6 +35,12 @@ class WeightOrders:
             self._weights[request.weight_version or _INITIAL] = request.path.rpartition("/")[2]
         elif isinstance(request, control_pb2.SetWeightVersionRequest):
             self._epochs.setdefault(request.weight_version, set()).add(request.epoch)
+            self._labels.add(request.epoch)
+
+    def on_serving_state(self, state: pb.ServingState) -> None:
+        """Take a state that a worker has announced."""
+        if not state.unmanaged and not state.weights_fault:
+            self._announced[state.epoch].append((state.weights_epoch, state.weight_version))
 
     def engine_problem(self, version: str, weights: str) -> str:
         """Return what is wrong with an engine that has these weights under this version; empty if nothing."""
@@ -53,13 +65,27 @@ class WeightOrders:
         return self._order_problem([span["version"] for span in spans])
 
     def _order_problem(self, versions: Sequence[str]) -> str:
-        """Return what is wrong with the order of a reply's versions: each must be of a newer operation."""
+        """Return what is wrong with the order of a reply's versions: each must be of a newer operation.
+
+        An operation that a worker missed may be undone, as is documented, by another one that ran at once.
+        """
         if any(one == other for one, other in pairwise(versions)):
             return f"adjacent spans of one version: {versions}"
-        epoch = -1
+        epoch, before = -1, ""
         for version in versions:
-            later = [each for each in self._epochs.get(version, ()) if each > epoch]
-            if not later:
+            epochs = self._epochs.get(version, set())
+            later = [each for each in epochs if each > epoch]
+            if not later and not (epochs and self._may_be_undone(epoch, before)):
                 return f"went back to {version!r}: {versions}"
-            epoch = min(later)
+            epoch, before = min(later or epochs), version
         return ""
+
+    def _may_be_undone(self, epoch: int, version: str) -> bool:
+        """Return whether the next operation was carried out without this one: a label by some, weights by all."""
+        following = min((each for each in self._announced if each > epoch), default=None)
+        if following is None:
+            return False
+        states = self._announced[following]
+        if epoch in self._labels:
+            return any(other != version for _, other in states)
+        return all(weights < epoch for weights, _ in states)

@@ -73,10 +73,14 @@ class Witness:
 
     def on_event(self, call: object, event: object) -> None:
         """Take what a coordinator reads."""
-        session = self._sessions.get(call)
-        if session is None or not isinstance(event, pb.SessionResponse):
+        if not isinstance(event, pb.SessionResponse):
             return
         kind = event.WhichOneof("event")
+        if kind == "serving":
+            self.weights.on_serving_state(event.serving)
+        session = self._sessions.get(call)
+        if session is None:
+            return
         if kind == "frame":
             self._on_frame(session, event.frame)
         elif kind == "refusal":
