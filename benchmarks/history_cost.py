@@ -19,7 +19,6 @@ from tokenwire.coordinator.generation.prompts import prepare_prompt
 from tokenwire.coordinator.history.store import MemoryStore
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.history.turns import Turn
-from tokenwire.coordinator.parsing.rules import NoParsers
 from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.tokenizer import ModelTokenizer
@@ -128,5 +127,5 @@ def _model(folder: Path) -> ServedModel:
         tokenizer=tokenizer,
         template=ChatTemplate(tokenizer.chat_template, tokenizer.special_tokens),
         token_texts=TokenTexts(tokenizer),
-        parsers=NoParsers(),
+        parsers=None,
     )

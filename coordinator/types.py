@@ -38,7 +38,7 @@ class ServedModel:
     tokenizer: ModelTokenizer
     template: ChatTemplate
     token_texts: TokenTexts
-    parsers: Parsers
+    parsers: Parsers | None
     lora: pb.LoraAdapter | None = None
     """The LoRA adapter with this name; None for a model itself."""
     base_model: str = ""

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from types import ModuleType
 
 from tokenwire.coordinator.parsing.message import Parsers, ParserUnusable
-from tokenwire.coordinator.parsing.rules import NoParsers
 from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
 
 
@@ -16,10 +15,10 @@ def import_parsers(settings: ParserSettings) -> None:
         _vllm_parsers().check_names(settings)
 
 
-def load_parsers(settings: ParserSettings, model: ModelFacts, files: Mapping[str, bytes]) -> Parsers:
-    """Return the parsers of one model, given its tokenizer's files by name. Raises ParserUnusable."""
+def load_parsers(settings: ParserSettings, model: ModelFacts, files: Mapping[str, bytes]) -> Parsers | None:
+    """Return the parsers of one model, given its tokenizer's files by name; None: none. Raises ParserUnusable."""
     if not settings.parses:
-        return NoParsers()
+        return None
     module = _vllm_parsers()
     module.check_names(settings)
     parsers: Parsers = module.VllmParsers(settings, model, files)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
+from tokenwire.coordinator.parsing.rules import CheckedToolChoice, MessageRules, ParsedToolCall
 from tokenwire.errors import EngineFailed, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -121,13 +121,10 @@ class Parsers(Protocol):
     def counts_reasoning(self) -> bool:
         """Whether usage includes the number of reasoning tokens."""
 
-    @property
-    def reads_messages(self) -> bool:
-        """Whether a plan needs the whole request instead of only its tools and tool_choice."""
-
-    def plan(self, body: Mapping[str, Any]) -> ParserPlan | None:
+    def plan(self, body: Mapping[str, Any], choice: CheckedToolChoice) -> ParserPlan | None:
         """Check a chat request, as JSON, and return its plan. None: its output is plain content.
 
+        choice: its tool_choice, checked.
         Raises InvalidRequest. Does not change the body. Takes about a millisecond; with gpt-oss, which renders here, as
         long as tokenizing its messages: run it in a thread for long ones.
         """

@@ -6,10 +6,9 @@ from typing import Any, Literal
 
 from tokenwire.errors import InvalidRequest
 
-_USAGE = 'Correct usage: `{"type": "function", "function": {"name": "my_function"}}`'
-
-
 ToolChoiceKind = Literal["none", "auto", "required", "named"]
+CheckedToolChoice = str | Mapping[str, Any] | None
+"""The checked `tool_choice` of a request: "auto", "required", or an object that names a tool; None: no tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,55 +66,8 @@ class MessageRules:
         return self.tool_choice in ("required", "named")
 
 
-def check_tool_choice(body: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
-    """Check tools and tool_choice of a chat request, as vLLM does; return the choice. Raises InvalidRequest."""
-    tools = body.get("tools")
-    if tools == []:
-        raise InvalidRequest(
-            "`tools` must not be an empty array. Either provide at least one tool or omit the field entirely.",
-            param="tools",
-        )
-    choice: Any = body.get("tool_choice", "auto" if tools else "none")
-    if choice is None or choice == "none":
-        return "none" if choice else None
-    if tools is None:
-        raise InvalidRequest("When using `tool_choice`, `tools` must be set.", param="tool_choice")
-    if isinstance(choice, dict):
-        _check_named(choice, tools)
-    elif choice not in ("auto", "required"):
-        raise InvalidRequest(
-            f'Invalid value for `tool_choice`: {choice}! Only named tools, "none", "auto" or "required" are supported.',
-            param="tool_choice",
-        )
-    checked: str | Mapping[str, Any] = choice
-    return checked
-
-
-def _check_named(choice: Mapping[str, Any], tools: Sequence[Any]) -> None:
-    function = choice.get("function")
-    if not isinstance(function, dict):
-        message, param = f"Invalid value for `function`: `{function}` in `tool_choice`! {_USAGE}", "function"
-    elif "name" not in function:
-        message, param = f"Expected field `name` in `function` in `tool_choice`! {_USAGE}", "function.name"
-    elif not isinstance(name := function["name"], str) or not name:
-        message, param = f"Invalid `name` in `function`: `{name}` in `tool_choice`! {_USAGE}", "function.name"
-    elif not any(_name(tool) == name for tool in tools):
-        message = "The tool specified in `tool_choice` does not match any of the specified `tools`"
-        raise InvalidRequest(message, param="tool_choice")
-    else:
-        return
-    raise InvalidRequest(message, param=f"tool_choice.{param}")
-
-
-def _name(tool: Any) -> Any:
-    function = tool.get("function") if isinstance(tool, dict) else None
-    return function.get("name") if isinstance(function, dict) else None
-
-
-def require_tool_parser(choice: str | Mapping[str, Any] | None, enable_auto_tool_choice: bool) -> None:
-    """Raise InvalidRequest for a choice that needs a tool parser, if none is configured."""
-    if choice is None or choice == "none":
-        return
+def require_tool_parser(choice: str | Mapping[str, Any], enable_auto_tool_choice: bool = False) -> None:
+    """Raise InvalidRequest for a choice of tools, since no tool parser is configured."""
     if choice == "auto":
         if enable_auto_tool_choice:
             return
@@ -138,14 +90,3 @@ def copy_body(body: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(messages, list):
         return dict(body)
     return {**body, "messages": [dict(message) if isinstance(message, dict) else message for message in messages]}
-
-
-class NoParsers:
-    """Parsers of a model without any: rejects what would need them, without vLLM."""
-
-    counts_reasoning = False
-    reads_messages = False
-
-    def plan(self, body: Mapping[str, Any]) -> None:
-        """Check a chat request. Raises InvalidRequest."""
-        require_tool_parser(check_tool_choice(body), enable_auto_tool_choice=False)

@@ -23,8 +23,8 @@ from tokenwire.coordinator.parsing.folders import folder_of, harmony_vocabulary
 from tokenwire.coordinator.parsing.message import MessageParser, ParserPlan, ParserUnusable
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.parsing.rules import (
+    CheckedToolChoice,
     MessageRules,
-    check_tool_choice,
     choice_kind,
     copy_body,
     require_tool_parser,
@@ -87,15 +87,9 @@ class VllmParsers:
         """Whether usage includes the number of reasoning tokens."""
         return bool(self.settings.reasoning_parser)
 
-    @property
-    def reads_messages(self) -> bool:
-        """Whether a plan needs the whole request, from which vLLM's own request is built."""
-        return True
-
-    def plan(self, body: Mapping[str, Any]) -> ParserPlan | None:
+    def plan(self, body: Mapping[str, Any], choice: CheckedToolChoice) -> ParserPlan | None:
         """Check a chat request and return its plan. Raises InvalidRequest."""
-        choice = check_tool_choice(body)
-        if self.parser_cls.tool_parser_cls is None and not self.is_harmony:
+        if choice is not None and self.parser_cls.tool_parser_cls is None and not self.is_harmony:
             require_tool_parser(choice, self.settings.enable_auto_tool_choice)
         if self._changes_nothing(choice, body):
             return None
@@ -108,11 +102,11 @@ class VllmParsers:
         parts = (self.parser_cls.reasoning_parser_cls, self.parser_cls.tool_parser_cls)
         return not self.is_harmony and all(part is None or part.engine_based_streaming for part in parts)
 
-    def _changes_nothing(self, choice: object, body: Mapping[str, Any]) -> bool:
+    def _changes_nothing(self, choice: CheckedToolChoice, body: Mapping[str, Any]) -> bool:
         # A tool parser passes text on if no calls are requested, unless it belongs to vLLM's parser engine.
         if self.is_harmony or self.always_adjusts:
             return False
-        idle = choice in (None, "none") and body.get("include_reasoning", True) is True
+        idle = choice is None and body.get("include_reasoning", True) is True
         return idle and not self.incremental
 
     def _parser_class(self, model_name: str) -> type[Parser]:

@@ -16,7 +16,6 @@ from tokenwire.coordinator.history.store import MemoryStore
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.http.connection import AsgiConnection
 from tokenwire.coordinator.observability.record import RequestRecord
-from tokenwire.coordinator.parsing.rules import NoParsers
 from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.tokenizer import ModelTokenizer
@@ -41,7 +40,7 @@ def served_model(max_model_len: int = 20, defaults: dict[str, Any] | None = None
         template=ChatTemplate(template, {}),
         token_texts=TokenTexts(tokenizer),
         tokenizer_digest="d",
-        parsers=NoParsers(),
+        parsers=None,
     )
 
 

@@ -13,6 +13,7 @@ from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFie
 from tokenwire.coordinator.api.fields.finish import weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import chat_logprobs, prompt_logprobs
 from tokenwire.coordinator.api.fields.token_history import shown_history, shown_message_ids
+from tokenwire.coordinator.api.fields.tools import check_tool_choice
 from tokenwire.coordinator.api.fields.usage import full_usage_object
 from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
@@ -26,7 +27,8 @@ from tokenwire.coordinator.generation.service import GenerationService, Prepared
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.output.sse import ChunkEncoder
-from tokenwire.coordinator.parsing.message import MessageParser, ParsedMessage, ParserPlan, Parsers
+from tokenwire.coordinator.parsing.message import MessageParser, ParsedMessage, ParserPlan
+from tokenwire.coordinator.parsing.rules import require_tool_parser
 from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import ServedModel, Usage
 
@@ -72,24 +74,36 @@ class ChatService:
 
         model: the body's, for a route that needed it for translating to this body.
         """
-        body.check()
-        model = model or await self._models.resolve(body.model, headers.caller)
-        plan = await _plan(body, model.parsers)
+        model, plan = await self._plan(body, headers, model)
         prepared = await self._generation.prepare(body.to_generation(prefix, headers, plan, self._api), model)
-        return ChatCall(body, self._api, prepared, plan, model.parsers.counts_reasoning, int(time.time()))
+        counts_reasoning = model.parsers is not None and model.parsers.counts_reasoning
+        return ChatCall(body, self._api, prepared, plan, counts_reasoning, int(time.time()))
 
     async def count_tokens(
         self, body: ChatCompletionRequest, headers: RequestHeaders, model: ServedModel | None = None
     ) -> int:
         """Return the length of a chat's prompt, which may exceed the model's. Takes and raises what `prepare` does."""
-        body.check()
-        model = model or await self._models.resolve(body.model, headers.caller)
-        plan = await _plan(body, model.parsers)
-        prompt = body.prompt(self._api, body.history(headers, headers.conversation(body), self._api, keeps=False))
+        model, plan = await self._plan(body, headers, model)
+        prompt = body.prompt(self._api, headers, headers.conversation(body))
         self._generation.check_transfers(body.engine_fields())
         if plan is not None and plan.prompt_token_ids is not None:
             return len(plan.prompt_token_ids)
         return len((await self._generation.prepare_prompt(prompt, model, body.truncation())).token_ids)
+
+    async def _plan(
+        self, body: ChatCompletionRequest, headers: RequestHeaders, model: ServedModel | None
+    ) -> tuple[ServedModel, ParserPlan | None]:
+        """Check a body; return its model, and the plan of its parsers."""
+        body.check()
+        model = model or await self._models.resolve(body.model, headers.caller)
+        tools = body.tool_fields()
+        choice = check_tool_choice(tools) if tools else None
+        if model.parsers is not None:
+            # A parser's own request model takes a while to validate a long conversation.
+            return model, await asyncio.to_thread(model.parsers.plan, body.as_json(), choice)
+        if choice is not None:
+            require_tool_parser(choice)
+        return model, None
 
     def stream(self, call: ChatCall, encoder: ChunkEncoder | None = None) -> EventStream:
         """Return the streamed response of a call, in another route's format if an encoder is given."""
@@ -117,13 +131,6 @@ def chat_routes(service: ChatService) -> ApiRouter:
         return await service.respond(await service.prepare(body, RequestHeaders.of(request)), request)
 
     return router
-
-
-async def _plan(body: ChatCompletionRequest, parsers: Parsers) -> ParserPlan | None:
-    if not parsers.reads_messages:
-        return parsers.plan(body.tool_fields())
-    # A parser's own request model takes a while to validate a long conversation.
-    return await asyncio.to_thread(parsers.plan, body.as_json())
 
 
 def _chunks(call: ChatCall) -> ChatChunks:

@@ -15,7 +15,7 @@ from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.message import ParserPlan
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
-from tokenwire.coordinator.types import ChatPrompt, ExactHistory, GenerationRequest, Prompt, TokenPrompt
+from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, TokenPrompt
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -128,8 +128,18 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
                 param="continue_final_message",
             )
 
-    def prompt(self, api: ApiSettings, history: ExactHistory | None = None) -> Prompt:
-        """Return the messages, or the ids of their prompt passed on from a prefill worker. Raises InvalidRequest."""
+    def prompt(
+        self,
+        api: ApiSettings,
+        headers: RequestHeaders | None = None,
+        conversation_id: str | None = None,
+        keeps: bool = False,
+    ) -> Prompt:
+        """Return the messages, or the ids of their prompt passed on from a prefill worker. Raises InvalidRequest.
+
+        headers: those of the request; without them, no ids of earlier turns are reused. keeps: whether replies are
+        stored for later turns.
+        """
         prefilled = (self.kv_transfer_params or {}).pop("prompt_token_ids", None)
         if prefilled is not None and not self.echo:
             return TokenPrompt(_checked_ids(prefilled), "kv_transfer_params.prompt_token_ids")
@@ -143,13 +153,10 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             chat_template=self.chat_template,
             kwargs=self.chat_template_kwargs or {},
         )
-        return ChatPrompt(self.messages, options, self.add_special_tokens, history)
-
-    def history(
-        self, headers: RequestHeaders, conversation_id: str | None, api: ApiSettings, keeps: bool
-    ) -> ExactHistory | None:
-        """Return how the prompt reuses ids; None: not at all. Raises InvalidRequest."""
-        return self.exact_history(
+        prompt = ChatPrompt(self.messages, options, self.add_special_tokens)
+        if headers is None:
+            return prompt
+        history = self.exact_history(
             self.messages,
             api.token_history,
             tenant=headers.caller.tenant,
@@ -158,6 +165,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             conversation_id=conversation_id,
             keeps=keeps,
         )
+        return replace(prompt, history=history)
 
     def to_generation(
         self, id_prefix: str, headers: RequestHeaders, plan: ParserPlan | None, api: ApiSettings
@@ -172,7 +180,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         response_id = headers.response_id(id_prefix, self.request_id)
         conversation_id, priority = headers.conversation(self), headers.priority(self.priority)
         data_parallel_rank = headers.data_parallel_rank
-        prompt = self.prompt(api, self.history(headers, conversation_id, api, keeps))
+        prompt = self.prompt(api, headers, conversation_id, keeps)
         request = GenerationRequest(
             request_id=response_id,
             model=self.model or "",

@@ -9,7 +9,6 @@ from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_pro
 from tokenwire.coordinator.history.store import MemoryStore
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.history.turns import Ending
-from tokenwire.coordinator.parsing.rules import NoParsers
 from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.messages import ChatMessage
@@ -30,7 +29,7 @@ def model_of(tokenizer: ModelTokenizer, template: str | Mapping[str, str] | None
         tokenizer=tokenizer,
         template=ChatTemplate(template or tokenizer.chat_template, tokenizer.special_tokens),
         token_texts=TokenTexts(tokenizer),
-        parsers=NoParsers(),
+        parsers=None,
     )
 
 

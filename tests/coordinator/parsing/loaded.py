@@ -1,10 +1,13 @@
 """vLLM's parsers with the tokenizers of real models, cached because loading takes seconds."""
 
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tests.lazily import Lazily
 from tests.tokenizers import npm_tokenizer_files
+from tokenwire.coordinator.api.fields.tools import check_tool_choice
+from tokenwire.coordinator.parsing.message import ParserPlan
 from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
 
 if TYPE_CHECKING:
@@ -21,6 +24,11 @@ def parsers(tool_parser: str | None, reasoning_parser: str | None, tokenizer: st
         settings, ModelFacts(), npm_tokenizer_files(tokenizer), tokenizer=_loaded_tokenizer(tokenizer)
     )
     return loaded
+
+
+def plan_of(parsers: "VllmParsers", body: Mapping[str, Any]) -> ParserPlan | None:
+    """Return the plan of a request, whose choice of tools the API checks."""
+    return parsers.plan(body, check_tool_choice(body))
 
 
 @cache

@@ -1,10 +1,10 @@
-"""The rules of messages, and the checks of tools, without any parser."""
+"""The rules of messages, without any parser."""
 
 from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.parsing.rules import MessageRules, NoParsers, ParsedToolCall
+from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall, require_tool_parser
 from tokenwire.errors import InvalidRequest
 
 CALL = ParsedToolCall("1", "a", "{}")
@@ -56,27 +56,19 @@ def test_hidden_reasoning_hides_tokens() -> None:
     assert not MessageRules().hides_tokens
 
 
-@pytest.mark.parametrize("fields", [{}, {"tool_choice": None}, {"tool_choice": "none"}, {"tools": None}])
-def test_without_parsers_plain_requests_pass(fields: dict[str, Any]) -> None:
-    """Also those with tools and tool_choice none."""
-    tools = [{"type": "function", "function": {"name": "a"}}]
-    assert NoParsers().plan(fields) is None  # type: ignore[func-returns-value]
-    assert NoParsers().plan({"tools": tools, "tool_choice": "none"}) is None  # type: ignore[func-returns-value]
-
-
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("choice", "message"),
     [
-        ({}, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
-        ({"tool_choice": "required"}, 'tool_choice="required" requires --tool-call-parser to be set'),
+        ("auto", '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+        ("required", 'tool_choice="required" requires --tool-call-parser to be set'),
         (
-            {"tool_choice": {"type": "function", "function": {"name": "a"}}},
+            {"type": "function", "function": {"name": "a"}},
             'tool_choice=function "a" requires --tool-call-parser to be set',
         ),
     ],
 )
-def test_without_parsers_tools_are_rejected(fields: dict[str, Any], message: str) -> None:
+def test_without_parsers_tools_are_rejected(choice: Any, message: str) -> None:
     """With vLLM's messages."""
     with pytest.raises(InvalidRequest) as rejected:
-        NoParsers().plan({"tools": [{"type": "function", "function": {"name": "a"}}], **fields})
+        require_tool_parser(choice)
     assert rejected.value.message == message

@@ -91,7 +91,7 @@ def vllm_stream(name: str) -> dict[str, Any]:
 
 def plan_for(name: str, budget: str) -> ParserPlan:
     """Return our plan for a case."""
-    plan = parsers_for(name, budget).plan(CASES[name].body)
+    plan = loaded.plan_of(parsers_for(name, budget), CASES[name].body)
     assert plan is not None
     return plan
 
@@ -201,15 +201,15 @@ def test_planning_does_not_change_the_body() -> None:
     """vLLM's validators rename and fill in fields of their input."""
     body = chat_body(messages=HISTORY)
     before = json.dumps(body)
-    assert parsers_for("hermes-qwen3", "never").plan(body) is not None
+    assert loaded.plan_of(parsers_for("hermes-qwen3", "never"), body) is not None
     assert json.dumps(body) == before
 
 
 def test_requests_without_tools_need_no_plan() -> None:
     """Unless a parser must hide its own markup."""
-    assert parsers_for("hermes", "never").plan(chat_body(tools=False)) is None
-    assert parsers_for("qwen3_coder", "never").plan(chat_body(tools=False)) is not None
-    assert parsers_for("hermes-qwen3", "never").plan(chat_body(tools=False)) is not None
+    assert loaded.plan_of(parsers_for("hermes", "never"), chat_body(tools=False)) is None
+    assert loaded.plan_of(parsers_for("qwen3_coder", "never"), chat_body(tools=False)) is not None
+    assert loaded.plan_of(parsers_for("hermes-qwen3", "never"), chat_body(tools=False)) is not None
 
 
 BAD = [
@@ -234,7 +234,7 @@ def test_invalid_tools_are_rejected_with_vllms_message(fields: dict[str, Any]) -
     with pytest.raises(VLLMValidationError) as theirs:
         asyncio.run(vllm_for("hermes").render(body))
     with pytest.raises(InvalidRequest) as ours:
-        parsers_for("hermes", "never").plan(body)
+        loaded.plan_of(parsers_for("hermes", "never"), body)
     assert (ours.value.message, ours.value.param) == (theirs.value.args[0], theirs.value.parameter)
 
 
@@ -247,5 +247,5 @@ def test_tools_without_a_tool_parser_are_rejected_with_vllms_message(choice: Any
     with pytest.raises(ValueError, match="to be set") as theirs:
         asyncio.run(vllm_for("qwen3").render(body))
     with pytest.raises(InvalidRequest) as ours:
-        parsers_for("qwen3", "never").plan(body)
+        loaded.plan_of(parsers_for("qwen3", "never"), body)
     assert ours.value.message == str(theirs.value)

@@ -68,7 +68,7 @@ def body_of(tools: str | None) -> dict[str, Any]:
 @pytest.mark.parametrize(("reasoning", "tools"), PARSERS)
 def test_continued_content_is_not_reasoning(reasoning: str, tools: str | None, stream: bool) -> None:
     """The message's reasoning is over, for the parser and for the engine's grammar."""
-    plan = loaded.parsers(tools, reasoning, "qwen3").plan(body_of(tools))
+    plan = loaded.plan_of(loaded.parsers(tools, reasoning, "qwen3"), body_of(tools))
     assert plan is not None
     prompt = tokenizer().encode(BEGUN, add_special_tokens=False)
 
@@ -94,7 +94,7 @@ CALLS = {
 @pytest.mark.parametrize("tools", CALLS)
 def test_calls_after_a_continued_message_are_complete(tools: str, stream: bool) -> None:
     """Each once, with its name and its arguments."""
-    plan = loaded.parsers(tools, "qwen3", "qwen3").plan(body_of(tools))
+    plan = loaded.plan_of(loaded.parsers(tools, "qwen3", "qwen3"), body_of(tools))
     assert plan is not None
     prompt = tokenizer().encode(BEGUN, add_special_tokens=False)
 

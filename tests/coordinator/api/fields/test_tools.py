@@ -1,10 +1,10 @@
-"""Tools in the form of chat templates."""
+"""Tools in the form of chat templates, and the choice among them."""
 
 from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.api.fields.tools import MAX_TOOLS, parse_tools
+from tokenwire.coordinator.api.fields.tools import MAX_TOOLS, check_tool_choice, parse_tools
 from tokenwire.errors import InvalidRequest
 
 TOOL = {"type": "function", "function": {"name": "f"}}
@@ -53,3 +53,42 @@ def test_invalid_tools_are_rejected_by_name(tools: Any, words: str) -> None:
 
     assert words in raised.value.message
     assert raised.value.param == "tools"
+
+
+NAMED = {"type": "function", "function": {"name": "f"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "choice"),
+    [
+        ({}, None),
+        ({"tools": None}, None),
+        ({"tool_choice": None}, None),
+        ({"tool_choice": "none"}, None),
+        ({"tools": [TOOL], "tool_choice": "none"}, None),
+        ({"tools": [TOOL]}, "auto"),
+        ({"tools": [TOOL], "tool_choice": "required"}, "required"),
+        ({"tools": [TOOL], "tool_choice": NAMED}, NAMED),
+    ],
+)
+def test_the_choice_is_checked(fields: dict[str, Any], choice: Any) -> None:
+    """With tools it is automatic unless stated; none, like no tools, is no choice."""
+    assert check_tool_choice(fields) == choice
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"tools": []}, "must not be an empty array"),
+        ({"tool_choice": "auto"}, "`tools` must be set"),
+        ({"tools": [TOOL], "tool_choice": "sometimes"}, "Invalid value for `tool_choice`: sometimes!"),
+        ({"tools": [TOOL], "tool_choice": {}}, "Invalid value for `function`"),
+        ({"tools": [TOOL], "tool_choice": {"function": {}}}, "Expected field `name`"),
+        ({"tools": [TOOL], "tool_choice": {"function": {"name": ""}}}, "Invalid `name`"),
+        ({"tools": [TOOL], "tool_choice": {"function": {"name": "g"}}}, "does not match any"),
+    ],
+)
+def test_an_invalid_choice_is_rejected(fields: dict[str, Any], message: str) -> None:
+    """With vLLM's messages, as test_vllm_parity.py shows."""
+    with pytest.raises(InvalidRequest, match=message):
+        check_tool_choice(fields)
