@@ -15,7 +15,7 @@ from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.routes import admin_routes
 from tokenwire.coordinator.api.anthropic.routes import messages_routes
 from tokenwire.coordinator.api.errors import install_error_handlers
-from tokenwire.coordinator.api.middleware import AllowedHosts, RequestMiddleware
+from tokenwire.coordinator.api.middleware import FREE_PATHS, AllowedHosts, Authenticator, RequestMiddleware
 from tokenwire.coordinator.api.openai.chat import ChatService, chat_routes
 from tokenwire.coordinator.api.openai.completions import completion_routes
 from tokenwire.coordinator.api.openai.render import render_routes
@@ -30,7 +30,6 @@ from tokenwire.coordinator.api.status_page.snapshot import Snapshot
 from tokenwire.coordinator.api.status_page.traffic import TrafficSamples
 from tokenwire.coordinator.api.tokens.routes import token_routes
 from tokenwire.coordinator.auth.api_keys import ApiKeys, open_keys
-from tokenwire.coordinator.auth.authenticator import FREE_PATHS, Authenticator
 from tokenwire.coordinator.fleet.aborts import FleetAborts
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels

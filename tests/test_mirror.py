@@ -44,6 +44,7 @@ WITHOUT_TESTS_OF_THEIR_OWN = {
 PARITY = "compares many modules at once with vLLM's own code"
 ABOUT_SEVERAL_MODULES = {
     "coordinator/fleet/behaviour": "what sessions, pool and failover do together, with workers in the test's process",
+    "coordinator/api/test_authentication.py": "the middleware's, by keys, accounts and limits of auth/",
     "coordinator/history/test_exactness.py": "whole conversations, through all modules of the history",
     "coordinator/parsing/test_vllm_parity.py": PARITY,
     "coordinator/text/template/test_begun_conversations.py": "of real models' templates, and of no module",

@@ -4,20 +4,23 @@ import asyncio
 import ipaddress
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import replace
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tokenwire.coordinator.api.errors import CLIENT_CLOSED_REQUEST, error_response
 from tokenwire.coordinator.api.fields.finish import RESUMED_HEADER
-from tokenwire.coordinator.auth.authenticator import Authenticator
-from tokenwire.coordinator.auth.rate_limit import Account
+from tokenwire.coordinator.auth.api_keys import ApiKey, ApiKeys
+from tokenwire.coordinator.auth.caller import ANYBODY, Caller
+from tokenwire.coordinator.auth.rate_limit import UNLIMITED, Account
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, AsgiConnection
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.record import RequestListener, RequestRecord, StartListener, trace_headers
-from tokenwire.errors import Forbidden, InvalidRequest, TokenwireError, TooLarge
+from tokenwire.errors import Forbidden, InvalidRequest, TokenwireError, TooLarge, Unauthorized
 from tokenwire.process.for_each import for_each
 
 WORKER_HEADER = "X-Tokenwire-Worker"
@@ -25,6 +28,8 @@ _TIMEOUT_HEADER = b"x-request-timeout"
 _SMALL_BODY_BYTES = 64 * 1024
 _LOCAL_DOMAINS = (".localhost", ".internal")
 """Domains that cannot be registered; containers use the second one for their host."""
+FREE_PATHS = frozenset({"/health", "/health/", "/version", "/metrics"})
+"""Paths for probes and scrapers, without a key."""
 
 
 class AllowedHosts:
@@ -68,6 +73,49 @@ def _foreign_host(host: str) -> Forbidden:
         f"This server listens on loopback and does not accept the host {host[:100]!r}. To allow it, start the server "
         "with --allowed-host and the name."
     )
+
+
+class Authenticator:
+    """Requires `Authorization: Bearer KEY` or `x-api-key: KEY`, and has an account for each key with limits."""
+
+    def __init__(
+        self,
+        keys: Callable[[], ApiKeys],
+        free_paths: Container[str] = FREE_PATHS,
+        guarded: Sequence[BaseRoute] = (),
+    ) -> None:
+        """`guarded` are routes with their own key."""
+        self._keys = keys
+        self._free_paths = free_paths
+        self._guarded = guarded
+        self._accounts: dict[bytes, Account] = {}
+
+    def authenticate(self, scope: Scope) -> tuple[Caller, Account | None]:
+        """Return the caller, and the account whose limits apply to the request. Raises Unauthorized."""
+        if scope["path"] in self._free_paths:
+            return ANYBODY, None
+        key = self._find(Headers(scope=scope))
+        if key is not None:
+            caller = Caller(key.tenant, key.min_priority, key.models)
+            if key.limits == UNLIMITED:
+                return caller, None
+            account = self._account(key)
+            return replace(caller, charge=account.charge), account if scope["method"] == "POST" else None
+        if any(route.matches(scope)[0] is Match.FULL for route in self._guarded):
+            return ANYBODY, None
+        raise Unauthorized("Missing or invalid API key: Authorization: Bearer KEY")
+
+    def _find(self, headers: Headers) -> ApiKey | None:
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        keys = self._keys()
+        found = keys.find(bearer.strip().encode("latin-1")) if scheme.lower() == "bearer" else None
+        return found or keys.find(headers.get("x-api-key", "").strip().encode("latin-1"))
+
+    def _account(self, key: ApiKey) -> Account:
+        account = self._accounts.get(key.digest)
+        if account is None or account.limits != key.limits:
+            account = self._accounts[key.digest] = Account(key.tenant, key.limits)
+        return account
 
 
 class RequestMiddleware:

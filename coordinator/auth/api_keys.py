@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tokenwire.coordinator.auth.rate_limit import Limits
+from tokenwire.coordinator.auth.rate_limit import UNLIMITED, Limits
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import Option, Section, option
 from tokenwire.process.hot_reload import Reloading
@@ -31,7 +31,7 @@ class ApiKey:
     digest: bytes = field(repr=False)
     """SHA-256 of the key, which is not stored: the time to compare digests reveals nothing about the key."""
     tenant: str
-    limits: Limits = field(default=Limits())
+    limits: Limits = UNLIMITED
     min_priority: int | None = None
     models: frozenset[str] | None = None
 

@@ -20,6 +20,9 @@ class Limits:
     """Of prompts and replies."""
 
 
+UNLIMITED = Limits()
+
+
 class Bucket:
     """A token bucket with the capacity of one minute. It may be overdrawn, and then stays empty for longer."""
 

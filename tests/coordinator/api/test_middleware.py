@@ -1,4 +1,4 @@
-"""The middleware: records, hosts, drains and headers; keys are tested in auth."""
+"""The middleware: records, hosts, drains and headers; keys are in test_authentication.py."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""Authentication by API keys in front of an application."""
+"""Authentication by API keys, and their limits, in front of an application."""
 
 import asyncio
 from typing import Any
@@ -10,9 +10,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tokenwire.coordinator.api.middleware import RequestMiddleware
+from tokenwire.coordinator.api.middleware import Authenticator, RequestMiddleware
 from tokenwire.coordinator.auth.api_keys import ApiKeys, parse_keys
-from tokenwire.coordinator.auth.authenticator import Authenticator
 from tokenwire.coordinator.generation.context import CONTEXT
 
 KEYS = """[
