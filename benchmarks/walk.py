@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http.client import HTTPConnection
 from pathlib import Path
 from types import FrameType
@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from benchmarks.processes import measured
+from tokenwire.coordinator.auth.api_keys import AuthSettings, parse_keys
 from tokenwire.coordinator.server import CoordinatorServer
 from tokenwire.coordinator.settings import CoordinatorSettings
 
@@ -30,10 +31,14 @@ BODIES: dict[str, dict[str, Any]] = {
     "conversation": {"session_id": "walk"},
     "ids": {"return_token_ids": True},
     "tools": {"tools": [_TOOL], "tool_choice": "none"},
+    "structured": {"response_format": {"type": "json_schema", "json_schema": {"name": "any", "schema": {}}}},
 }
 """Fields that a chat has besides its message."""
+WITH_KEY = "key"
+"""The kind of a plain chat with an API key."""
 
-_JSON = {"Content-Type": "application/json"}
+_KEY = "walk"
+_HEADERS = {"Content-Type": "application/json", "Authorization": f"Bearer {_KEY}"}
 
 Step = tuple[str, str]
 """A file of the repository and the function in it that was called."""
@@ -75,19 +80,16 @@ class Walk:
         return self._names[path]
 
 
-def _post_chat(port: int, body: dict[str, Any]) -> None:
+def _post_chat(port: int, body: dict[str, Any]) -> str:
     connection = HTTPConnection("127.0.0.1", port)
-    connection.request("POST", "/v1/chat/completions", json.dumps(body), _JSON)
-    reply = connection.getresponse()
-    text = reply.read().decode()
-    if reply.status != 200:
-        raise RuntimeError(text)
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), _HEADERS)
+    return connection.getresponse().read().decode()
 
 
 def _model(port: int) -> str:
     while True:
         connection = HTTPConnection("127.0.0.1", port)
-        connection.request("GET", "/v1/models")
+        connection.request("GET", "/v1/models", headers=_HEADERS)
         models = json.load(connection.getresponse())["data"]
         if models:
             return str(models[0]["id"])
@@ -95,22 +97,29 @@ def _model(port: int) -> str:
 
 
 def walks() -> dict[str, list[Step]]:
-    """Return the shortest of a few walks of each body: the others include background work, such as heartbeats."""
+    """Return the shortest of a few walks of each kind: the others include background work, such as heartbeats."""
+    with_key = AuthSettings(keys=tuple(parse_keys(_KEY, "walk")))
+    return _walks(BODIES, AuthSettings()) | _walks({WITH_KEY: {}}, with_key)
+
+
+def _walks(bodies: Mapping[str, dict[str, Any]], auth: AuthSettings) -> dict[str, list[Step]]:
     walked = Walk()
     shortest: dict[str, list[Step]] = {}
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as bound:
         address = f"unix:{folder}/worker.sock"
-        server = CoordinatorServer(CoordinatorSettings((address,)), bound)
+        server = CoordinatorServer(CoordinatorSettings((address,), auth=auth), bound)
 
         def send_chats() -> None:
             port = bound.getsockname()[1]
             model = _model(port)
             try:
-                for name, fields in BODIES.items():
+                for name, fields in bodies.items():
                     taken = []
                     for _ in range(_WARM_UP + _WALKS):
                         walked.begin()
-                        _post_chat(port, {**_CHAT, **fields, "model": model})
+                        response = _post_chat(port, {**_CHAT, **fields, "model": model})
+                        if walked.on:  # a simulated engine may refuse it after its submission
+                            raise RuntimeError(response)
                         taken.append(walked.steps)
                     shortest[name] = min(taken[_WARM_UP:], key=len)
             finally:
@@ -134,14 +143,14 @@ def files(steps: Sequence[Step]) -> list[str]:
 
 
 @click.command()
-@click.option("--body", type=click.Choice(list(BODIES)), default="plain", help="The chat whose calls are printed.")
-def main(body: str) -> None:
+@click.option("--kind", type=click.Choice([*BODIES, WITH_KEY]), default="plain", help="Which chat's calls to print.")
+def main(kind: str) -> None:
     """Print a chat's calls from its arrival to its submission, and how many files and moves each kind of chat takes."""
     taken = walks()
-    for name, function in taken[body]:
+    for name, function in taken[kind]:
         click.echo(f"{name:50} {function}")
-    for kind, steps in taken.items():
-        click.echo(f"{kind}: {len(files(steps))} files, {len(steps) - 1} moves between files")
+    for each, steps in taken.items():
+        click.echo(f"{each}: {len(files(steps))} files, {len(steps) - 1} moves between files")
 
 
 if __name__ == "__main__":

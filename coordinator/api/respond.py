@@ -1,7 +1,6 @@
 """Runs a prepared request to its HTTP response, streamed or not, and aborts it when the client disconnects."""
 
 import asyncio
-import time
 
 from starlette.background import BackgroundTask
 from starlette.requests import ClientDisconnect, Request
@@ -19,23 +18,6 @@ _STREAM_HEADERS = (
     (b"x-accel-buffering", b"no"),
 )
 """Unlike full responses, streams have no content length."""
-
-
-async def _start(
-    generation: GenerationService,
-    prepared: PreparedRequest,
-    reply: CollectedReply | StreamedReply,
-    context: RequestContext,
-) -> None:
-    """Submit a request and record it."""
-    record, request = context.record, prepared.request
-    record.request_id, record.model = request.request_id, prepared.model.base_model
-    record.choices, record.prompt_tokens = prepared.choices, prepared.prompt_tokens
-    record.reused_tokens = prepared.reused_tokens
-    record.submitted_at = time.monotonic()
-    if record.keeps_prompt:
-        record.prompt = prepared.text_of(0)
-    context.handle = await generation.start(prepared, reply, context)
 
 
 def _end(context: RequestContext, prepared: PreparedRequest, reply: CollectedReply | StreamedReply) -> None:
@@ -59,7 +41,7 @@ async def collect(generation: GenerationService, prepared: PreparedRequest, requ
     context: RequestContext = request.scope[CONTEXT]
     connection = context.connection
     reply = CollectedReply(prepared.choices)
-    await _start(generation, prepared, reply, context)
+    context.handle = await generation.start(prepared, reply, context)
     try:
         connection.watch(on_lost=reply.give_up, on_drained=lambda: None)
         choices = await reply.wait()
@@ -90,7 +72,7 @@ class EventStream(Response):
         prepared = self._prepared
         interval = prepared.request.stream_interval
         reply = StreamedReply(self._encoder, prepared.choices, prepared.prompt_tokens, interval)
-        await _start(self._generation, prepared, reply, context)
+        context.handle = await self._generation.start(prepared, reply, context)
         try:
             connection.watch(on_lost=reply.give_up, on_drained=reply.resume)
             error = await reply.begin()

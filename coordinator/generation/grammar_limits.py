@@ -60,12 +60,11 @@ def _check_size(size: int, limit: int, param: str) -> None:
 
 def _check_json(what: str, text: str, param: str, nesting: int) -> None:
     _check_size(len(text), MAX_GRAMMAR_CHARS, param)
-    message = f"The {what} is nested too deeply: objects and arrays may nest at most {nesting} levels"  # as in vLLM
-    too_deep = InvalidRequest(message, param=param)
+    too_deep = f"The {what} is nested too deeply: objects and arrays may nest at most {nesting} levels"  # as in vLLM
     try:
         root = json.loads(text)
     except RecursionError as error:
-        raise too_deep from error
+        raise InvalidRequest(too_deep, param=param) from error
     except ValueError:
         return  # the engine's own error describes it
     level, repetitions, resolved = [root], 0, set[str]()
@@ -77,7 +76,7 @@ def _check_json(what: str, text: str, param: str, nesting: int) -> None:
                 _check_triggers(node, param)
         level = [child for node in level for child in _children(node) if isinstance(child, dict | list)]
     if level:
-        raise too_deep
+        raise InvalidRequest(too_deep, param=param)
     _check_repetitions(repetitions, param)
 
 

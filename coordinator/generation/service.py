@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,6 +13,7 @@ from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
 from tokenwire.coordinator.history.request_history import HistoryWriter
 from tokenwire.coordinator.history.token_history import TokenHistory
+from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.choice import Choice, Reply, SharedPromptLogprobs
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.text.detokenizer import TextStreams
@@ -36,19 +38,28 @@ class PreparedRequest:
     prompts: Sequence[PreparedPrompt]
     reasoning_ended: bool | None = None
     """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
-    history_writer: HistoryWriter | None = None
-    """Records the choices, if they are kept for later requests."""
     choices: int = field(init=False)
     """The number of choices of the reply."""
     prompt_tokens: int = field(init=False)
     """Tokens of all prompts."""
     reused_tokens: int = field(init=False)
     """Those of them that are ids of earlier prompts and completions."""
+    history_writer: HistoryWriter | None = field(init=False)
+    """Stores the choices for later requests; None if they are not stored."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "choices", len(self.prompts) * self.request.n)
         object.__setattr__(self, "prompt_tokens", sum([len(prompt.token_ids) for prompt in self.prompts]))
         object.__setattr__(self, "reused_tokens", sum([prompt.reused for prompt in self.prompts]))
+        object.__setattr__(self, "history_writer", self._history_writer())
+
+    def _history_writer(self) -> HistoryWriter | None:
+        prompt, parsed = self.prompts[0], self.request.plan is not None
+        if prompt.history is None:
+            return None
+        return prompt.history.writer(
+            prompt.token_ids, self.choices, parsed=parsed, end_token_ids=self.model.stop_token_ids
+        )
 
     def prompt_of(self, choice: int) -> PreparedPrompt:
         """Return the prompt of the choice with this index."""
@@ -104,10 +115,10 @@ class GenerationService:
 
     async def prepare(self, request: GenerationRequest, model: ServedModel) -> PreparedRequest:
         """Render, tokenize and check a request for a model. Raises InvalidRequest or Unavailable."""
+        params = _with_defaults(request.sampling, model)
         self.check_transfers(request.sampling)
         # Checked first, so that under overload a request that will be rejected is not tokenized.
         self._fleet.check_open(model.base_model, 0 if model.lora is None else model.lora.id)
-        params = _with_defaults(request.sampling, model)
         limits.check_request(request, params, model)
         prompts: list[PreparedPrompt] = []
         tokens = 0
@@ -126,8 +137,7 @@ class GenerationService:
         ended = request.reasoning_ended
         if request.plan is not None:
             ended = request.plan.reasoning_ended(prompts[0].new_ids)
-        writer = _history_writer(request, model, prompts)
-        return PreparedRequest(request, model, sampling, prompts, ended, writer)
+        return PreparedRequest(request, model, sampling, prompts, ended)
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:
         """Check that KV transfer parameters are allowed. Raises InvalidRequest."""
@@ -146,11 +156,12 @@ class GenerationService:
         reply: Reply,
         context: RequestContext,
     ) -> GenerationHandle:
-        """Submit every prompt; the reply gets all choices until the deadline. Their workers are added to the record.
+        """Submit every prompt, and record it; the reply gets all choices until the deadline.
 
         Raises DeadlineExceeded, Unavailable or Overloaded after aborting what was submitted.
         """
         caller, record, model, request = context.caller, context.record, prepared.model, prepared.request
+        _record(record, prepared)
         if prepared.history_writer is not None:
             reply = prepared.history_writer.wrap(reply)
         handle = GenerationHandle()
@@ -160,8 +171,8 @@ class GenerationService:
         placement = Placement(tenant=caller.tenant, on_placed=record.on_placed, exact=request.returns_ids)
         try:
             for position in range(len(prepared.prompts)):
-                choices = _choices(prepared, position, texts, reply)
                 submit = _submit(prepared, position, caller.min_priority, record.trace_headers)
+                choices = _choices(prepared, position, texts, reply)
                 handle.handles.append(self._fleet.submit(model.base_model, submit, choices, placement))
                 placement = replace(placement, joins=True)
                 await _yield_to_others(position)
@@ -174,6 +185,16 @@ class GenerationService:
     def submits(self, prepared: PreparedRequest) -> Iterator[pb.Submit]:
         """Return the workers' messages, one for each prompt; slots are assigned when they are sent."""
         return (_submit(prepared, position) for position in range(len(prepared.prompts)))
+
+
+def _record(record: RequestRecord, prepared: PreparedRequest) -> None:
+    """Record a request that is about to be submitted."""
+    record.request_id, record.model = prepared.request.request_id, prepared.model.base_model
+    record.choices, record.prompt_tokens = prepared.choices, prepared.prompt_tokens
+    record.reused_tokens = prepared.reused_tokens
+    record.submitted_at = time.monotonic()
+    if record.keeps_prompt:
+        record.prompt = prepared.text_of(0)
 
 
 async def _yield_to_others(position: int) -> None:
@@ -242,14 +263,3 @@ def _submit(
         reasoning_parser_kwargs_json=None if kwargs is None else json.dumps(kwargs),
         trace_headers=trace_headers,
     )
-
-
-def _history_writer(
-    request: GenerationRequest, model: ServedModel, prompts: Sequence[PreparedPrompt]
-) -> HistoryWriter | None:
-    """Return what stores the choices for later requests; None if they are not stored."""
-    prompt = prompts[0]
-    if prompt.history is None:
-        return None
-    parsed, choices = request.plan is not None, len(prompts) * request.n
-    return prompt.history.writer(prompt.token_ids, choices, parsed=parsed, end_token_ids=model.stop_token_ids)

@@ -28,7 +28,7 @@ def digest(*parts: object) -> bytes:
 class Transcript:
     """The keys of a request's messages: one for each assistant message, of the conversation up to it."""
 
-    __slots__ = ("_digests", "_form", "_hasher", "length", "reasoning")
+    __slots__ = ("_digests", "_form", "_hasher", "length", "reasoning", "replies")
 
     def __init__(self, scope: bytes, messages: Sequence[Mapping[str, Any]], form: ContentFormat) -> None:
         """`scope`: a digest of everything else that must be equal. Raises InvalidRequest."""
@@ -44,11 +44,8 @@ class Transcript:
                 self._digests[position] = self._hasher.digest()
                 if (reasoning := reasoning_of(message)) is not None:
                     self.reasoning[position] = digest(reasoning)
-
-    @property
-    def replies(self) -> Sequence[int]:
+        self.replies: Sequence[int] = [*reversed(self._digests)]
         """Positions of assistant messages, the last one first."""
-        return [*reversed(self._digests)]
 
     def key(self, position: int) -> bytes:
         """Return the key of the conversation up to an assistant message, including this message's reasoning."""

@@ -44,7 +44,7 @@ class TokenHistory:
             [history.tenant, history.cache_salt, history.conversation_id],
         )
         transcript = Transcript(scope, prompt.messages, form)
-        stored = await self._find_stored(prompt, transcript, target)
+        stored = await self._find_stored(prompt, transcript, target) if transcript.replies else None
         unfinished = None
         if prompt.options.continue_final_message:
             unfinished = prompt.messages[-1]
@@ -62,8 +62,6 @@ class TokenHistory:
 
     async def _find_stored(self, prompt: ChatPrompt, transcript: Transcript, target: Target) -> Continuation | None:
         positions = transcript.replies
-        if not positions:
-            return None  # the conversation's first turn
         turns = await self._store.find([transcript.key(position) for position in positions])
         candidates = (
             (turn, position)

@@ -52,8 +52,16 @@ async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None
 
     sampling = fleet.parts[0].submit.sampling_params
     assert (sampling.temperature, sampling.top_p, sampling.repetition_penalty) == (0.6, 0.5, 1.0)
-    assert list(sampling.stop_token_ids) == [8, 7]
-    assert sampling.max_tokens == 19
+    assert (list(sampling.stop_token_ids), sampling.max_tokens) == ([8, 7], 19)
+
+
+async def test_a_submitted_request_is_recorded() -> None:
+    """Its id, model and sizes, and its prompt if a listener needs it."""
+    record, generation = RequestRecord(keeps_prompt=True), GenerationService(FakeFleet(), token_history())
+    prepared = await generation.prepare(request_for(TokenPrompt([1, 2])), served_model())
+    await generation.start(prepared, CollectedReply(1), request_context(record))
+    assert (record.request_id, record.model, record.prompt) == (prepared.request.request_id, "digits", "one two")
+    assert (record.choices, record.prompt_tokens, record.submitted_at is None) == (1, 2, False)
 
 
 async def test_preparing_a_request_does_not_change_it() -> None:
@@ -178,9 +186,7 @@ async def test_aborting_a_request_aborts_its_parts() -> None:
     fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
     prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([2])), served_model())
-    run = await generation.start(prepared, CollectedReply(2), request_context())
-
-    run.abort()
+    (await generation.start(prepared, CollectedReply(2), request_context())).abort()
 
     assert [part.aborted for part in fleet.parts] == [True, True]
 
