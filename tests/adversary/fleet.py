@@ -22,6 +22,8 @@ _SAMPLE_S = 0.02
 _STACKS_AFTER_S = 0.2
 _STACKS_AFTER_MB = 100.0
 _BETWEEN_STACKS_S = 0.1
+_LIMIT_MB = 2_147.0
+"""The chart's limit: a coordinator that takes more is killed, as there."""
 _FRAME = re.compile(r'  File ".*?((?:coordinator|tokenwire)/[^"]*)", line (\d+) in (\w+)')
 
 
@@ -38,6 +40,7 @@ class AttackedFleet:
         self._coordinator = coordinator
         self._stacks = stacks
         self._base_mb = 0.0
+        self._most_mb = 0.0
         self._watching = False
 
     @property
@@ -51,16 +54,18 @@ class AttackedFleet:
 
     def peak_mb(self) -> float:
         """The most of it since `begin`."""
-        with contextlib.suppress(OSError, StopIteration):
-            lines = Path(f"/proc/{self._coordinator.pid}/status").read_text().splitlines()
-            return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmHWM"))
-        return 0.0
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{self._coordinator.pid}/status").read_text().splitlines():
+                if line.startswith("VmHWM"):
+                    return int(line.split()[1]) * 1024 / 1e6
+        return self._most_mb  # it has died
 
     def begin(self) -> float:
         """Begin to watch an attack; return the memory before it."""
         Path(f"/proc/{self._coordinator.pid}/clear_refs").write_text("5")  # resets the peak
         self._stacks.write_text("")
-        self._base_mb, self._watching = self.memory_mb(), True
+        self._base_mb = self._most_mb = self.memory_mb()
+        self._watching = True
         self.samples = self.samples[-1:]
         return self._base_mb
 
@@ -90,7 +95,11 @@ class AttackedFleet:
             now = time.monotonic()
             self.samples.append((now, self._coordinator.cpu_seconds()))
             last = self.innocent.arrivals[-1] if self.innocent.arrivals else now
-            slow = now - last > _STACKS_AFTER_S or self.memory_mb() - self._base_mb > _STACKS_AFTER_MB
+            memory = self.memory_mb()
+            self._most_mb = max(self._most_mb, memory)
+            slow = now - last > _STACKS_AFTER_S or memory - self._base_mb > _STACKS_AFTER_MB
+            if memory > _LIMIT_MB:
+                self._coordinator.kill()
             if self._watching and slow and now - asked > _BETWEEN_STACKS_S:
                 asked = now
                 os.kill(self._coordinator.pid, signal.SIGUSR2)
@@ -132,7 +141,7 @@ async def _cancel(task: "asyncio.Task[None]") -> None:
 
 async def _models(url: str) -> list[str]:
     """Return the two models once both are served: the first is that of requests that name none."""
-    async with httpx.AsyncClient(base_url=url) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         while True:
             names = [each["id"] for each in (await client.get("/v1/models")).json()["data"]]
             if len(names) == 2:

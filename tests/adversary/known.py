@@ -19,8 +19,8 @@ class KnownCause:
     name: str
     figure: str
     """What was measured."""
-    example: str
-    """A named attack."""
+    rows: tuple[str, ...]
+    """Named attacks that violate by it."""
     has: Callable[[Attack], bool]
     """Whether an attack may violate by it."""
 
@@ -49,7 +49,7 @@ def _large_bodies(attack: Attack) -> bool:
 def _many_prompts(attack: Attack) -> bool:
     lists = [re.match("([0-9,]+) x ([0-9,]+) ids", value.name) for value in _given(attack, *_PROMPTS)]
     ids = sum(_number(each[1]) * _number(each[2]) for each in lists if each is not None)
-    return ids > 500_000 or (_count(attack, *_PROMPTS) > 100 and bool(_given(attack, *_LISTS)))
+    return ids > 500_000 or (_count(attack, *_PROMPTS) > 8 and bool(_given(attack, *_LISTS)))
 
 
 def _many_sequences(attack: Attack) -> bool:
@@ -66,11 +66,21 @@ def _many_ids(attack: Attack) -> bool:
     return _count(attack, "tokens", "token_ids", "prompt", "input_ids", "required_prefix_token_ids") >= 500_000
 
 
+def _long_echo(attack: Attack) -> bool:
+    return bool(_given(attack, "echo")) and _count(attack, "n") > 16
+
+
 KNOWN = (
-    KnownCause("all bodies in flight", "1,157 MB", "unfinished", _large_bodies),
-    KnownCause("parameters and ids, once a prompt", "1,487 MB", "allowed", _many_prompts),
-    KnownCause("a prompt, once a sequence", "10.6 s, 2,217 MB", "n", _many_sequences),
-    KnownCause("log-probabilities, on the loop", "3.9 s, 429 MB", "trl", _many_logprobs),
-    KnownCause("ids as Python's numbers", "283 MB", "detokenize", _many_ids),
-    KnownCause("long texts in several threads", "574 MB", "truncate, six", _large_bodies),
+    KnownCause("all bodies in flight", "1,157 MB", ("unfinished",), _large_bodies),
+    KnownCause(
+        "parameters and ids, once a prompt",
+        "8 MB of arguments for 200 prompts: over 2 GB",
+        ("allowed", "arguments", "biases", "bad words"),
+        _many_prompts,
+    ),
+    KnownCause("a prompt, once a sequence, when its worker is lost", "10.6 s, 2,217 MB", ("n",), _many_sequences),
+    KnownCause("log-probabilities of long prompts", "3.9 s, 479 MB", ("trl",), _many_logprobs),
+    KnownCause("an echo, once a choice and in one frame", "0.64 s", ("echoed text, streamed",), _long_echo),
+    KnownCause("ids as Python's numbers", "284 MB", ("detokenize",), _many_ids),
+    KnownCause("long texts in several threads", "574 MB", ("truncate, six",), _large_bodies),
 )

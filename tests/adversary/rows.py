@@ -3,7 +3,19 @@
 from collections.abc import Mapping
 
 from tests.adversary.draws import UNKNOWN, Attack
-from tests.adversary.values import CONTEXT, MIB, VOCABULARY, Value, id_list, id_lists, long_text, many, small
+from tests.adversary.fields import SAMPLING
+from tests.adversary.values import (
+    CONTEXT,
+    MIB,
+    VOCABULARY,
+    Value,
+    id_list,
+    id_lists,
+    long_text,
+    many,
+    small,
+    value_of,
+)
 
 _COMPLETIONS = "/v1/completions"
 
@@ -17,6 +29,11 @@ def _echo(n: int) -> dict[str, Value]:
     return {"prompt": id_list(3_000), "echo": small(True)[0], "logprobs": small(3)[0], "n": small(n)[0]}
 
 
+_TEXT_ECHO = {
+    **{"prompt": long_text(90_000), "n": small(200)[0]},
+    **{"echo": small(True)[0], "stream": small(True)[0]},
+}
+_LARGE_EXTRA = value_of("8 MB", {"a": "x" * (8 * MIB)})
 _LONG = {"prompt": long_text(30 * MIB), "truncate_prompt_tokens": small(10)[0]}
 _ALLOWED = {"allowed_token_ids": id_list(VOCABULARY - 5, VOCABULARY - 5)}
 _SCORED = {
@@ -43,6 +60,10 @@ ROWS = {
         _attack("prompts, too many", fields={"prompt": id_lists(65_536, 3)}),
         _attack("lists", fields={"prompt": small("hi")[0], UNKNOWN: many(10_000_000, "lists", "[]")}),
         _attack("trl", "/get_sequence_logprobs/", _SCORED),
+        _attack("arguments", fields={"prompt": id_lists(200, 3), "vllm_xargs": _LARGE_EXTRA}),
+        _attack("biases", fields={"prompt": id_lists(256, 3), "logit_bias": SAMPLING["logit_bias"][0]}),
+        _attack("bad words", fields={"prompt": id_lists(2_000, 3), "bad_words": SAMPLING["bad_words"][0]}),
+        _attack("echoed text, streamed", fields=_TEXT_ECHO),
         _attack("n", fields={"prompt": id_list(CONTEXT - 64), "n": small(16_384)[0]}),
     )
 }

@@ -14,7 +14,7 @@ from tests.adversary.runner import run_attacks
 _DRAWS = 25
 _LONG_S = 600.0
 _FIRST_OF_LONG = 1_000
-_ROWS_KNOWN = {cause.example for cause in KNOWN}
+_ROWS_KNOWN = [row for cause in KNOWN for row in cause.rows]
 
 
 def is_new(attack: Attack) -> bool:
@@ -47,6 +47,13 @@ async def test_many_drawn_requests_cost_others_little() -> None:
     attacks = filter(is_new, map(draw, range(_FIRST_OF_LONG, _FIRST_OF_LONG + 2_000)))
 
     assert await costly(list(attacks), 10, end_s=time.monotonic() + _LONG_S) == []
+
+
+def test_rows_have_their_known_causes() -> None:
+    """And only those, so that draws avoid what they are of."""
+    assert [name for name, row in ROWS.items() if not is_new(row) and name in _ROWS_KNOWN] == [
+        name for name in ROWS if name in _ROWS_KNOWN
+    ]
 
 
 @pytest.mark.long
