@@ -218,12 +218,9 @@ class SimulatedClient:
             self._check(lost, "an end by a lost worker, though none was lost")
 
     def _check_poison(self) -> None:
-        """Check that two workers died at all: cut connections kill none.
-
-        Which ones had the request is not seen here, as a submission may be lost before it leaves its coordinator.
-        """
-        fallen = self._witness.fallen
-        self._check(fallen >= 2, f"poison, though only {fallen} workers have died")
+        """Check that two workers died that may have just begun with it: cut connections kill none."""
+        fallen = self._witness.fallen(self.request_id)
+        self._check(fallen >= 2, f"poison, though {fallen} workers have died that may have just begun with it")
 
     def _on_chunk(self, chunk: Mapping[str, Any]) -> None:
         if "error" in chunk:

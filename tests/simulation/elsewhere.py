@@ -11,7 +11,7 @@ from pathlib import Path
 
 ignored = shutil.ignore_patterns("__pycache__", ".cache")
 """What copies of the tree leave out."""
-_FOUND = re.compile(r"^seed (?P<seed>\d+):.*\n    [\d.]+ (?P<violation>.*)", re.MULTILINE)
+_FOUND = re.compile(r"^seed (?P<seed>\d+):.*\n    (?:[\d.]+ )?(?P<violation>.*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from tests.simulation.aborts import PlacedSequence, is_aborted_everywhere, is_re
 from tests.simulation.client import SimulatedClient
 from tests.simulation.engines import RecordedEngine
 from tests.simulation.http import HttpExchange
+from tests.simulation.invariants import epochs_of
 from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
 from tests.simulation.script import ScriptedEvent
 from tests.simulation.versions import MISSING
@@ -29,7 +30,11 @@ _ENGINE_FAULTS = {"hang": FaultKind.HANG, "crash": FaultKind.CRASH, "slow_engine
 _RECOVERY_ATTEMPTS = 20
 _ABORT_S = 1.0
 """After so long, what was aborted has got its last token, slow links and readers included."""
-_DELAYS = frozenset({"freeze", "freeze_coordinator", "stall", "partition", "slow_link", "power_cut"})
+_DELAYS = frozenset({"freeze", "freeze_coordinator", "stall", "partition", "slow_link", "power_cut", "late_operation"})
+_LATE_S = 1.5
+"""A worker that an operation reaches so late has been told of it by others."""
+_UNEVEN_POLL_S = 0.005
+_UNEVEN_POLLS = 1000
 _RESUMED_POLL_S = 0.02
 _RESUMED_POLLS = 100
 _RESUMED_LATER_S = 0.5
@@ -50,6 +55,8 @@ class Faults:
         """Operations that have begun, the recovery among them."""
         self._under_way = 0
         """Operations that have not ended."""
+        self._late: tuple[WorkerHost, float] | None = None
+        """The worker that the next operation reaches late, and for how long nothing else gets there."""
 
     def inject(self, event: ScriptedEvent) -> None:
         """Let an event happen, and end after its length."""
@@ -92,7 +99,7 @@ class Faults:
         self._start_later(worker, 8.0 + args["length"])
 
     def _drain(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
-        worker.drain()
+        worker.drain(args["length"])
 
     def _freeze(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._freeze_node(worker.node, args["length"])
@@ -160,6 +167,16 @@ class Faults:
         for exchange in exchanges[: 1 + int(args["draw"] * 3)]:
             exchange.cut()
 
+    def _late_operation(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
+        """Let the next operation reach a worker after the other coordinators have heard of it."""
+        self._late = worker, _LATE_S + args["length"]
+
+    def _delay_operation(self, coordinator: CoordinatorHost) -> None:
+        if self._late is not None:
+            (worker, length), self._late = self._late, None
+            for connection in self._network.between(worker.name, coordinator.name):
+                connection.to_server.hold(self._world.time() + length)
+
     def _flap_discovery(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         every = [each.address for each in self._run.workers]
         self._run.witness.unlisted += len(every) - len(args["subset"])
@@ -184,7 +201,7 @@ class Faults:
         paused = await self._try(core.admin.pause(None, mode, False))
         engines = self._engines(listed)
         before = {engine: engine.tokens_total for engine in engines}
-        if paused and alone and mode == "abort" and self._begun == begun:
+        if paused and mode == "abort":  # whatever else was ordered meanwhile
             for engine in engines:
                 if engine.sequences & running.get(engine, set()):
                     self._run.violate(f"{engine.instance} goes on with sequences after a pause with abort")
@@ -243,6 +260,18 @@ class Faults:
                 self._run.seen["adapter loaded" if loads else "adapter unloaded"] += 1
 
         self._operate(coordinator, run)
+
+    def _label_meanwhile(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
+        """Label the weights while another operation has reached only some of the workers."""
+
+        async def label() -> None:
+            for _ in range(_UNEVEN_POLLS):
+                if len(epochs_of(self._run.workers)) > 1:
+                    self._label_weights(worker, coordinator, args)
+                    return
+                await asyncio.sleep(_UNEVEN_POLL_S)
+
+        self._world.root.spawn(label())
 
     def _reset_cache(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._operate(coordinator, lambda core: core.admin.reset_cache(None, args["draw"] < 0.5, False))
@@ -311,6 +340,7 @@ class Faults:
         if coordinator.node is not None and coordinator.core is not None and coordinator.is_running:
             self._begun += 1
             self._under_way += 1
+            self._delay_operation(coordinator)
             coordinator.node.spawn(self._count(operation(coordinator.core)))
 
     async def _count(self, operation: Coroutine[Any, Any, object]) -> None:

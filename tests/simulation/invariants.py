@@ -41,8 +41,17 @@ def violations_now(coordinators: Sequence[CoordinatorHost]) -> Iterator[str]:
         for session in core.pool.sessions:
             if session.open_slots < 0:
                 yield f"{coordinator.name} has {session.open_slots} open slots at {session.address}"
+            running = core.pool._reconciler._tasks.get(session)
+            if core.pool._reconciler._has_drifted(session) and (running is None or running.done()):
+                yield f"{coordinator.name} leaves {session.address} as it is, though it has drifted"
         if owned > core.pool.open_slots:
             yield f"{coordinator.name} has {owned} placed sequences in {core.pool.open_slots} open slots"
+
+
+def epochs_of(workers: Sequence[WorkerHost]) -> set[int]:
+    """Return the newest operations that workers have carried out."""
+    servers = [worker.server for worker in workers if worker.is_running]
+    return {server._controller.state.epoch for server in servers if server is not None}
 
 
 def leftovers(coordinators: Sequence[CoordinatorHost], workers: Sequence[WorkerHost]) -> list[str]:

@@ -103,10 +103,10 @@ class WorkerHost:
         if self.is_running and self._shutdown is not None:
             self._shutdown.set()
 
-    def drain(self) -> None:
+    def drain(self, deadline_s: float) -> None:
         """Drain, as by an operator."""
         if self.is_running and self.node is not None and self.server is not None:
-            self.node.spawn(self.server.drain(2.0))
+            self.node.spawn(self.server.drain(deadline_s))
 
     def kill(self, silent: bool) -> None:
         """Send SIGKILL; `silent`: cut its power, so that no connection is closed."""

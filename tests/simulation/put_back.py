@@ -42,13 +42,6 @@ FAULTS = (
         "together = [sequence]",
     ),
     PastFault(
-        "tokens of a replay do not count as life of its worker",
-        "2e56b6e",
-        "coordinator/fleet/failover/replay.py",
-        "        self._downstream.on_verified(len(known))\n",
-        "",
-    ),
-    PastFault(
         "an operation whose state was adopted first is skipped",
         "ad76550",
         "worker/state/serving_state.py",
@@ -69,13 +62,6 @@ FAULTS = (
         "coordinator/fleet/routing.py",
         "                    self._last_turn.pop(known[0], None)\n",
         "                    pass\n",
-    ),
-    PastFault(
-        "an aborted request whose worker is lost goes on elsewhere",
-        "43f17f0",
-        "coordinator/fleet/failover/failover.py",
-        "            sequence.request.aborted = True\n",
-        "            pass\n",
     ),
     PastFault(
         "two cut connections stop a young request as poison",
@@ -123,20 +109,6 @@ FAULTS = (
         "        await self._run_to_completion(resume())\n",
     ),
     PastFault(
-        "a desired state that comes as a reconciliation ends is not adopted",
-        "10fd8ce",
-        "coordinator/fleet/reconciler.py",
-        "        if (running is None or running.done()) and self._has_drifted(session):\n",
-        "        if running is None and self._has_drifted(session):\n",
-    ),
-    PastFault(
-        "a resume ends a newer pause that waits",
-        "cb66a07",
-        "worker/state/serving_state.py",
-        "            _check_epoch(epoch, self._waiting_epoch)\n",
-        "",
-    ),
-    PastFault(
         "a pause that a newer resume has ended puts its own epoch back",
         "cb66a07",
         "worker/state/serving_state.py",
@@ -144,11 +116,18 @@ FAULTS = (
         "            if False:",
     ),
     PastFault(
-        "an operation makes the first state of a worker that has just restarted the newest",
-        "cb66a07",
-        "coordinator/fleet/admin.py",
-        "asyncio.gather(*map(self._adopt, self.sessions(model)))",
-        "asyncio.gather()",
+        "fields of a newer protocol are drift that nothing can mend",
+        "127fb61",
+        "coordinator/fleet/desired_state.py",
+        "    shared.DiscardUnknownFields()\n",
+        "",
+    ),
+    PastFault(
+        "a connection to the store that was closed while idle makes it seem broken",
+        "818a2b0",
+        "coordinator/history/redis_store.py",
+        "retry=Retry(NoBackoff(), 1, (RedisConnectionError,)),",
+        "retry=Retry(NoBackoff(), 0),",
     ),
 )
 

@@ -15,7 +15,7 @@ from tests.simulation.network import Network
 from tests.simulation.rpc_server import LOST, RpcConnection, Server, Status, to_bytes
 from tests.simulation.skew import as_read, as_sent, sends_unknown, unknown_message
 from tests.simulation.witness import Witness
-from tests.simulation.world import NODE
+from tests.simulation.world import NODE, Node
 from tokenwire.peer_auth.client import ChannelFactory, Metadata
 
 _CONNECT_TIMEOUT_S = 20.0
@@ -126,6 +126,9 @@ class ClientCall:
         self._responses: deque[bytes] = deque()
         self._status: Status | None = None
         self._cancelled = False
+        self._request = request
+        self._server: Node | None = None
+        """The process that serves it."""
         self._waiter: asyncio.Future[None] | None = None
         channel.calls[self._number] = self
         loop = asyncio.get_running_loop()
@@ -148,6 +151,8 @@ class ClientCall:
             if served.is_blocked:  # as HTTP/2's updates of a window, but sent only to a writer that waits for one
                 connection.to_server.send("read", self._number)
         message = as_read(self._channel.node, self._deserialize(data))
+        if self._server is not None:
+            self._channel.witness.on_response(self._server, self._request, message)
         self._channel.witness.on_event(self, message)
         return message
 
@@ -195,6 +200,7 @@ class ClientCall:
             self.end((grpc.StatusCode.UNAVAILABLE, "failed to connect"))
             return
         connection.calls[self._number] = self
+        self._server = connection.server
         self._channel.witness.on_control_call(request)
         lane = connection.to_server
         node = self._channel.node

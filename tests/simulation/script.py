@@ -9,13 +9,13 @@ from tests.simulation.tenants import draw_key, draw_keys
 
 FAULTS = (
     *("kill", "power_cut", "chase_resumed", "terminate", "drain", "freeze", "hang", "crash", "slow_engine"),
-    *("cut", "cut_resumed", "stall", "partition", "slow_link", "cut_client", "flap_discovery"),
+    *("cut", "cut_resumed", "stall", "partition", "slow_link", "late_operation", "cut_client", "flap_discovery"),
     *("freeze_coordinator", "kill_coordinator", "terminate_coordinator"),
 )
 """Events that break something for a while."""
 OPERATIONS = (
     *("pause_abort", "pause_keep", "pause_wait", "sleep", "abort", "abort_resumed", "abort_lost", "reset_cache"),
-    *("load_weights", "load_missing_weights", "label_weights", "load_adapter", "unload_adapter"),
+    *("load_weights", "load_missing_weights", "label_weights", "label_meanwhile", "load_adapter", "unload_adapter"),
 )
 """Events that an operator or trainer causes."""
 UPGRADES = ("roll_workers", "roll_coordinators")
@@ -25,6 +25,8 @@ STORE_EVENTS = ("store_dies", "store_fails", "store_stalls", "store_evicts", "st
 _AFTER_LOSS = frozenset({"chase_resumed", "cut_resumed", "abort_resumed"})
 _LOSSES = ("kill", "power_cut", "cut", "crash")
 """Without one of these, the events above find nothing."""
+_CHANGES = ("pause_abort", "pause_wait", "load_weights")
+"""Without one of these, nothing is late."""
 
 _ONLY_UPGRADES = 0.05
 """Share of runs in which nothing happens but rolling restarts, which must lose nothing."""
@@ -80,6 +82,10 @@ def generate_script(seed: int) -> Script:
         events += [_early_load(rng, config, name) for name in config["adapters"]]
     if _AFTER_LOSS.intersection(kinds):
         kinds.append(rng.choice(_LOSSES))
+    if "late_operation" in kinds:
+        kinds.append(rng.choice(_CHANGES))
+    if "label_meanwhile" in kinds:
+        kinds += ["load_weights", rng.choice(["late_operation", *_LOSSES])]
     for _ in range(rng.choice([0, 3, 8, 15, 25])):
         events.append(ScriptedEvent(_time(rng, config), rng.choice(kinds), _arguments(rng, config)))
     return Script(seed, config, tuple(sorted(events, key=lambda event: event.at)))

@@ -130,3 +130,56 @@ def test_two_tenants_that_wait_may_differ_by_their_largest_requests() -> None:
         assert [rivalry.started(work) for work in (300, -300, -400, 300)] == [300, 300, 700, 700]
         """
     )
+
+
+def test_the_epochs_of_a_worker_only_rise_and_an_operation_leaves_its_own() -> None:
+    """By the order in which it published its states: an answer may overtake an event."""
+    run_inside(
+        """
+        from tests.simulation.serving_states import PublishedStates
+        from tests.simulation.world import World
+        from tokenwire.v1 import control_pb2
+        from tokenwire.v1 import inference_pb2 as pb
+
+        world = World(0)
+        worker, other = world.node("w0"), world.node("w1")
+
+        def event(epoch, revision):
+            return pb.SessionResponse(serving=pb.ServingState(epoch=epoch, revision=revision))
+
+        states = PublishedStates()
+        for message in (event(5, 2), event(4, 1), event(5, 3), event(7, 5), event(6, 4)):
+            assert not states.problem(worker, None, message)
+        assert not states.problem(other, None, event(1, 1))
+        assert "from epoch 7 to 6" in states.problem(worker, None, event(6, 6))
+
+        pause = control_pb2.PauseGenerationRequest(epoch=9)
+        for epoch, wrong in ((8, True), (9, False), (10, False)):
+            answer = control_pb2.PauseGenerationResponse(serving=pb.ServingState(epoch=epoch, revision=epoch))
+            assert bool(PublishedStates().problem(worker, pause, answer)) is wrong
+        """
+    )
+
+
+def test_workers_that_gave_a_request_tokens_are_none_that_died_when_they_had_just_begun_with_it() -> None:
+    """One that it may never have reached is."""
+    run_inside(
+        """
+        from tests.simulation.witness import Witness
+        from tests.simulation.world import World
+        from tokenwire.v1 import inference_pb2 as pb
+
+        witness, world = Witness(print), World(0)
+        for call in range(3):
+            process = world.node(f"w{call}")
+            process.kill()
+            submit = pb.Submit(request_id="r0" if call < 2 else "r1", slots=[0])
+            witness.on_command(call, "10.0.0.1", process, pb.SessionRequest(submit=submit))
+        assert witness.fallen("r0") == 3
+        for count in (4, 1):
+            frame = pb.StepFrame(slots=[0], token_ids=range(count), counts=[count])
+            assert witness.fallen("r0") == 3
+            witness.on_event(0, pb.SessionResponse(frame=frame))
+        assert (witness.fallen("r0"), witness.fallen("r1")) == (2, 3)
+        """
+    )

@@ -7,9 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.simulation.adapters import AdapterLedger
+from tests.simulation.serving_states import PublishedStates
 from tests.simulation.versions import WeightOrders
 from tests.simulation.world import Node
 from tokenwire.v1 import inference_pb2 as pb
+
+_FEW_TOKENS = 4
+"""With more, a sequence is no suspect in the death of its worker."""
 
 
 @dataclass(slots=True)
@@ -19,11 +23,14 @@ class Stay:
     session: "_Session"
     lost: bool = False
     """Whether its session was lost before its terminal event."""
+    tokens: int = 0
+    """How many its coordinator has read."""
 
 
 @dataclass(slots=True, eq=False)
 class _Session:
     address: str
+    process: Node
     open: dict[int, Stay] = field(default_factory=dict)
     """By slot."""
 
@@ -37,6 +44,7 @@ class Witness:
         """By the call that carries a session."""
         self._stays: dict[str, list[Stay]] = {}
         self.weights = WeightOrders()
+        self.states = PublishedStates()
         self.adapters = AdapterLedger()
         self.ended_sessions = 0
         """With one goes a submission that has not left its coordinator yet, too: no stay shows it."""
@@ -45,10 +53,15 @@ class Witness:
         self._used: set[Node] = set()
         """Workers' processes that got requests."""
 
-    @property
-    def fallen(self) -> int:
-        """How many workers that got requests died, failed or were no longer listed."""
-        return self.unlisted + sum(process.dead or process.harmed for process in self._used)
+    def fallen(self, request_id: str) -> int:
+        """Return how many workers died, failed or were no longer listed when they may have just begun with a request.
+
+        A submission may be lost before it leaves its coordinator, so only those are left out that gave it tokens.
+        """
+        stays = self._stays.get(request_id, [])
+        began = {stay.session.process for stay in stays if stay.tokens <= _FEW_TOKENS}
+        went_on = {stay.session.process for stay in stays} - began
+        return self.unlisted + sum(process.dead or process.harmed for process in self._used - went_on)
 
     def losses(self, request_id: str) -> int:
         """Return how many sessions were lost with a sequence of a request."""
@@ -57,7 +70,7 @@ class Witness:
     def on_command(self, call: object, address: str, process: Node, command: object) -> None:
         """Take what a coordinator sends to a worker's process."""
         if isinstance(command, pb.SessionRequest) and command.WhichOneof("command") == "submit":
-            session = self._sessions.setdefault(call, _Session(address))
+            session = self._sessions.setdefault(call, _Session(address, process))
             self._used.add(process)
             for slot in command.submit.slots:
                 if slot in session.open:
@@ -71,8 +84,13 @@ class Witness:
         if problem := self.adapters.on_control_call(request):
             self._violate(problem)
 
+    def on_response(self, process: Node, request: object, response: object) -> None:
+        """Take what a coordinator reads of a worker's process: `request` is what it answers, None in a session."""
+        if problem := self.states.problem(process, request, response):
+            self._violate(problem)
+
     def on_event(self, call: object, event: object) -> None:
-        """Take what a coordinator reads."""
+        """Take what a coordinator reads in a session."""
         if not isinstance(event, pb.SessionResponse):
             return
         kind = event.WhichOneof("event")
@@ -97,8 +115,10 @@ class Witness:
     def _on_frame(self, session: _Session, frame: pb.StepFrame) -> None:
         if len(frame.counts or frame.slots) != len(frame.slots):
             self._violate(f"a frame of {session.address} has {len(frame.counts)} counts for {len(frame.slots)} slots")
-        for slot in frame.slots:
-            if slot not in session.open:
+        for slot, count in zip(frame.slots, frame.counts or [1] * len(frame.slots), strict=False):
+            if slot in session.open:
+                session.open[slot].tokens += count
+            else:
                 self._violate(f"tokens for slot {slot} of {session.address}, which is not open")
         for finish in frame.finishes:
             stay = self._close(session, finish.slot)
