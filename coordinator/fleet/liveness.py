@@ -110,7 +110,8 @@ class LivenessMonitor:
         now = self._clock()
         late = now - self._checked_at - _CHECK_INTERVAL_S
         if late > _LATE_S:
-            self.last_event_at += late
+            # Events that came meanwhile may have been read before this check: they count from now, not from later.
+            self.last_event_at = min(now, self.last_event_at + late)
         self._checked_at = now
         return now - self.last_event_at > self._settings.heartbeat_timeout_s
 

@@ -56,6 +56,20 @@ def test_time_in_which_this_process_did_not_run_does_not_count() -> None:
     assert liveness.is_overdue()
 
 
+def test_a_worker_that_dies_while_this_process_does_not_run_is_lost_after_one_timeout() -> None:
+    """Its last events are read before the first check: what they say is not extended by the time before."""
+    time = Clock()
+    liveness = LivenessMonitor(LivenessSettings(heartbeat_timeout_s=4), time)
+    liveness.start()
+    time.now += 10
+    liveness.last_event_at = time.now
+    checks = [liveness.is_overdue()]
+    for _ in range(17):
+        time.now += 0.25
+        checks.append(liveness.is_overdue())
+    assert checks == [False] * 17 + [True]
+
+
 def test_an_engine_is_stalled_after_timeout_and_allowance() -> None:
     """0 disables the timeout. The CPU time distinguishes slow engines from hanging ones."""
     beat = pb.Heartbeat(stalled_ms=5000, allowance_ms=500, engine_cpu_ms=4900)
