@@ -8,6 +8,10 @@ NOT_RUN = {
         "pip install tokenwire",
         "pip install '.[parsers]'",
     ),
+    "fetches vLLM for CPUs; tests/packaging compares the extra with what a checkout installs": (
+        "pip install --extra-index-url https://download.pytorch.org/whl/cpu '.[cpu]'",
+        "uv pip install --torch-backend cpu '.[cpu]'",
+    ),
     "makes an environment in the home folder": (
         "python3 -m venv ~/tokenwire",
         ". ~/tokenwire/bin/activate",

