@@ -61,7 +61,14 @@ class WorkerSettings:
 class EngineSettings:
     """Which engine a worker runs, and how it is started."""
 
-    model: str | None = option(None, Option("MODEL", "Model directory or Hugging Face hub id."))
+    model: str | None = option(
+        None,
+        Option(
+            "MODEL",
+            "A directory or a Hugging Face hub id. Without it a small embedded model is served on the CPU; `make "
+            "serve` installs it.",
+        ),
+    )
     """None: the small embedded model."""
     engine: Literal["vllm", "sim"] = option(
         "vllm", Option("--engine", "vLLM, or a simulated engine that generates made-up tokens.")

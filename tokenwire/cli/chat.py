@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import click
 
 from tokenwire.cli.click_options import Given, build, options_command
+from tokenwire.cli.main import SUMMARIES
 from tokenwire.errors import TokenwireError, Unavailable
 from tokenwire.options import Bounds, Option, Section, declared, option
 
@@ -61,9 +62,9 @@ class ChatOptions:
 CHAT_OPTIONS = declared(ChatOptions)
 
 
-@options_command(CHAT_OPTIONS)
+@options_command(SUMMARIES["chat"], CHAT_OPTIONS)
 def command(given: Given) -> None:
-    """Talk to a model in the terminal, through any server of OpenAI's API."""
+    """Send what is typed, and print the replies."""
     options = build(ChatOptions, given.values)
     server = Server(options.url, options.api_key)
     asked = {"temperature": options.temperature, "max_tokens": options.max_tokens}

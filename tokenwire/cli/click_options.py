@@ -1,6 +1,5 @@
 """Converts declared options to click's options, their values to settings, and values back to arguments."""
 
-import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -30,10 +29,10 @@ class Given:
 
 
 def options_command(
-    options: Mapping[str, Declared], epilog: str | None = None
+    summary: str, options: Mapping[str, Declared], epilog: str | None = None
 ) -> Callable[[Callable[[Given], None]], click.Command]:
     """Return a decorator that makes a function a command with these options, called with their values."""
-    return lambda run: _OptionsCommand(run, options, epilog)
+    return lambda run: _OptionsCommand(run, summary, options, epilog)
 
 
 def build(settings: type[T], values: Values, environment: Mapping[str, str] = os.environ) -> T:
@@ -50,12 +49,15 @@ def arguments(options: Mapping[str, Declared], values: Values) -> list[str]:
 
 
 class _OptionsCommand(SectionedCommand):
-    def __init__(self, run: Callable[[Given], None], options: Mapping[str, Declared], epilog: str | None) -> None:
+    def __init__(
+        self, run: Callable[[Given], None], summary: str, options: Mapping[str, Declared], epilog: str | None
+    ) -> None:
         self._run = run
         shown = sorted((each for each in options.values() if each.option.flag), key=lambda each: each.option.is_flag)
         self._options = {_parameter_name(each): each for each in shown}
         parameters = [_parameter(name, each) for name, each in self._options.items()]
-        super().__init__("command", params=parameters, help=inspect.getdoc(run), epilog=epilog)
+        about = [f"{each.option.flag}: {each.option.help}" for each in shown if not each.option.is_flag]
+        super().__init__("command", params=parameters, help="\n\n".join([summary, *about]), epilog=epilog)
 
     def invoke(self, ctx: click.Context) -> None:
         values = {

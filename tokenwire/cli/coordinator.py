@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass, field, replace
 
 from tokenwire.cli.click_options import Given, build, options_command
+from tokenwire.cli.main import SUMMARIES
 from tokenwire.cli.supervisor import supervise_coordinators
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.options import Option, declared, option
@@ -46,9 +47,9 @@ class CoordinatorOptions:
 COORDINATOR_OPTIONS = declared(CoordinatorOptions)
 
 
-@options_command(COORDINATOR_OPTIONS)
+@options_command(SUMMARIES["coordinator"], COORDINATOR_OPTIONS)
 def command(given: Given) -> None:
-    """Run the text half: an HTTP server with OpenAI's API in front of workers."""
+    """Run the coordinator, or as many processes of it as asked for."""
     options = build(CoordinatorOptions, given.values)
     configure_logging("coordinator", options.logs.format, options.logs.level)
     settings = replace(options.settings, cache_dir=options.settings.cache_dir or default_cache_dir())

@@ -10,12 +10,13 @@ from tokenwire import __version__
 from tokenwire.errors import TokenwireError
 from tokenwire.options import Section
 
-_COMMANDS = {
-    "serve": ("tokenwire.cli.serve", "Serve a model: a worker and a coordinator in one command."),
-    "chat": ("tokenwire.cli.chat", "Talk to a model in the terminal."),
-    "coordinator": ("tokenwire.cli.coordinator", "Run the text half: an HTTP server in front of workers."),
-    "worker": ("tokenwire.cli.worker", "Run the token half: an engine with a gRPC port."),
+SUMMARIES = {
+    "serve": "Serve a model: a worker and a coordinator in one command.",
+    "chat": "Talk to a model in the terminal, through any server of OpenAI's API.",
+    "coordinator": "Run the text half: an HTTP server with OpenAI's API in front of workers.",
+    "worker": "Run the token half: an engine with a gRPC port.",
 }
+"""What each command does. A command is in the module of its name."""
 
 
 class LazyGroup(click.Group):
@@ -23,19 +24,19 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, the most used first."""
-        return list(_COMMANDS)
+        return list(SUMMARIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in SUMMARIES:
             return None
-        command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        command: click.Command = importlib.import_module(f"tokenwire.cli.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+            formatter.write_dl(list(SUMMARIES.items()))
 
 
 class SectionedOption(click.Option):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tokenwire.cli.click_options import Given, Values, arguments, build, options_command
 from tokenwire.cli.coordinator import COORDINATOR_OPTIONS, CoordinatorOptions
+from tokenwire.cli.main import SUMMARIES
 from tokenwire.cli.model_source import check_model
 from tokenwire.cli.supervisor import ChildProcess, supervise_coordinators
 from tokenwire.cli.worker import WORKER_OPTIONS, WorkerOptions
@@ -39,15 +40,13 @@ SERVE_OPTIONS = {
 
 
 @options_command(
+    SUMMARIES["serve"],
     SERVE_OPTIONS,
     epilog="Arguments after -- are vLLM's own engine arguments: tokenwire serve MODEL -- --max-model-len 32768. "
     "Options of `tokenwire worker` and `tokenwire coordinator` can be set by their environment variables.",
 )
 def command(given: Given) -> None:
-    """Serve a model: a worker and a coordinator in one command.
-
-    MODEL is a directory or a hub id. Without it a small embedded model is served on the CPU; `make serve` installs it.
-    """
+    """Run both processes until a signal."""
     values = {_LOG_LEVEL: "warning", **given.values}
     with tempfile.TemporaryDirectory(prefix="tokenwire-") as private:
         # A socket in a directory that only this user can access: no port, no credentials, no conflicts.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tokenwire.cli.click_options import Given, build, options_command
+from tokenwire.cli.main import SUMMARIES
 from tokenwire.cli.model_source import check_model
 from tokenwire.errors import EngineFailed, InvalidRequest
 from tokenwire.options import Option, declared, option
@@ -40,15 +41,13 @@ WORKER_OPTIONS = declared(WorkerOptions)
 
 
 @options_command(
+    SUMMARIES["worker"],
     WORKER_OPTIONS,
     epilog="Arguments after -- are vLLM's own engine arguments: "
     "tokenwire worker MODEL --listen 0.0.0.0:50051 -- --tensor-parallel-size 4 --max-model-len 32768",
 )
 def command(given: Given) -> None:
-    """Run the token half: an engine with a gRPC port.
-
-    MODEL is a directory or a hub id. Without it the small embedded model is served; `make serve` installs it.
-    """
+    """Run the worker until a signal."""
     import uvloop
 
     options = build(WorkerOptions, given.values)

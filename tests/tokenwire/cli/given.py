@@ -31,7 +31,7 @@ NUMBERS = {"--peer-server-name": "another", "--ssl-cert-reqs": 2, "--sim-eos-rat
 def parse(options: Mapping[str, Declared], given: Sequence[str]) -> Given:
     """Return what a command with these options receives."""
     seen: list[Given] = []
-    options_command(options)(seen.append).main([*given], "tokenwire", standalone_mode=False)
+    options_command("Take options.", options)(seen.append).main([*given], "tokenwire", standalone_mode=False)
     return seen[0]
 
 
