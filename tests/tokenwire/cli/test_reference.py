@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tokenwire.cli.coordinator import COORDINATOR_OPTIONS
-from tokenwire.cli.reference import CHART, PAGE, SCHEMA, page, schema
+from tokenwire.cli.reference import CHART, DEFAULTS, PAGE, SCHEMA, defaults, page, schema
 from tokenwire.cli.serve import SERVE_OPTIONS
 from tokenwire.cli.worker import WORKER_OPTIONS
 
@@ -39,6 +39,12 @@ def test_the_charts_schema_is_current() -> None:
     """Also if a template has started to set an option, which `options` then no longer accepts."""
     text = (ROOT / SCHEMA).read_text()
     assert text == schema(text, ROOT / CHART / "templates")
+
+
+def test_the_charts_defaults_are_current() -> None:
+    """Those that its templates compute with."""
+    assert (ROOT / DEFAULTS).read_text() == defaults()
+    assert "ternary 60.0 600.0" in defaults()
 
 
 def test_the_page_has_every_option() -> None:

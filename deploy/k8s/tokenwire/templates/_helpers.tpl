@@ -83,7 +83,7 @@ imagePullSecrets:
 {{/* The first name under which a pool serves its model. (dict "root" $ "pool" NAME) */}}
 {{- define "tokenwire.pool.model" -}}
 {{- $values := include "tokenwire.pool" . | fromYaml -}}
-{{- $values.servedModelName | default $values.model | default "smollm2-135m-instruct" -}}
+{{- $values.servedModelName | default $values.model | default (include "tokenwire.embeddedModel" .) -}}
 {{- end }}
 
 {{- define "tokenwire.worker.name" -}}
