@@ -141,6 +141,14 @@ def ran_by_make(command: Command) -> list[Command]:
     return [Command(command.page, line) for line in shown.stdout.splitlines()]
 
 
+def test_make_help_lists_the_targets_of_the_documents() -> None:
+    """Each with what it does."""
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = {line.split()[0] for line in shown.splitlines() if len(line.split()) > 1}
+
+    assert {each.words[1] for each in of("make") if len(each.words) > 1} <= listed
+
+
 @pytest.mark.parametrize(
     "command", [each for each in of("python") if each.words[1] == "-m"], ids=lambda each: each.text
 )
