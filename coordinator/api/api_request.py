@@ -79,6 +79,12 @@ def _check_text(name: str, value: Any) -> None:
         raise Malformed(f"{shown}: {surrogate} is an unpaired surrogate.", param=shown) from None
 
 
+def context_of(scope: Scope) -> RequestContext:
+    """Return the context that the middleware made for a request."""
+    context: RequestContext = scope[CONTEXT]
+    return context
+
+
 class InvalidBody(Exception):
     """A body that is no JSON, or not of its model."""
 
@@ -102,8 +108,7 @@ class ApiRequest(Request):
     @property
     def context(self) -> RequestContext:
         """The request's context."""
-        context: RequestContext = self.scope[CONTEXT]
-        return context
+        return context_of(self.scope)
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """Yield the body in pieces. Raises HTTPException as soon as it exceeds the limit."""
@@ -214,8 +219,7 @@ class UnsupportedFields:
 
 def caller_of(request: Request) -> Caller:
     """Return the caller of a request, for routes that read no headers."""
-    context: RequestContext = request.scope[CONTEXT]
-    return context.caller
+    return context_of(request.scope).caller
 
 
 class RequestHeaders:
@@ -232,7 +236,7 @@ class RequestHeaders:
     @classmethod
     def of(cls, request: Request) -> "RequestHeaders":
         """Read a request's headers and its caller. Raises InvalidRequest."""
-        context: RequestContext = request.scope[CONTEXT]
+        context = context_of(request.scope)
         own = {name: value for name, value in context.headers.items() if name.startswith(b"x-")}
         return cls({name.decode(): value.decode("latin-1") for name, value in own.items()}, context.caller)
 

@@ -11,8 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
-from tokenwire.coordinator.api.api_request import InvalidBody
-from tokenwire.coordinator.generation.context import CONTEXT
+from tokenwire.coordinator.api.api_request import InvalidBody, context_of
 from tokenwire.errors import FleetFailed, InvalidRequest, Malformed, TokenwireError, error_body
 
 log = logging.getLogger(__name__)
@@ -62,7 +61,7 @@ def error_response(error: TokenwireError, scope: Scope, reason: str | None = Non
 
     reason: the message for the log, if the error's own repeats client input.
     """
-    scope[CONTEXT].record.set_rejection(error.message if reason is None else reason, error.param)
+    context_of(scope).record.set_rejection(error.message if reason is None else reason, error.param)
     headers = {}
     if error.http_status in (429, 503):
         headers["Retry-After"] = str(max(1, round(error.retry_after_s or 1)))
@@ -104,7 +103,7 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    request.scope[CONTEXT].record.set_rejection(str(error.detail), None)
+    context_of(request.scope).record.set_rejection(str(error.detail), None)
     kind = _HTTP_TYPES.get(error.status_code, "BadRequestError")
     body = _body_of(request.url.path)(str(error.detail), kind, error.status_code, None)
     return JSONResponse(body, error.status_code, error.headers)

@@ -7,7 +7,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
+from tokenwire.coordinator.api.api_request import context_of
+from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.output.collect import CollectedChoice, CollectedReply
 from tokenwire.coordinator.output.sse import ChunkEncoder, StreamedReply
@@ -38,7 +39,7 @@ def _end(context: RequestContext, prepared: PreparedRequest, reply: CollectedRep
 
 async def collect(generation: GenerationService, prepared: PreparedRequest, request: Request) -> list[CollectedChoice]:
     """Generate all choices. Raises the first error, or ClientDisconnect."""
-    context: RequestContext = request.scope[CONTEXT]
+    context = context_of(request.scope)
     connection = context.connection
     reply = CollectedReply(prepared.choices)
     context.handle = await generation.start(prepared, reply, context)
@@ -67,7 +68,7 @@ class EventStream(Response):
         self._encoder = encoder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        context: RequestContext = scope[CONTEXT]
+        context = context_of(scope)
         connection = context.connection
         prepared = self._prepared
         interval = prepared.request.stream_interval

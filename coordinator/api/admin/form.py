@@ -5,9 +5,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from tokenwire.coordinator.api.api_request import InvalidBody, is_json, parse_json
+from tokenwire.coordinator.api.api_request import InvalidBody, context_of, is_json, parse_json
 from tokenwire.coordinator.api.body_shape import check_shape
-from tokenwire.coordinator.generation.context import CONTEXT
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
 
@@ -27,7 +26,7 @@ async def read(form: type[Fields], request: Request) -> Fields:
     repeated = {name for name, field in form.model_fields.items() if "list" in str(field.annotation)}
     fields: dict[str, Any] = {name: query.getlist(name) if name in repeated else query[name] for name in query}
     fields.update(await _body(request))
-    request.scope[CONTEXT].record.set_body(fields)
+    context_of(request.scope).record.set_body(fields)
     try:
         return form.model_validate(fields)
     except ValidationError as error:

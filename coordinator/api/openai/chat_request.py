@@ -177,6 +177,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         completion_limit = self.max_completion_tokens is not None
         # A reply that echoes a message, or has another role, is not sent back as it was returned.
         keeps = not self.echo and self.add_generation_prompt != self.continue_final_message
+        logprobs = self.wanted_logprobs
         response_id = headers.response_id(id_prefix, self.request_id)
         conversation_id, priority = headers.conversation(self), headers.priority(self.priority)
         data_parallel_rank = headers.data_parallel_rank
@@ -187,7 +188,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             prompts=[prompt],
             sampling=self.sampling(
                 self.max_completion_tokens if completion_limit else self.max_tokens,
-                self.wanted_logprobs,
+                logprobs,
                 prompt_logprobs=(self.top_logprobs or 0) if self.echo else None,
             ),
             n=1 if self.n is None else self.n,
