@@ -1,4 +1,7 @@
-"""The worker process around one engine: startup, serve, drain, stop."""
+"""The worker process around one engine: startup, serve, drain, stop.
+
+One class beyond the usual length, since all of it is about the same sessions.
+"""
 
 import asyncio
 import contextlib
@@ -18,7 +21,7 @@ from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.cache.prefix_cache import CacheChange, KvEventPublisher
 from tokenwire.worker.engine.cpu_time import StallCpuTime
-from tokenwire.worker.engine.interface import Engine, Step
+from tokenwire.worker.engine.interface import Engine, EngineSequence, Step
 from tokenwire.worker.engine.stall_detector import StallDetector
 from tokenwire.worker.services.control_service import ControlService
 from tokenwire.worker.services.health import HealthServer
@@ -67,7 +70,8 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         )
         self._stall_detector = StallDetector()
         self._generated_tokens = 0
-        self._draining = False
+        self.is_draining = False
+        """Whether new requests are refused."""
         self._handing_back = False
         """Whether sequences that are aborted now may continue on another worker."""
         self._idle = asyncio.Event()
@@ -115,7 +119,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
     async def drain(self, deadline_s: float | None) -> None:
         """Refuse new requests; return once no slot is open, aborting the remaining ones at the deadline."""
         deadline_s = self._settings.drain_timeout_s if deadline_s is None else deadline_s
-        self._draining = True
+        self.is_draining = True
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING, keep=("liveness",))
         for session in self._sessions:
             session.announce_drain(deadline_s)
@@ -160,11 +164,23 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             model=self._model,
             weight_version=self._controller.state.weight_version,
             load=self._load,
-            draining=self._draining,
+            draining=self.is_draining,
             serving=self._controller.state,
             heartbeat_ms=int(1000 * _HEARTBEAT_S),
             capabilities=self._capabilities,
         )
+
+    def was_aborted(self, submit: pb.Submit) -> bool:
+        """Return whether a resumed request was aborted before it came here."""
+        return self._recent_aborts.include(submit)
+
+    def check_adapter(self, adapter: pb.LoraAdapter) -> None:
+        """Raise InvalidRequest if an adapter may not be read from its path."""
+        self._controller.check_adapter(adapter)
+
+    def on_submitted(self, sequences: list[EngineSequence], prompt_tokens: int) -> None:
+        """Expect steps of sequences that the engine accepted."""
+        self._stall_detector.on_submitted(sequences, prompt_tokens)
 
     def server_info(self) -> control_pb2.GetServerInfoResponse:
         """Return the welcome, the engine's configuration and counters."""
@@ -189,14 +205,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
     # gRPC.
 
     async def Session(self, requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
-        session = Session(
-            self._engine,
-            self.welcome,
-            lambda: self._draining,
-            self._stall_detector.on_submitted,
-            self._controller.check_adapter,
-            self._recent_aborts.include,
-        )
+        session = Session(self._engine, self)
         self._sessions[session] = None
         snapshot = self._kv_events.snapshot()
         if snapshot is not None:
@@ -274,7 +283,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             sequence.frame_buffer.add_finish(sequence.slot, finish)
         for session in self._sessions:
             session.frame_buffer.flush(step.load, step.weight_version)
-        if self._draining and not self._open_slots():
+        if self.is_draining and not self._open_slots():
             self._idle.set()
 
     def _open_slots(self) -> int:

@@ -243,13 +243,34 @@ class WorkerEnd:
         self._engine, self._stream, self._commands = _Engine(), _Stream(), CommandQueue()
         self._handing_back = self._lost = False
         engine = cast("Engine", self._engine)
-        self._session = Session(engine, pb.Welcome, lambda: self._handing_back)
+        self._session = Session(engine, self)
         self._session._frame_buffer = self._buffer = _TakenBuffer(self._session)
         context = cast("grpc.aio.ServicerContext[Any, Any]", self._stream)
         loop.create_task(self._session.run(self._commands, context))
         hello = pb.Hello(protocol=protocol_version(), coordinator_id="coordinator")
         self._commands.put(pb.SessionRequest(hello=hello))
         loop.settle()
+
+    # The session's host.
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether it hands back."""
+        return self._handing_back
+
+    def welcome(self) -> pb.Welcome:
+        """Return an empty one."""
+        return pb.Welcome()
+
+    def was_aborted(self, submit: pb.Submit) -> bool:
+        """Return False."""
+        return False
+
+    def check_adapter(self, adapter: pb.LoraAdapter) -> None:
+        """Accept all."""
+
+    def on_submitted(self, sequences: list[EngineSequence], prompt_tokens: int) -> None:
+        """Do nothing."""
 
     def feed(self, event: Input) -> tuple[bytes, ...]:
         """Let something happen; return the events that are sent."""

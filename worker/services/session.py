@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from typing import Protocol
 
 import grpc
 
@@ -18,29 +19,32 @@ log = logging.getLogger(__name__)
 SessionContext = grpc.aio.ServicerContext[pb.SessionRequest, pb.SessionResponse]
 
 
+class SessionHost(Protocol):
+    """What a session needs of its worker; see WorkerServer."""
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether new requests are refused."""
+
+    def welcome(self) -> pb.Welcome:
+        """Describe the worker as it is now."""
+
+    def was_aborted(self, submit: pb.Submit) -> bool:
+        """Return whether a resumed request was aborted before it came here."""
+
+    def check_adapter(self, adapter: pb.LoraAdapter) -> None:
+        """Raise InvalidRequest if an adapter may not be read from its path."""
+
+    def on_submitted(self, sequences: list[EngineSequence], prompt_tokens: int) -> None:
+        """Called with sequences that the engine accepted, and the length of their prompt."""
+
+
 class Session:
     """The worker's side of one stream: owns its slots, each of which gets one terminal event."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        welcome: Callable[[], pb.Welcome],
-        is_draining: Callable[[], bool],
-        on_submitted: Callable[[list[EngineSequence], int], None] = lambda sequences, prompt_tokens: None,
-        check_adapter: Callable[[pb.LoraAdapter], None] = lambda adapter: None,
-        was_aborted: Callable[[pb.Submit], bool] = lambda submit: False,
-    ) -> None:
-        """`on_submitted` is called with sequences that the engine accepted, and the length of their prompt.
-
-        `check_adapter` raises InvalidRequest if an adapter may not be read from its path. `was_aborted` returns whether
-        a resumed request was aborted before it came here.
-        """
+    def __init__(self, engine: Engine, host: SessionHost) -> None:
         self._engine = engine
-        self._welcome = welcome
-        self._is_draining = is_draining
-        self._on_submitted = on_submitted
-        self._check_adapter = check_adapter
-        self._was_aborted = was_aborted
+        self._host = host
         self._slots: dict[int, EngineSequence] = {}
         self._frame_buffer = FrameBuffer(self._close_slot)
         self.coordinator_id = "?"
@@ -68,7 +72,7 @@ class Session:
         sender: asyncio.Task[None] | None = None
         try:
             self._accept_hello(await anext(requests, pb.SessionRequest()))
-            await context.write(pb.SessionResponse(welcome=self._welcome()))
+            await context.write(pb.SessionResponse(welcome=self._host.welcome()))
             sender = asyncio.create_task(self._send(context))
             async for request in requests:
                 await self._execute(request)
@@ -121,7 +125,7 @@ class Session:
 
     async def _submit(self, submit: pb.Submit) -> None:
         self._check_slots(submit)
-        if self._was_aborted(submit):
+        if self._host.was_aborted(submit):
             self._end_as_aborted(submit)
             return
         sequences = [
@@ -130,12 +134,12 @@ class Session:
         ]
         try:
             if submit.lora.id:
-                self._check_adapter(submit.lora)  # the engine reads it if it is not loaded
+                self._host.check_adapter(submit.lora)  # the engine reads it if it is not loaded
             self._admit(sequences)
             await self._engine.submit(submit, sequences)
             # Some may already have ended.
             started = [sequence for sequence in sequences if sequence.slot in self._slots]
-            self._on_submitted(started, len(submit.prompt_token_ids))
+            self._host.on_submitted(started, len(submit.prompt_token_ids))
         except TokenwireError as error:
             self._refuse(submit, sequences, error)
         except Exception as error:
@@ -144,7 +148,7 @@ class Session:
 
     def _end_as_aborted(self, submit: pb.Submit) -> None:
         log.info("request %s was aborted before it was resumed here", submit.request_id)
-        now = self._welcome()
+        now = self._host.welcome()
         self._frame_buffer.end_frame()  # it may have tokens of earlier weights
         for slot in submit.slots:
             self._frame_buffer.add_finish(slot, pb.Finish(reason=pb.FINISH_REASON_ABORT))
@@ -157,7 +161,7 @@ class Session:
             raise InvalidRequest(f"Request {submit.request_id} names no slots or slots in use: {slots}.")
 
     def _admit(self, sequences: list[EngineSequence]) -> None:
-        if self._is_draining():
+        if self._host.is_draining:
             raise WorkerDraining("The worker is draining; send the request to another one.")
         self._slots.update((sequence.slot, sequence) for sequence in sequences)
 
