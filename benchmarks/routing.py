@@ -15,6 +15,7 @@ from benchmarks.load import percentile
 from tokenwire.coordinator.fleet.request_handle import NEW
 from tokenwire.coordinator.fleet.routing import Candidate, Policy, Router
 from tokenwire.coordinator.fleet.slots import DiscardListener, SlotTable
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
@@ -146,14 +147,14 @@ class Simulation:
         number = len(self.requests) % len(self._routers)
         self.requests.append(request)
         params = pb.SamplingParams(max_tokens=request.max_tokens, ignore_eos=True, temperature=0)
-        submit = pb.Submit(prompt_token_ids=request.prompt, sampling_params=params)
-        if request.conversation:
-            submit.session_id = request.conversation
-        decision = self._routers[number].choose([engine.sessions[number] for engine in self._engines], submit, NEW)
+        submission = Submission(
+            prompt_token_ids=request.prompt, sampling_params=params, session_id=request.conversation or None
+        )
+        decision = self._routers[number].choose([engine.sessions[number] for engine in self._engines], submission, NEW)
         session = decision.worker
-        submit.slots.append(session.slots.take(DiscardListener()))
-        session.workload.on_submit(submit.slots, decision.new)
-        session.engine.submit(session, submit, request)
+        slots = [session.slots.take(DiscardListener())]
+        session.workload.on_submit(slots, decision.new)
+        session.engine.submit(session, submission.message(slots).submit, request)
 
 
 # Loads. Each gets a simulation and a source of chance.

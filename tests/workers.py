@@ -12,6 +12,7 @@ from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import FetchFiles, WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import TokenwireError
 from tokenwire.peer_auth.grpc_options import SERVER
 from tokenwire.protocol.version import MAJOR
@@ -51,25 +52,29 @@ async def running_session(session: WorkerSession) -> AsyncIterator[WorkerSession
         await asyncio.wait([running])
 
 
-def submission(max_tokens: int = 5, request_id: str = "request", slots: list[int] | None = None) -> pb.Submit:
+def submission(max_tokens: int = 5, request_id: str = "request") -> Submission:
     """Return a request."""
-    return pb.Submit(
+    return Submission(
         request_id=request_id,
-        slots=slots,
         prompt_token_ids=PROMPT,
-        sampling_params=pb.SamplingParams(max_tokens=max_tokens),
+        max_tokens=max_tokens,
     )
+
+
+def submit_message(max_tokens: int = 5, request_id: str = "request", slots: Sequence[int] = ()) -> pb.Submit:
+    """Return a request as a worker gets it."""
+    return submission(max_tokens, request_id).message(slots).submit
 
 
 def send(
     pool: WorkerPool,
-    submit: pb.Submit,
+    submission: Submission,
     listeners: Sequence[SlotListener],
     model: str = "simulated",
     placement: Placement = NEW,
 ) -> PlacedRequest:
     """Submit a request to a worker, one of which must have free capacity."""
-    placed = pool.try_submit(model, submit, listeners, placement)
+    placed = pool.try_submit(model, submission, listeners, placement)
     assert placed is not None, pool.unavailable_reason(model) or "no worker has free capacity"
     return placed
 

@@ -19,6 +19,7 @@ from tokenwire.coordinator.fleet.session import Prepare, WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
 from tokenwire.coordinator.fleet.session_stats import StatsByModel
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.coordinator.fleet.transport.vllm_http.transport import VllmHttpTransport
@@ -165,12 +166,12 @@ class WorkerPool(SessionListener[WorkerSession]):
         return f"No worker serves {model} right now: {reasons}"
 
     def try_submit(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> PlacedRequest | None:
         """Send a request to a worker of a model with free capacity, preferably for all of it; None without one."""
         for_all: list[WorkerSession] = []
         for_some: list[WorkerSession] = []
-        for session in self._candidates_for(model, submit.lora.id):
+        for session in self._candidates_for(model, submission.lora.id):
             free = _free_capacity(session)
             if free >= len(listeners):
                 for_all.append(session)
@@ -178,10 +179,10 @@ class WorkerPool(SessionListener[WorkerSession]):
                 for_some.append(session)
         if not for_all and not for_some:
             return None
-        decision = self._router.choose(for_all or for_some, submit, placement)
+        decision = self._router.choose(for_all or for_some, submission, placement)
         session, new_tokens = decision.worker, decision.new
         placement.on_placed(session)
-        return PlacedRequest(decision, session.submit(submit, listeners, new_tokens), listeners)
+        return PlacedRequest(decision, session.submit(submission, listeners, new_tokens), listeners)
 
     def _candidates_for(self, model: str, adapter_id: int) -> list[WorkerSession]:
         found = self._candidates.get((model, adapter_id))
@@ -238,9 +239,9 @@ class WorkerPool(SessionListener[WorkerSession]):
         """Update the prefix index."""
         self._router.on_kv_events(session, change)
 
-    def on_survived(self, session: WorkerSession, submit: pb.Submit) -> None:
+    def on_survived(self, session: WorkerSession, submission: Submission) -> None:
         """Pass on that a worker survived the start of a request."""
-        for_each(self._listeners, lambda listener: listener.on_worker_survived(session.model_name, submit))
+        for_each(self._listeners, lambda listener: listener.on_worker_survived(session.model_name, submission))
 
     def on_session_change(self, session: WorkerSession) -> None:
         """Pass on losses, drains and free capacity, and reconcile drifted workers."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.coordinator.fleet.submission import Submission
 
 if TYPE_CHECKING:
     from tokenwire.coordinator.fleet.session import WorkerSession
@@ -18,10 +18,10 @@ class PoolListener:
     def on_worker_draining(self, session: "WorkerSession") -> None:
         """Called while a worker that announced its shutdown is connected."""
 
-    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[pb.Submit]) -> None:
+    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[Submission]) -> None:
         """Called with a lost worker's model and recent starts; `certain`: it is known to be dead."""
 
-    def on_worker_survived(self, model: str, submit: pb.Submit) -> None:
+    def on_worker_survived(self, model: str, submission: Submission) -> None:
         """Called when a worker survived the start of a request."""
 
     def on_model_lost(self, model: str) -> None:

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.v1 import inference_pb2 as pb
 
 _FEW_FRAMES = 4
@@ -12,17 +13,17 @@ _FEW_FRAMES = 4
 class RecentStarts:
     """Tracks the slots of one session from their submit to their first few tokens."""
 
-    def __init__(self, survived: Callable[[pb.Submit], None] = lambda submit: None) -> None:
+    def __init__(self, survived: Callable[[Submission], None] = lambda submission: None) -> None:
         """`survived` is called with a request that got its first few tokens or finished normally."""
         self._survived = survived
-        self._started: dict[int, pb.Submit] = {}
-        self._prefilled: deque[tuple[int, int, pb.Submit]] = deque()
+        self._started: dict[int, Submission] = {}
+        self._prefilled: deque[tuple[int, int, Submission]] = deque()
         """Number of the frame, slot and request; oldest first."""
         self._frames = 0
 
-    def on_submit(self, slots: Sequence[int], submit: pb.Submit) -> None:
+    def on_submit(self, slots: Sequence[int], submission: Submission) -> None:
         """Add the slots of a request."""
-        self._started.update(dict.fromkeys(slots, submit))
+        self._started.update(dict.fromkeys(slots, submission))
 
     def on_refusal(self, slots: Sequence[int]) -> None:
         """Remove the slots of a request that never started."""
@@ -36,19 +37,19 @@ class RecentStarts:
             if info.slot in self._started:
                 self._prefilled.append((self._frames, info.slot, self._started[info.slot]))
         for finish in frame.finishes:
-            submit = self._started.pop(finish.slot, None)
+            submission = self._started.pop(finish.slot, None)
             # An aborted request has not been shown to be harmless.
-            if submit is not None and finish.reason not in (pb.FINISH_REASON_ABORT, pb.FINISH_REASON_ERROR):
-                self._survived(submit)
+            if submission is not None and finish.reason not in (pb.FINISH_REASON_ABORT, pb.FINISH_REASON_ERROR):
+                self._survived(submission)
         while self._prefilled and self._prefilled[0][0] + _FEW_FRAMES <= self._frames:
-            _, slot, submit = self._prefilled.popleft()
-            if self._started.get(slot) is submit:  # else it has ended and the slot was reused
+            _, slot, submission = self._prefilled.popleft()
+            if self._started.get(slot) is submission:  # else it has ended and the slot was reused
                 del self._started[slot]
-                self._survived(submit)
+                self._survived(submission)
 
-    def take_all(self) -> list[pb.Submit]:
+    def take_all(self) -> list[Submission]:
         """Return the recent requests, each once, and clear them: the worker was lost."""
-        requests = list({id(submit): submit for submit in self._started.values()}.values())
+        requests = list({id(submission): submission for submission in self._started.values()}.values())
         self._started.clear()
         self._prefilled.clear()
         return requests

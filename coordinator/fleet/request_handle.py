@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tokenwire.coordinator.fleet.slots import SlotListener
-from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.coordinator.fleet.submission import Submission
 
 if TYPE_CHECKING:
     from tokenwire.coordinator.fleet.session import WorkerSession
@@ -53,6 +53,6 @@ class Fleet(Protocol):
         """Check that one more request would be admitted, before any work on it. Raises the errors of `submit`."""
 
     def submit(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle:
         """Send a request to a worker of a model, one listener per sequence. Raises Unavailable or Overloaded."""

@@ -11,6 +11,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from tokenwire.coordinator.fleet.prefix_index import PrefixIndex
 from tokenwire.coordinator.fleet.request_handle import Placement
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.protocol.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
@@ -137,10 +138,10 @@ class Router:
         # Conversation ids are secrets of clients, so only keyed digests of them are stored.
         self._secret = os.urandom(16)
 
-    def choose(self, candidates: Sequence[W], submit: pb.Submit, placement: Placement) -> Decision[W]:
+    def choose(self, candidates: Sequence[W], submission: Submission, placement: Placement) -> Decision[W]:
         """Choose among the workers that can take a request, at least one."""
         preferred = [worker for worker in candidates if worker.instance_id not in placement.avoid] or candidates
-        inputs = self._inputs(submit)
+        inputs = self._inputs(submission)
         chosen = preferred[0] if len(preferred) == 1 else self._cheapest(preferred, inputs)
         cached = min(inputs.cached.get(chosen.instance_id, 0), max(0, inputs.tokens - 1))
         self._record_conversation(chosen.instance_id, inputs)
@@ -189,19 +190,19 @@ class Router:
         self._last_turn.pop(worker.instance_id, None)
         self._prefixes.remove_worker(worker.instance_id)
 
-    def _inputs(self, submit: pb.Submit) -> RoutingInputs:
-        tokens, adapter = len(submit.prompt_token_ids), submit.lora.id
+    def _inputs(self, submission: Submission) -> RoutingInputs:
+        tokens, adapter = len(submission.prompt_token_ids), submission.lora.id
         # With only one worker there is nothing to choose, so hashing would be wasted.
         if self._policy != "affinity" or len(self._caches) < 2:
             return RoutingInputs(tokens)
-        hashes = _hashes(submit) if tokens >= BLOCK_TOKENS else ()
+        hashes = _hashes(submission) if tokens >= BLOCK_TOKENS else ()
         conversation = b""
-        if submit.session_id:
-            conversation = blake2b(submit.session_id.encode(), key=self._secret, digest_size=16).digest()
+        if submission.session_id:
+            conversation = blake2b(submission.session_id.encode(), key=self._secret, digest_size=16).digest()
         return RoutingInputs(
             tokens=tokens,
             hashes=hashes,
-            cached=self._prefixes.match(hashes) if hashes and _reads_cache(submit.sampling_params) else {},
+            cached=self._prefixes.match(hashes) if hashes and _reads_cache(submission.sampling_params) else {},
             conversation=conversation,
             conversation_worker=self._conversations.get(conversation) if conversation else None,
             adapter=adapter,
@@ -219,9 +220,9 @@ class Router:
             self._adapters.put(inputs.adapter, instance)
 
 
-def _hashes(submit: pb.Submit) -> list[int]:
-    rank = submit.data_parallel_rank if submit.HasField("data_parallel_rank") else None
-    return prefix_hashes(submit.prompt_token_ids[:], scope_of(submit.cache_salt, submit.lora.id, rank))
+def _hashes(submission: Submission) -> list[int]:
+    scope = scope_of(submission.cache_salt or "", submission.lora.id, submission.data_parallel_rank)
+    return prefix_hashes(submission.prompt_token_ids, scope)
 
 
 def _reads_cache(params: pb.SamplingParams) -> bool:

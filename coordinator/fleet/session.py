@@ -16,6 +16,7 @@ from tokenwire.coordinator.fleet.recent_starts import RecentStarts
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
 from tokenwire.coordinator.fleet.session_stats import SessionStats, StatsByModel, TokenGaps
 from tokenwire.coordinator.fleet.slots import SlotListener, SlotTable, fail_listener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.base import CommandQueue, OpenTransport, WorkerTransport
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.workload import Workload
@@ -105,8 +106,8 @@ class WorkerSession:
 
     # Commands.
 
-    def submit(self, submit: pb.Submit, listeners: Sequence[SlotListener], new_tokens: int = 0) -> list[int]:
-        """Start a request, one listener per sequence; return the slots, which are set in what is sent.
+    def submit(self, submission: Submission, listeners: Sequence[SlotListener], new_tokens: int = 0) -> list[int]:
+        """Start a request, one listener per sequence; return the slots.
 
         `new_tokens` of the prompt are expected to be computed, the rest to be in the worker's prefix cache.
         """
@@ -114,10 +115,8 @@ class WorkerSession:
             listener.weights(self.weight_version)
         slots = [self._slots.take(listener) for listener in listeners]
         self.workload.on_submit(slots, new_tokens)
-        self.recent_starts.on_submit(slots, submit)
-        command = pb.SessionRequest(submit=submit)
-        command.submit.slots.extend(slots)
-        self._commands.put(command)
+        self.recent_starts.on_submit(slots, submission)
+        self._commands.put(submission.message(slots))
         return slots
 
     def abort(self, slots: Sequence[int]) -> None:

@@ -3,6 +3,7 @@
 import enum
 from typing import Generic, TypeVar
 
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.v1 import inference_pb2 as pb
 
 S = TypeVar("S", contravariant=True)
@@ -31,7 +32,7 @@ class SessionListener(Generic[S]):
     def on_kv_events(self, session: S, change: pb.CacheChange) -> None:
         """Called with the blocks that the worker's prefix cache stored and evicted."""
 
-    def on_survived(self, session: S, submit: pb.Submit) -> None:
+    def on_survived(self, session: S, submission: Submission) -> None:
         """Called when the worker survived the start of a request."""
 
     def is_covered(self, session: S) -> bool:

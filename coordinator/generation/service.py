@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, RequestHandle
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.generation import limits
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
@@ -33,9 +34,11 @@ class PreparedRequest:
 
     request: GenerationRequest
     model: ServedModel
-    sampling: Sequence[pb.SamplingParams]
-    """Of each prompt: as requested, with the model's defaults, and with the maximum tokens that fit after it."""
+    sampling: pb.SamplingParams
+    """As requested, with the model's defaults."""
     prompts: Sequence[PreparedPrompt]
+    max_tokens: Sequence[int]
+    """Of the replies to each prompt: as requested, or what fits after it."""
     reasoning_ended: bool | None = None
     """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
     choices: int = field(init=False)
@@ -122,22 +125,21 @@ class GenerationService:
         limits.check_request(request, params, model)
         prompts: list[PreparedPrompt] = []
         tokens = 0
-        sampling: list[pb.SamplingParams] = []
+        max_tokens: list[int] = []
         for position, prompt in enumerate(request.prompts):
             prepared = await prepare_prompt(
                 prompt, model, request.truncation, params.max_tokens, self._history, must_fit=True
             )
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
-            max_tokens = limits.check_prompt(prepared.token_ids, prepared.reused, params, model, param)
+            max_tokens.append(limits.check_prompt(prepared.token_ids, prepared.reused, params, model, param))
             tokens += len(prepared.token_ids)
             limits.check_prompt_logprobs(request.n, tokens, params, model, self._settings.max_prompt_logprobs)
-            sampling.append(_with_max_tokens(params, max_tokens))
             prompts.append(prepared)
             await _yield_to_others(position)
         ended = request.reasoning_ended
         if request.plan is not None:
             ended = request.plan.reasoning_ended(prompts[0].new_ids)
-        return PreparedRequest(request, model, sampling, prompts, ended)
+        return PreparedRequest(request, model, params, prompts, max_tokens, ended)
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:
         """Check that KV transfer parameters are allowed. Raises InvalidRequest."""
@@ -167,13 +169,13 @@ class GenerationService:
         handle = GenerationHandle()
         if context.deadline is not None:
             handle.start_timer(context.time_left_s(), reply, context.deadline_error)
-        texts = TextStreams(model.tokenizer, request.text, prepared.sampling[0].min_tokens)
+        texts = TextStreams(model.tokenizer, request.text, prepared.sampling.min_tokens)
         placement = Placement(tenant=caller.tenant, on_placed=record.on_placed, exact=request.returns_ids)
         try:
             for position in range(len(prepared.prompts)):
-                submit = _submit(prepared, position, caller.min_priority, record.trace_headers)
+                submission = _submission(prepared, position, caller.min_priority, record.trace_headers)
                 choices = _choices(prepared, position, texts, reply)
-                handle.handles.append(self._fleet.submit(model.base_model, submit, choices, placement))
+                handle.handles.append(self._fleet.submit(model.base_model, submission, choices, placement))
                 placement = replace(placement, joins=True)
                 await _yield_to_others(position)
         except BaseException:
@@ -184,7 +186,7 @@ class GenerationService:
 
     def submits(self, prepared: PreparedRequest) -> Iterator[pb.Submit]:
         """Return the workers' messages, one for each prompt; slots are assigned when they are sent."""
-        return (_submit(prepared, position) for position in range(len(prepared.prompts)))
+        return (_submission(prepared, position).message().submit for position in range(len(prepared.prompts)))
 
 
 def _record(record: RequestRecord, prepared: PreparedRequest) -> None:
@@ -213,14 +215,6 @@ def _with_defaults(requested: pb.SamplingParams, model: ServedModel) -> pb.Sampl
     return sampling
 
 
-def _with_max_tokens(params: pb.SamplingParams, max_tokens: int) -> pb.SamplingParams:
-    """Return a copy of sampling parameters with this maximum of tokens."""
-    sampling = pb.SamplingParams()
-    sampling.CopyFrom(params)
-    sampling.max_tokens = max_tokens
-    return sampling
-
-
 def _choices(prepared: PreparedRequest, position: int, texts: TextStreams, reply: Reply) -> list[Choice]:
     """Return the listeners of a prompt's sequences."""
     request, model, token_ids = prepared.request, prepared.model, prepared.prompts[position].token_ids
@@ -239,24 +233,25 @@ def _choices(prepared: PreparedRequest, position: int, texts: TextStreams, reply
     ]
 
 
-def _submit(
+def _submission(
     prepared: PreparedRequest,
     position: int,
     min_priority: int | None = None,
     trace_headers: Mapping[str, str] | None = None,
-) -> pb.Submit:
-    """Return the message that submits a prompt to a worker: complete, except for what depends on that worker.
+) -> Submission:
+    """Return what submits a prompt to a worker: complete, except for what depends on that worker.
 
     min_priority: the lowest number that the caller's priority may have.
     """
     request, kwargs = prepared.request, prepared.request.reasoning_parser_kwargs
-    return pb.Submit(
+    return Submission(
         request_id=request.request_id if len(prepared.prompts) == 1 else f"{request.request_id}-{position}",
         prompt_token_ids=prepared.prompts[position].token_ids,
-        sampling_params=prepared.sampling[position],
+        sampling_params=prepared.sampling,
+        max_tokens=prepared.max_tokens[position],
         priority=request.priority if min_priority is None else max(request.priority, min_priority),
         cache_salt=request.cache_salt,
-        lora=prepared.model.lora,
+        lora=prepared.model.lora or pb.LoraAdapter(),
         session_id=request.conversation_id,
         data_parallel_rank=request.data_parallel_rank,
         reasoning_ended=prepared.reasoning_ended,

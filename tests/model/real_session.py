@@ -13,6 +13,7 @@ from tests.model.stepped_loop import SteppedLoop
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.session import FetchFiles, WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.base import CommandQueue, Commands, WorkerTransport
 from tokenwire.errors import Overloaded, TokenwireError, Unavailable
 from tokenwire.protocol.version import protocol_version
@@ -123,8 +124,8 @@ class CoordinatorEnd:
         session = self.session
         match event.kind:
             case "submit":
-                submit = pb.Submit(request_id=str(event.request))
-                (self._slot_of[event.request],) = session.submit(submit, [self._recorders[event.request]])
+                submission = Submission(request_id=str(event.request))
+                (self._slot_of[event.request],) = session.submit(submission, [self._recorders[event.request]])
             case "abort":
                 session.abort([self._slot_of[event.request]])
             case "event":

@@ -27,7 +27,7 @@ def placed_sequences(coordinators: Sequence[CoordinatorHost], workers: Sequence[
         PlacedSequence(
             coordinator,
             hosts[sequence.session.address],
-            sequence.request.submit.request_id,
+            sequence.request.submission.request_id,
             bool(sequence.avoid),
             sequence.gained,
         )
@@ -48,7 +48,7 @@ def is_reached(client: SimulatedClient, coordinator: CoordinatorHost, coordinato
     if owner is None or owner.core is None:
         return False
     return any(
-        sequence.request.submit.request_id == client.request_id
+        sequence.request.submission.request_id == client.request_id
         and (owner is coordinator or sequence.request.sent_at is not None)
         for sequence in owner.core.failover.live
     )

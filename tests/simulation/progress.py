@@ -59,8 +59,8 @@ class ProgressWatch:
                 continue
             for sequence in core.failover.live:
                 place, mark, bound_s = self._state(coordinator, core, sequence)
-                self._observe(kept, sequence, sequence.request.submit.request_id, place, mark, bound_s)
-            served = {sequence.request.submit.request_id for sequence in core.failover.live}
+                self._observe(kept, sequence, sequence.request.submission.request_id, place, mark, bound_s)
+            served = {sequence.request.submission.request_id for sequence in core.failover.live}
             for client in self._others(coordinator, served):
                 self._observe(kept, client, client.name, "handled", client.tokens, _HANDLING_S)
         self._check_timeouts()
@@ -160,7 +160,7 @@ def _is_in_touch(host: WorkerHost, instance_id: str, connections: Sequence[Conne
 
 def _steps_before(host: WorkerHost, sequence: ResumableSequence) -> int:
     """Return how many steps an engine has made if it has a sequence that waits for its turn; else 0."""
-    engine, request_id = host.engine, sequence.request.submit.request_id
+    engine, request_id = host.engine, sequence.request.submission.request_id
     if engine is None or engine._scheduler is None:
         return 0
     own = [each for each in engine._scheduler._live.values() if each.sequence.request_id == request_id]

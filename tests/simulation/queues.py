@@ -15,8 +15,8 @@ from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, Admissio
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Overloaded, Unavailable
-from tokenwire.v1 import inference_pb2 as pb
 
 _REPLY_TOKENS = 256
 """What a choice counts as, besides its prompt."""
@@ -26,12 +26,12 @@ Expected = Callable[[str], tuple[str, int] | None]
 
 
 def _cost(entry: QueuedRequest) -> int:
-    return len(entry.submit.prompt_token_ids) + _REPLY_TOKENS * len(entry.listeners)
+    return len(entry.submission.prompt_token_ids) + _REPLY_TOKENS * len(entry.listeners)
 
 
 def _class(entry: QueuedRequest) -> tuple[bool, int]:
     """Return what comes before shares: resumed requests are first, then those of a lower priority."""
-    return not entry.placement.resumed, entry.submit.priority
+    return not entry.placement.resumed, entry.submission.priority
 
 
 @dataclass(slots=True)
@@ -92,14 +92,14 @@ class QueueWitness:
             raise
 
     def submit(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle:
         """Submit a request."""
-        self._check_name(submit, placement)
+        self._check_name(submission, placement)
         is_full = self._is_full(model, len(listeners)) and not placement.resumed
         waiting = self._waiting(model)
         try:
-            handle = self._queue.submit(model, submit, listeners, placement)
+            handle = self._queue.submit(model, submission, listeners, placement)
         except (Overloaded, Unavailable):
             if not is_full:
                 self._violate(f"a request was rejected, though {self._lengths(model)} were queued")
@@ -110,11 +110,12 @@ class QueueWitness:
             self._on_queued(handle, waiting)
         return handle
 
-    def _check_name(self, submit: pb.Submit, placement: Placement) -> None:
-        expected = self._expected(submit.request_id)
-        if expected is not None and (placement.tenant, submit.priority) != expected:
+    def _check_name(self, submission: Submission, placement: Placement) -> None:
+        expected = self._expected(submission.request_id)
+        if expected is not None and (placement.tenant, submission.priority) != expected:
             self._violate(
-                f"{submit.request_id} of {expected} is submitted as {placement.tenant!r}, priority {submit.priority}"
+                f"{submission.request_id} of {expected} is submitted as {placement.tenant!r}, "
+                f"priority {submission.priority}"
             )
 
     def _is_full(self, model: str, sequences: int) -> bool:
@@ -133,9 +134,9 @@ class QueueWitness:
     def _on_queued(self, entry: QueuedRequest, waiting: Sequence[QueuedRequest]) -> None:
         self._reached["queued"] += 1
         self._arrived = {each: self._arrived[each] for each in waiting} | {entry: next(self._arrivals)}
-        if any(each.submit.lora.id != entry.submit.lora.id for each in waiting):
+        if any(each.submission.lora.id != entry.submission.lora.id for each in waiting):
             self._rivalries.clear()  # shares of one adapter's capacity say nothing about that of another's
-        tenant, place = entry.placement.tenant, (entry.submit.priority, entry.placement.tenant)
+        tenant, place = entry.placement.tenant, (entry.submission.priority, entry.placement.tenant)
         self._largest[place] = max(self._largest.get(place, 0), _cost(entry))
         if not any(each.placement.tenant == tenant and _class(each) == _class(entry) for each in waiting):
             self._periods[place] += 1
@@ -143,18 +144,18 @@ class QueueWitness:
     # In place of the workers.
 
     def try_submit(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> PlacedRequest | None:
         """Send a request to a worker with capacity; None where none has any."""
-        handle = self._pool.try_submit(model, submit, listeners, placement)
+        handle = self._pool.try_submit(model, submission, listeners, placement)
         if handle is not None:
             waiting = self._waiting(model)
-            started = next((each for each in waiting if each.submit is submit), None)
-            others = [each for each in waiting if each is not started and each.submit.lora.id == submit.lora.id]
+            started = next((each for each in waiting if each.submission is submission), None)
+            others = [each for each in waiting if each is not started and each.submission.lora.id == submission.lora.id]
             if started is not None:
                 self._on_started(started, others, len(others) + 1 == len(waiting))
             elif others:
-                self._violate(f"{submit.request_id} was sent past {len(others)} queued requests")
+                self._violate(f"{submission.request_id} was sent past {len(others)} queued requests")
         return handle
 
     def capacity(self, model: str) -> int:
@@ -167,7 +168,7 @@ class QueueWitness:
 
     def _on_started(self, entry: QueuedRequest, others: Sequence[QueuedRequest], alike: bool) -> None:
         """Judge the start of a queued request before `others` of its adapter; `alike`: there are no others at all."""
-        name = entry.submit.request_id
+        name = entry.submission.request_id
         if first := [each for each in others if _class(each) < _class(entry)]:
             self._violate(f"{name} was sent before {len(first)} requests that are to be first")
         equals = [each for each in others if _class(each) == _class(entry)]
@@ -180,7 +181,7 @@ class QueueWitness:
             self._judge_shares(entry, [each for each in equals if each not in own])
 
     def _judge_shares(self, entry: QueuedRequest, equals: Sequence[QueuedRequest]) -> None:
-        priority, tenant = entry.submit.priority, entry.placement.tenant
+        priority, tenant = entry.submission.priority, entry.placement.tenant
         for rival in dict.fromkeys(each.placement.tenant for each in equals):
             self._reached["contest of tenants"] += 1
             one, other = sorted((tenant, rival))

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from tests.worker.peers import TIMEOUT_S, ScriptedEngine, connected_peer, in_session
-from tests.workers import running_worker, submission, until
+from tests.workers import running_worker, submit_message, until
 from tokenwire.errors import EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.server import WorkerServer
@@ -81,8 +81,8 @@ async def test_a_started_worker_is_healthy(address: str) -> None:
 async def test_a_step_is_dispatched_to_its_sessions(address: str) -> None:
     """Tokens of one step go to the session that owns the slot, even if two sessions use the same slot number."""
     async with running_worker(address) as worker, in_session(address) as one, in_session(address) as two:
-        await one.send(submit=submission(20, slots=[1, 2]))
-        await two.send(submit=submission(30, slots=[1]))
+        await one.send(submit=submit_message(20, slots=[1, 2]))
+        await two.send(submit=submit_message(30, slots=[1]))
         await one.read_until_ended(1, 2)
         await two.read_until_ended(1)
 
@@ -97,7 +97,7 @@ async def test_serving_ends_with_a_drain(address: str) -> None:
     shutdown = asyncio.Event()
     async with running_worker(address) as worker, in_session(address) as peer:
         serving = asyncio.create_task(worker.serve(shutdown))
-        await peer.send(submit=submission(50, slots=[0]))
+        await peer.send(submit=submit_message(50, slots=[0]))
         await peer.read()
 
         shutdown.set()
@@ -116,11 +116,11 @@ async def test_serving_ends_with_a_drain(address: str) -> None:
 async def test_a_draining_worker_finishes_and_refuses_new_requests(address: str) -> None:
     """Sessions are notified, running sequences finish, and new ones are refused with a code of their own."""
     async with running_worker(address, step_ms=5) as worker, in_session(address) as peer:
-        await peer.send(submit=submission(30, slots=[0]))
+        await peer.send(submit=submit_message(30, slots=[0]))
         await peer.read()
         draining = asyncio.create_task(worker.drain(20))
         await until(lambda: worker.welcome().draining)
-        await peer.send(submit=submission(30, slots=[1, 2]))
+        await peer.send(submit=submit_message(30, slots=[1, 2]))
         await peer.read_until_ended(0, 1, 2)
         await asyncio.wait_for(draining, TIMEOUT_S)
 
@@ -144,7 +144,7 @@ async def test_a_draining_worker_is_alive_but_not_ready(address: str) -> None:
 async def test_a_drain_aborts_at_its_deadline(address: str) -> None:
     """Sequences that outlast the deadline end with ABORT; then the drain is over."""
     async with running_worker(address) as worker, in_session(address) as peer:
-        await peer.send(submit=submission(LONG, slots=[0, 1]))
+        await peer.send(submit=submit_message(LONG, slots=[0, 1]))
         await peer.read()
 
         await asyncio.wait_for(worker.drain(0.1), TIMEOUT_S)
@@ -159,7 +159,7 @@ async def test_a_drain_ends_when_the_last_coordinator_disconnects(address: str) 
     """Slots that close without a step, because their session is gone, do not delay a drain."""
     async with running_worker(address, ScriptedEngine()) as worker:
         async with in_session(address) as peer:
-            await peer.send(submit=submission(slots=[0]))
+            await peer.send(submit=submit_message(slots=[0]))
             await until(lambda: worker.server_info().open_slots == 1)
             draining = asyncio.create_task(worker.drain(60))
             await peer.read()
@@ -172,7 +172,7 @@ async def test_a_drain_ends_when_the_last_coordinator_disconnects(address: str) 
 async def test_stopping_ends_sessions_after_their_last_frame(address: str) -> None:
     """If a stop follows a drain's aborts, the terminal event still arrives before the stream ends."""
     async with running_worker(address) as worker, in_session(address) as peer:
-        await peer.send(submit=submission(LONG, slots=[0]))
+        await peer.send(submit=submit_message(LONG, slots=[0]))
         await peer.read()
         await worker.drain(0)
 
@@ -206,8 +206,8 @@ async def test_a_dead_engine_ends_every_slot_with_an_error(address: str) -> None
         connected_peer(address) as prober,
     ):
         serving = asyncio.create_task(worker.serve(asyncio.Event()))
-        await one.send(submit=submission(LONG, slots=[0, 1]))
-        await two.send(submit=submission(LONG, slots=[0]))
+        await one.send(submit=submit_message(LONG, slots=[0, 1]))
+        await two.send(submit=submit_message(LONG, slots=[0]))
         await one.read_until_ended(0, 1)
         await two.read_until_ended(0)
 
@@ -218,7 +218,7 @@ async def test_a_dead_engine_ends_every_slot_with_an_error(address: str) -> None
             assert all("crashed the engine" in finish.error_message for finish in peer.finishes.values())
             assert set(peer.endings.values()) == {1}
         assert [await prober.health(service) for service in SERVICES] == ["NOT_SERVING"] * len(SERVICES)
-        await one.send(submit=submission(slots=[2]))
+        await one.send(submit=submit_message(slots=[2]))
         await one.read_until_ended(2)
         assert "crashed the engine" in one.refusals[0].message
 

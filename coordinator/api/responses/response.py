@@ -141,7 +141,7 @@ def _check_numbers(name: str, value: Any) -> None:
 
 def _echo(body: ResponsesRequest, call: ChatCall) -> dict[str, Any]:
     """Return the fields that a response echoes, with defaults."""
-    sampling = call.prepared.sampling[0]
+    sampling = call.prepared.sampling
     form = body.text.format if body.text else None
     reasoning = body.reasoning
     return {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tokenwire.coordinator.fleet.request_handle import Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
-from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.coordinator.fleet.submission import Submission
 
 # The length of a reply is unknown: each sequence counts as this many tokens in addition to its prompt.
 _REPLY_TOKENS = 256
@@ -25,7 +25,7 @@ class QueuedRequest:
     """The handle of a queued request, then of its submission."""
 
     model: str
-    submit: pb.Submit
+    submission: Submission
     listeners: Sequence[SlotListener]
     placement: Placement
     arrival: int = 0
@@ -57,12 +57,12 @@ class QueuedRequest:
     @property
     def size_bytes(self) -> int:
         """Its approximate memory."""
-        return _BYTES_PER_TOKEN * len(self.submit.prompt_token_ids) + _BYTES_PER_SEQUENCE * len(self.listeners)
+        return _BYTES_PER_TOKEN * len(self.submission.prompt_token_ids) + _BYTES_PER_SEQUENCE * len(self.listeners)
 
     @property
     def cost(self) -> int:
         """Its approximate work in tokens."""
-        return len(self.submit.prompt_token_ids) + _REPLY_TOKENS * len(self.listeners)
+        return len(self.submission.prompt_token_ids) + _REPLY_TOKENS * len(self.listeners)
 
 
 class _Shares:
@@ -128,7 +128,7 @@ class FairQueue:
     def add(self, entry: QueuedRequest) -> None:
         """Enqueue a request."""
         lane = _lane_of(entry)
-        self._lanes.setdefault(entry.submit.lora.id, {}).setdefault(lane, OrderedDict())[entry] = None
+        self._lanes.setdefault(entry.submission.lora.id, {}).setdefault(lane, OrderedDict())[entry] = None
         entry.arrival = next(self._arrivals)
         is_new, priority, tenant = lane
         if is_new:
@@ -140,12 +140,12 @@ class FairQueue:
     def remove(self, entry: QueuedRequest, started: bool) -> None:
         """Remove a queued request; one that started counts as its tenant's work."""
         entry.queued = False
-        lane, lanes = _lane_of(entry), self._lanes[entry.submit.lora.id]
+        lane, lanes = _lane_of(entry), self._lanes[entry.submission.lora.id]
         del lanes[lane][entry]
         if not lanes[lane]:
             del lanes[lane]
         if not lanes:
-            del self._lanes[entry.submit.lora.id]
+            del self._lanes[entry.submission.lora.id]
         is_new, priority, tenant = lane
         if is_new:  # a resumed request counted when it was first started
             self._shares[priority].remove(tenant, entry.cost if started else 0)
@@ -178,4 +178,4 @@ class FairQueue:
 
 
 def _lane_of(entry: QueuedRequest) -> _Lane:
-    return not entry.placement.resumed, entry.submit.priority, entry.placement.tenant
+    return not entry.placement.resumed, entry.submission.priority, entry.placement.tenant

@@ -13,6 +13,7 @@ from tokenwire.coordinator.fleet.admission.throughput import ThroughputEstimate
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener, fail_listener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, reply_error
 from tokenwire.process.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
@@ -31,7 +32,7 @@ class AdmissionWorkers(Protocol):
         """Add a listener to changes of the workers."""
 
     def try_submit(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle | None:
         """Send a request to a worker with free capacity; None where none has any."""
 
@@ -77,23 +78,23 @@ class AdmissionQueue(PoolListener):
             self._check_length(model, queue, adapter_id, sequences=1)
 
     def submit(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle:
         """Send a request to a worker, or queue it. Raises Overloaded when the queue is full, or Unavailable."""
         queue = self._queues.get(model)
-        if queue is None or not queue.waits(submit.lora.id):
-            handle = self._try_send(model, submit, listeners, placement)
+        if queue is None or not queue.waits(submission.lora.id):
+            handle = self._try_send(model, submission, listeners, placement)
             if handle is not None:
                 return handle
         queue = queue or FairQueue()
         if not (placement.resumed or placement.joins):
-            self._check_length(model, queue, submit.lora.id, len(listeners))
-        return self._enqueue(queue, QueuedRequest(model, submit, listeners, placement, on_abort=self._remove))
+            self._check_length(model, queue, submission.lora.id, len(listeners))
+        return self._enqueue(queue, QueuedRequest(model, submission, listeners, placement, on_abort=self._remove))
 
     def abort(self, request_ids: Collection[str] | None) -> int:
         """Abort queued requests by their ids, None: all; return the number of their sequences."""
         queued = (entry for queue in self._queues.values() for entry in queue)
-        found = [entry for entry in queued if request_ids is None or entry.submit.request_id in request_ids]
+        found = [entry for entry in queued if request_ids is None or entry.submission.request_id in request_ids]
         for entry in found:
             entry.abort()
             for_each(
@@ -158,11 +159,11 @@ class AdmissionQueue(PoolListener):
     def _start(self, entry: QueuedRequest) -> bool:
         """Place a request if a worker has capacity; return whether it has left the queue, placed or failed."""
         try:
-            entry.handle = self._try_send(entry.model, entry.submit, entry.listeners, entry.placement)
+            entry.handle = self._try_send(entry.model, entry.submission, entry.listeners, entry.placement)
         except Exception as error:
             # This request fails; those behind it are still placed.
             level = logging.INFO if isinstance(error, TokenwireError) else logging.ERROR
-            log.log(level, "request %s for %s was not sent", entry.submit.request_id, entry.model, exc_info=error)
+            log.log(level, "request %s for %s was not sent", entry.submission.request_id, entry.model, exc_info=error)
             reply = error if isinstance(error, TokenwireError) else EngineFailed(f"The request was not sent: {error}")
             self._remove(entry, started=True)
             for listener in entry.listeners:
@@ -173,9 +174,9 @@ class AdmissionQueue(PoolListener):
         return entry.handle is not None
 
     def _try_send(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement
     ) -> RequestHandle | None:
-        handle = self._workers.try_submit(model, submit, listeners, placement)
+        handle = self._workers.try_submit(model, submission, listeners, placement)
         if handle is not None:
             self._throughput(model).started(len(listeners))
         return handle
@@ -184,7 +185,7 @@ class AdmissionQueue(PoolListener):
         model, queue = entry.model, self._queues[entry.model]
         self._remove(entry)
         self._rejections[model, "timeout"] += 1
-        absence = self._workers.unavailable_reason(model, entry.submit.lora.id)
+        absence = self._workers.unavailable_reason(model, entry.submission.lora.id)
         timed_out = f"No worker had capacity for this request within {self._settings.queue_timeout_s:g} s."
         error = Unavailable(absence or timed_out, retry_after_s=self._throughput(model).wait_s(queue.sequences))
         for listener in entry.listeners:

@@ -21,6 +21,7 @@ from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, Fail
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.request_handle import NEW, Fleet, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import (
     EngineFailed,
     Overloaded,
@@ -86,16 +87,16 @@ class Failover(PoolListener):
         self._below.check_open(model, adapter_id)
 
     def submit(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle:
         """Send a request to a worker of a model, and its remainder to another one when that is lost."""
-        self.poison_cache.check(model, submit)
+        self.poison_cache.check(model, submission)
         if not self._settings.attempts:
-            return self._below.submit(model, submit, listeners, placement)
-        request = ResumableRequest(model, submit, placement)
+            return self._below.submit(model, submission, listeners, placement)
+        request = ResumableRequest(model, submission, placement)
         sequences = request.listen(listeners, self)
-        on_placed = functools.partial(request.on_placed, submit, sequences)
-        request.handle = self._below.submit(model, submit, sequences, replace(placement, on_placed=on_placed))
+        on_placed = functools.partial(request.on_placed, submission, sequences)
+        request.handle = self._below.submit(model, submission, sequences, replace(placement, on_placed=on_placed))
         self.live.update((sequence, None) for sequence in sequences if not sequence.ended)
         return request
 
@@ -105,7 +106,7 @@ class Failover(PoolListener):
 
         The other sequences are ended by their workers. Should a worker be lost first, they are not resumed.
         """
-        return self._abort(lambda each: request_ids is None or each.submit.request_id in request_ids)
+        return self._abort(lambda each: request_ids is None or each.submission.request_id in request_ids)
 
     def abort_running(self, model: str) -> None:
         """Abort all requests of a model that were sent to a worker, before all of its workers do so.
@@ -138,11 +139,11 @@ class Failover(PoolListener):
         """Continue from the tokens that the client has, or end the sequence where that is not valid."""
         request = sequence.request
         where = f"a second run of the request differs from the first at token {position}"
-        if self._is_exact(request) or not can_continue_plausibly(request.submit.sampling_params):
+        if self._is_exact(request) or not can_continue_plausibly(request.submission.sampling_params):
             message = f"The worker that generated this reply was lost, and {where}: it cannot be continued."
             sequence.end_with(EngineFailed(message))
             return
-        log.warning("request %s continues from its tokens: %s", sequence.request.submit.request_id, where)
+        log.warning("request %s continues from its tokens: %s", sequence.request.submission.request_id, where)
         sequence.detach()
         sequence.forked = True
         self._waiting.append(sequence)
@@ -208,11 +209,11 @@ class Failover(PoolListener):
         request = sequence.request
         replayed = bool(sequence.token_ids) and self._recovery(sequence) is Recovery.REPLAY
         prefix: Sequence[int] = () if replayed else sequence.token_ids
-        rest = remainder(request.submit, sequence.index, prefix, sequence.prompt_scored)
+        rest = remainder(request.submission, sequence.index, prefix, sequence.prompt_scored)
         listener: SlotListener = Replay(sequence, sequence.token_ids[:]) if replayed else sequence
         on_placed = functools.partial(request.on_placed, rest, [sequence])
         placement = replace(request.placement, resumed=True, avoid=sequence.avoid, on_placed=on_placed)
-        if prefix and request.submit.sampling_params.HasField("max_tokens") and not rest.sampling_params.max_tokens:
+        if prefix and rest.max_tokens == 0:
             sequence.end_at_limit()
             return
         try:
@@ -227,13 +228,13 @@ class Failover(PoolListener):
 
     def _is_exact(self, request: ResumableRequest) -> bool:
         """Return whether to prefer an error to a reply that no single run has generated."""
-        policy, params = self._settings.resume, request.submit.sampling_params
+        policy, params = self._settings.resume, request.submission.sampling_params
         return policy == "exact" or (policy == "auto" and (request.placement.exact or needs_single_run(params)))
 
     def _recovery(self, sequence: ResumableSequence, capabilities: Capabilities | None = None) -> Recovery:
         """Return how a sequence with tokens is resumed; `capabilities` defaults to those of the workers."""
         request, capabilities = sequence.request, capabilities or self._workers.capabilities
-        return sequence.recovery(capabilities(request.model, request.submit.lora.id), self._is_exact(request))
+        return sequence.recovery(capabilities(request.model, request.submission.lora.id), self._is_exact(request))
 
     def _can_resume(self, sequence: ResumableSequence) -> bool:
         return not sequence.token_ids or self._recovery(sequence) is not Recovery.NONE
@@ -256,15 +257,15 @@ class Failover(PoolListener):
         self._apply(self._detector.review())
         isolated = self._detector.next_isolated_retry(_is_retried_alone)
         for sequence in isolated:
-            log.warning("suspected poison request %s is retried in isolation", sequence.request.submit.request_id)
+            log.warning("suspected poison request %s is retried in isolation", sequence.request.submission.request_id)
         _each(isolated, self._resume)
         self._schedule()
 
     def _stop_poison(self, sequence: ResumableSequence) -> None:
         self.stats.poison += 1
         request = sequence.request
-        log.error("poison request %s stopped: two workers died when they started it", request.submit.request_id)
-        self.poison_cache.add(request.model, request.submit)
+        log.error("poison request %s stopped: two workers died when they started it", request.submission.request_id)
+        self.poison_cache.add(request.model, request.submission)
         sequence.end_with(
             PoisonRequest("Two workers died when they started this request. It is not retried on a third one.")
         )
@@ -280,7 +281,7 @@ class Failover(PoolListener):
         free: dict[tuple[str, int], int] = {}
         for sequence in movable:
             request = sequence.request
-            key = request.model, request.submit.lora.id
+            key = request.model, request.submission.lora.id
             free[key] = free.get(key, self._workers.free_capacity(*key)) - 1
             if free[key] >= 0 and sequence.session is session:  # else it has left with another one of its request
                 _each([sequence], lambda sequence: self._move(sequence, session))
@@ -307,7 +308,7 @@ def _each(sequences: Iterable[ResumableSequence], act: Callable[[ResumableSequen
 
 
 def _fail(sequence: ResumableSequence, error: Exception) -> None:
-    log.error("request %s cannot be resumed", sequence.request.submit.request_id, exc_info=error)
+    log.error("request %s cannot be resumed", sequence.request.submission.request_id, exc_info=error)
     sequence.end_with(reply_error(error))
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonEvent, PoisonJournal
 from tokenwire.coordinator.fleet.failover.recovery import gets_seed
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import PoisonRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -70,13 +71,13 @@ class PoisonCache(PoolListener):
         """The isolated retry, and when it expires."""
         self.journal = journal
 
-    def check(self, model: str, submit: pb.Submit) -> None:
+    def check(self, model: str, submission: Submission) -> None:
         """Check a request before it is sent. Raises PoisonRequest, or Unavailable during another isolated retry."""
         self._catch_up()
         self._expire()
         if not self.deaths and not self.poison:
             return
-        fingerprint = fingerprint_of(model, submit)
+        fingerprint = fingerprint_of(model, submission)
         mine = [death for death in self.deaths if fingerprint in death.suspects and self._is_death(death)]
         if len(mine) > 1 and self._confirmed_among(mine[-1]) == 1:
             self._add(fingerprint)
@@ -88,28 +89,28 @@ class PoisonCache(PoolListener):
         if len(mine) > 1:
             self._retry_isolated(fingerprint)
 
-    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[pb.Submit]) -> None:
+    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[Submission]) -> None:
         """Record the loss of a worker (`certain`: it died) with the requests that it had just started."""
-        suspects = frozenset(fingerprint_of(model, submit) for submit in recent_starts)
+        suspects = frozenset(fingerprint_of(model, submission) for submission in recent_starts)
         if not suspects:
             return
         self._record(PoisonEvent("death", self._clock(), suspects, instance_id, certain))
         if self._isolated is not None and self._isolated[0] in suspects and certain:
             self._add(self._isolated[0])
 
-    def on_worker_survived(self, model: str, submit: pb.Submit) -> None:
+    def on_worker_survived(self, model: str, submission: Submission) -> None:
         """Record that a worker survived the start of a request."""
         if not self.deaths:
             return
-        fingerprint = fingerprint_of(model, submit)
+        fingerprint = fingerprint_of(model, submission)
         if any(fingerprint in death.suspects for death in self.deaths):
             self._record(PoisonEvent("survived", self._clock(), frozenset({fingerprint})))
         if self._isolated is not None and self._isolated[0] == fingerprint:
             self._isolated = None
 
-    def add(self, model: str, submit: pb.Submit) -> None:
+    def add(self, model: str, submission: Submission) -> None:
         """Record a request that was found to be poison."""
-        self._add(fingerprint_of(model, submit))
+        self._add(fingerprint_of(model, submission))
 
     def _add(self, fingerprint: Fingerprint) -> None:
         self._record(PoisonEvent("poison", self._clock(), frozenset({fingerprint})))
@@ -180,16 +181,18 @@ class PoisonCache(PoolListener):
             del self.poison[fingerprint]
 
 
-def fingerprint_of(model: str, submit: pb.Submit) -> Fingerprint:
+def fingerprint_of(model: str, submission: Submission) -> Fingerprint:
     """Return a fingerprint of all that affects an engine: without ids, salt, or the value of a seed."""
     params = pb.SamplingParams()
-    params.CopyFrom(submit.sampling_params)
+    params.CopyFrom(submission.sampling_params)
+    if submission.max_tokens is not None:
+        params.max_tokens = submission.max_tokens
     if params.HasField("seed"):
         params.seed = 0
         if gets_seed(params):
             params.ClearField("seed")  # it may have been set for a replay
     digest = hashlib.blake2b(digest_size=16)
-    for part in (model.encode(), submit.lora.name.encode(), params.SerializeToString(deterministic=True)):
+    for part in (model.encode(), submission.lora.name.encode(), params.SerializeToString(deterministic=True)):
         digest.update(len(part).to_bytes(4, "big") + part)
-    digest.update(array("I", submit.prompt_token_ids).tobytes())
+    digest.update(array("I", submission.prompt_token_ids).tobytes())
     return digest.digest()

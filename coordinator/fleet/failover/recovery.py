@@ -1,4 +1,4 @@
-"""How a lost sequence is resumed so that its tokens are those of one run, and the submit that resumes it.
+"""How a lost sequence is resumed so that its tokens are those of one run, and the submission that resumes it.
 
 An engine that gets prompt and tokens as its prompt continues exactly if these alone determine the next token.
 Otherwise the sequence is replayed from its start: the generator of a seeded request has advanced, and grammars, bad
@@ -11,7 +11,9 @@ tokens may differ from an uninterrupted run, as any two runs may. One that must 
 import enum
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.protocol.seeds import NO_SEED, is_greedy, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -74,27 +76,24 @@ def gets_seed(params: pb.SamplingParams) -> bool:
     return _depends_on_output_start(params) and not is_greedy(params)
 
 
-def seed_for_replay(submit: pb.Submit, engine: pb.EngineCapabilities) -> None:
+def seed_for_replay(submission: Submission, engine: pb.EngineCapabilities) -> None:
     """Set a seed on a request that can be resumed only by a replay, which has to generate the same tokens.
 
     Not for an engine that may crash on seeds.
     """
-    params = submit.sampling_params
+    params = submission.sampling_params
     if engine.seeds and gets_seed(params) and not _has_seed(params):
-        params.seed = random.randint(0, _LARGEST_SEED)  # noqa: S311 (as vLLM draws its own)
+        seeded = _copy(params)
+        seeded.seed = random.randint(0, _LARGEST_SEED)  # noqa: S311 (as vLLM draws its own)
+        submission.sampling_params = seeded
 
 
-def remainder(submit: pb.Submit, index: int, token_ids: Sequence[int], prompt_scored: bool) -> pb.Submit:
-    """Return the submit for the remainder of one of a request's sequences.
+def remainder(submission: Submission, index: int, token_ids: Sequence[int], prompt_scored: bool) -> Submission:
+    """Return the submission of the remainder of one of a request's sequences.
 
     `token_ids` is the part of the output that becomes part of the prompt: empty for a replay.
     """
-    rest = pb.Submit()
-    rest.CopyFrom(submit)
-    rest.prompt_token_ids.extend(token_ids)
-    params = rest.sampling_params
-    if params.HasField("max_tokens"):
-        params.max_tokens -= len(token_ids)
+    params = _copy(submission.sampling_params)
     if params.min_tokens:
         params.min_tokens = max(0, params.min_tokens - len(token_ids))
     if _has_seed(params):
@@ -103,7 +102,18 @@ def remainder(submit: pb.Submit, index: int, token_ids: Sequence[int], prompt_sc
         params.ClearField("prompt_logprobs")
         params.ClearField("prompt_logprob_start")
         params.ClearField("prompt_logprob_token_ids")
-    return rest
+    return replace(
+        submission,
+        prompt_token_ids=[*submission.prompt_token_ids, *token_ids] if token_ids else submission.prompt_token_ids,
+        sampling_params=params,
+        max_tokens=None if submission.max_tokens is None else submission.max_tokens - len(token_ids),
+    )
+
+
+def _copy(params: pb.SamplingParams) -> pb.SamplingParams:
+    copy = pb.SamplingParams()
+    copy.CopyFrom(params)
+    return copy
 
 
 def _has_seed(params: pb.SamplingParams) -> bool:

@@ -14,6 +14,7 @@ from tokenwire.coordinator.fleet.capabilities import common_capabilities
 from tokenwire.coordinator.fleet.failover.recovery import Recovery, recovery_of, seed_for_replay
 from tokenwire.coordinator.fleet.request_handle import Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
 from tokenwire.process.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
@@ -56,7 +57,7 @@ class ResumableRequest:
     """The handle of a request whose sequences are resumed elsewhere, each by itself, once they were lost."""
 
     model: str
-    submit: pb.Submit
+    submission: Submission
     placement: Placement
     sequences: "Sequence[ResumableSequence]" = ()
     running: int = 0
@@ -100,16 +101,18 @@ class ResumableRequest:
         losses = sum(sequence.losses for sequence in self.sequences)
         return f"{workers}; lost {losses} times" if losses else workers
 
-    def on_placed(self, submit: pb.Submit, sequences: "Sequence[ResumableSequence]", session: "WorkerSession") -> None:
-        """Complete a submit by what depends on its worker and on when it is sent, and record the worker."""
+    def on_placed(
+        self, submission: Submission, sequences: "Sequence[ResumableSequence]", session: "WorkerSession"
+    ) -> None:
+        """Complete a submission by what depends on its worker and on when it is sent, and record the worker."""
         for sequence in sequences:
             sequence.set_worker(session)
         now = time.monotonic()
         if self.sent_at is None:
             self.sent_at = now
-            seed_for_replay(submit, session.capabilities)
+            seed_for_replay(submission, session.capabilities)
         else:
-            submit.resumed_after_ms = math.ceil((now - self.sent_at) * 1000)
+            submission.resumed_after_ms = math.ceil((now - self.sent_at) * 1000)
         self.placement.on_placed(session)
 
 
@@ -176,7 +179,9 @@ class ResumableSequence:
         """Return how it is resumed, once it has tokens, on workers with these capabilities; see `recovery_of`."""
         if self.forked:
             return Recovery.CONTINUE
-        return recovery_of(self.request.submit.sampling_params, common_capabilities((workers, *self.engines)), exact)
+        return recovery_of(
+            self.request.submission.sampling_params, common_capabilities((workers, *self.engines)), exact
+        )
 
     def set_worker(self, session: "WorkerSession") -> None:
         """Set its worker."""

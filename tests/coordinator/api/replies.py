@@ -72,7 +72,7 @@ def call_of(
     request = GenerationRequest(
         "id-1", "digits", [TokenPrompt([1, 2])], pb.SamplingParams(temperature=0.5, top_p=1, max_tokens=9)
     )
-    prepared = PreparedRequest(request, served_model(), [request.sampling], [PreparedPrompt([1, 2], "one two")])
+    prepared = PreparedRequest(request, served_model(), request.sampling, [PreparedPrompt([1, 2], "one two")], [9])
     chat = ChatCompletionRequest(messages=[{"role": "user", "content": "one two"}], **body)
     plan = None if deltas is None else ScriptedPlan(deltas)
     return ChatCall(chat, api or ApiSettings(), prepared, plan, deltas is not None, 7)

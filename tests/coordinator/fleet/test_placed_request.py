@@ -10,7 +10,7 @@ from tokenwire.coordinator.fleet.request_handle import NEW
 from tokenwire.coordinator.fleet.routing import Decision, Router
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
-from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.coordinator.fleet.submission import Submission
 
 
 class AbortingWorker(LoadedWorker):
@@ -35,7 +35,7 @@ class AbortingWorker(LoadedWorker):
 def test_only_sequences_that_still_run_are_aborted() -> None:
     """A slot that was freed may be another request's by then; a second abort does nothing."""
     worker = AbortingWorker("one")
-    decision = cast("Decision[WorkerSession]", Router().choose([worker], pb.Submit(prompt_token_ids=[1]), NEW))
+    decision = cast("Decision[WorkerSession]", Router().choose([worker], Submission(prompt_token_ids=[1]), NEW))
     running, ended, replaced = Listener(), Listener(), Listener()
     handle = PlacedRequest(decision, [0, 1, 2], [running, ended, replaced])
     worker.listeners = {0: running, 2: Listener()}

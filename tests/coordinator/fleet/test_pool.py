@@ -6,6 +6,7 @@ One file, since all tests are of one class and share its workers.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.session_listener import SessionState
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.server import WorkerServer
 
@@ -257,7 +259,7 @@ class BrokenListener(PoolListener):
         """Raise."""
         raise ValueError("broken")
 
-    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[pb.Submit]) -> None:
+    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[Submission]) -> None:
         """Raise."""
         raise ValueError("broken")
 
@@ -274,7 +276,7 @@ class Recorder(PoolListener):
         """Record the call."""
         self.capacity.set()
 
-    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[pb.Submit]) -> None:
+    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[Submission]) -> None:
         """Record the worker."""
         self.lost.append((model, instance_id))
 
@@ -358,8 +360,7 @@ async def test_a_full_kv_cache_leaves_no_capacity(tmp_path: Path) -> None:
 async def test_requests_go_to_a_worker_with_capacity(tmp_path: Path) -> None:
     """A worker without free capacity gets no request while another one has some, whatever is in its cache."""
     one, two = unix_address(tmp_path, "one"), unix_address(tmp_path, "two")
-    prompt = submission(LONG)
-    prompt.prompt_token_ids[:] = [65] * 8192
+    prompt = replace(submission(LONG), prompt_token_ids=[65] * 8192)
     async with (
         running_worker(one, max_num_seqs=1),
         running_worker(two, max_num_seqs=1),

@@ -1,12 +1,13 @@
 """Requests that a worker had just started when it died."""
 
 from tokenwire.coordinator.fleet.recent_starts import RecentStarts
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.v1 import inference_pb2 as pb
 
 
-def named_submit(name: str) -> pb.Submit:
+def named_submit(name: str) -> Submission:
     """Return a request."""
-    return pb.Submit(request_id=name)
+    return Submission(request_id=name)
 
 
 def prefill(*slots: int) -> pb.StepFrame:
@@ -21,7 +22,7 @@ def finish_frame(slot: int, reason: "pb.FinishReason" = pb.FINISH_REASON_LENGTH)
 
 def test_requests_are_recent_until_a_few_frames_after_their_first_token() -> None:
     """Also those whose slots were aborted, until they end."""
-    survivors: list[pb.Submit] = []
+    survivors: list[Submission] = []
     recent_starts = RecentStarts(survivors.append)
     old, young, waiting = named_submit("old"), named_submit("young"), named_submit("waiting")
     for slot, each in enumerate((old, young, waiting)):
@@ -38,7 +39,7 @@ def test_requests_are_recent_until_a_few_frames_after_their_first_token() -> Non
 
 def test_finishes() -> None:
     """A finished reply has survived; one that was aborted or refused is only removed."""
-    survivors: list[pb.Submit] = []
+    survivors: list[Submission] = []
     recent_starts = RecentStarts(survivors.append)
     for slot in range(3):
         recent_starts.on_submit([slot], named_submit(str(slot)))

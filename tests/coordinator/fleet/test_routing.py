@@ -6,6 +6,7 @@ from tests.clock import Clock
 from tests.coordinator.fleet.loaded_worker import LoadedWorker
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.routing import CONVERSATION_TOKENS, Router, TTLCache
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -14,9 +15,9 @@ def prompt(tokens: int = 1024, first: int = 0) -> list[int]:
     return [first, *range(1, tokens)]
 
 
-def submit_of(token_ids: list[int], **fields: object) -> pb.Submit:
+def submit_of(token_ids: list[int], **fields: object) -> Submission:
     """Return a request."""
-    return pb.Submit(prompt_token_ids=token_ids, **fields)  # type: ignore[arg-type]
+    return Submission(prompt_token_ids=token_ids, **fields)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ One file, since all tests are of one class.
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -25,6 +26,7 @@ from tokenwire.coordinator.fleet.liveness import LossReason
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
 from tokenwire.coordinator.fleet.session_stats import StatsByModel
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.base import WorkerTransport
 from tokenwire.errors import InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
@@ -188,8 +190,8 @@ async def test_what_a_worker_reports_is_passed_on(address: str) -> None:
         def on_kv_events(self, session: WorkerSession, change: pb.CacheChange) -> None:
             got.put_nowait((session, list(change.stored)))
 
-        def on_survived(self, session: WorkerSession, submit: pb.Submit) -> None:
-            got.put_nowait((session, submit.request_id))
+        def on_survived(self, session: WorkerSession, submission: Submission) -> None:
+            got.put_nowait((session, submission.request_id))
 
     async def script(requests: Requests, context: SessionContext) -> None:
         await anext(requests)
@@ -265,7 +267,7 @@ async def test_requests_do_not_mix(address: str) -> None:
         assert len({tuple(listener.token_ids) for listener in together.values()}) == 10
 
 
-def _seeded(seed: int) -> pb.Submit:
+def _seeded(seed: int) -> Submission:
     submit = submission(max_tokens=10 + seed)
     submit.sampling_params.seed = seed
     return submit
@@ -350,8 +352,7 @@ async def test_a_refusal_reaches_every_listener_of_the_request(address: str) -> 
     """A request that the engine rejects fails all listeners with the engine's message, and frees their slots."""
     async with running_worker(address), ready_session(address) as session:
         first, second, other = Listener(), Listener(), Listener()
-        wrong = submission()
-        wrong.prompt_token_ids[:] = [10**6]
+        wrong = replace(submission(), prompt_token_ids=[10**6])
         session.submit(wrong, [first, second])
         session.submit(submission(), [other])
 

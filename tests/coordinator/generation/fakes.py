@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Unavailable
-from tokenwire.v1 import inference_pb2 as pb
 
 
 class Part:
     """A submission."""
 
-    def __init__(self, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement) -> None:
-        self.submit = submit
+    def __init__(self, submission: Submission, listeners: Sequence[SlotListener], placement: Placement) -> None:
+        self.submission = submission
         self.placement = placement
         self.listeners = listeners
         self.aborted = False
@@ -23,11 +23,11 @@ class Part:
 
     def explain(self) -> str:
         """Return its name."""
-        return f"part {self.submit.request_id}"
+        return f"part {self.submission.request_id}"
 
 
 class FakeFleet:
-    """Takes a given number of submits."""
+    """Takes a given number of submissions."""
 
     def __init__(self, capacity: int = 100) -> None:
         self.parts: list[Part] = []
@@ -37,10 +37,10 @@ class FakeFleet:
         """Admit everything."""
 
     def submit(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> Part:
-        """Take a submit while there is capacity."""
+        """Take a submission while there is capacity."""
         if len(self.parts) == self._capacity:
             raise Unavailable("no capacity")
-        self.parts.append(Part(submit, listeners, placement))
+        self.parts.append(Part(submission, listeners, placement))
         return self.parts[-1]

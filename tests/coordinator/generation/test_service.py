@@ -50,9 +50,9 @@ async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None
     prepared = await generation.prepare(request_for(TokenPrompt([1]), top_p=0.5, stop_token_ids=[8]), model)
     await generation.start(prepared, CollectedReply(1), request_context())
 
-    sampling = fleet.parts[0].submit.sampling_params
+    sampling = fleet.parts[0].submission.sampling_params
     assert (sampling.temperature, sampling.top_p, sampling.repetition_penalty) == (0.6, 0.5, 1.0)
-    assert (list(sampling.stop_token_ids), sampling.max_tokens) == ([8, 7], 19)
+    assert (list(sampling.stop_token_ids), fleet.parts[0].submission.max_tokens) == ([8, 7], 19)
 
 
 async def test_a_submitted_request_is_recorded() -> None:
@@ -79,9 +79,9 @@ async def test_preparing_a_request_does_not_change_it() -> None:
     await generation.start(prepared, CollectedReply(1), request_context())
 
     assert given == replace(request_for(TokenPrompt([1]), top_k=5), plan=given.plan)
-    submit = fleet.parts[0].submit
-    assert (list(submit.sampling_params.stop_token_ids), submit.reasoning_ended) == ([7], True)
-    assert submit.sampling_params == prepared.sampling[0]
+    submission = fleet.parts[0].submission
+    assert (list(submission.sampling_params.stop_token_ids), submission.reasoning_ended) == ([7], True)
+    assert submission.sampling_params is prepared.sampling
 
 
 async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ async def test_choices_are_numbered_over_prompts_and_n() -> None:
             listener.step([next(tokens)], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
 
     assert [choice.token_ids for choice in await reply.wait()] == [[0], [1], [2], [3]]
-    assert [part.submit.request_id for part in fleet.parts] == ["r-0", "r-1"]
+    assert [part.submission.request_id for part in fleet.parts] == ["r-0", "r-1"]
 
 
 async def test_a_part_without_a_worker_aborts_the_others() -> None:
@@ -203,7 +203,7 @@ async def test_the_caller_is_passed_to_the_fleet() -> None:
 
     assert [part.placement.tenant for part in fleet.parts] == ["search", "search"]
     assert [part.placement.joins for part in fleet.parts] == [False, True]
-    assert [part.submit.priority for part in fleet.parts] == [3, 3]
+    assert [part.submission.priority for part in fleet.parts] == [3, 3]
     assert charged == [2]
 
 
@@ -216,7 +216,7 @@ async def test_workers_are_recorded_and_get_the_trace() -> None:
     await generation.start(prepared, CollectedReply(1), request_context(record=record))
 
     (part,) = fleet.parts
-    assert dict(part.submit.trace_headers) == {"traceparent": "00-1-2-01"}
+    assert part.submission.trace_headers == {"traceparent": "00-1-2-01"}
     for address in ("a:1", "b:1", "a:1"):
         part.placement.on_placed(WorkerSession(address, "test", accept))
     assert record.workers == ["a:1", "b:1"]
@@ -228,8 +228,7 @@ async def test_each_prompt_has_its_own_maximum_of_tokens() -> None:
 
     prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([1, 2])), served_model())
 
-    assert [params.max_tokens for params in prepared.sampling] == [19, 18]
-    assert [submit.sampling_params for submit in generation.submits(prepared)] == prepared.sampling
+    assert [submit.sampling_params.max_tokens for submit in generation.submits(prepared)] == [19, 18]
 
 
 async def test_a_request_ends_at_its_deadline(time: Clock) -> None:

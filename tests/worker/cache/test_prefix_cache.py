@@ -12,6 +12,7 @@ from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.routing import Candidate, Router
 from tokenwire.coordinator.fleet.session_listener import SessionState
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.protocol.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.cache.prefix_cache import CacheChange, KvEventPublisher
@@ -95,8 +96,7 @@ async def pool_with_router(*addresses: str) -> AsyncIterator[tuple[WorkerPool, R
 async def compute(pool: WorkerPool, prompt: list[int]) -> PlacedRequest:
     """Run a request to its end and return it."""
     listener = Listener()
-    submit = pb.Submit(prompt_token_ids=prompt, sampling_params=pb.SamplingParams(max_tokens=1))
-    placed = send(pool, submit, [listener])
+    placed = send(pool, Submission(prompt_token_ids=prompt, max_tokens=1), [listener])
     await listener.ended.wait()
     return placed
 

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from tests.worker.peers import Peer, in_session
-from tests.workers import running_worker, submission, unix_address, until
+from tests.workers import running_worker, submit_message, unix_address, until
 from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.v1 import control_pb2 as control
 from tokenwire.v1 import inference_pb2 as pb
@@ -76,7 +76,7 @@ async def test_no_path_outside_the_roots_reaches_the_engine(tmp_path: Path) -> N
                 await call()
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
-        adapted = submission(1, slots=[0])
+        adapted = submit_message(1, slots=[0])
         adapted.lora.CopyFrom(adapter)
         await peer.send(submit=adapted)
         await peer.read_until_ended(0)
@@ -115,9 +115,9 @@ async def failure(call: Awaitable[object]) -> tuple[grpc.StatusCode, str]:
 
 async def test_server_info_has_the_workers_counters(worker: WorkerServer, peer: Peer) -> None:
     """It has the instance id and the current numbers of sessions, open slots, steps and tokens."""
-    await peer.send(submit=submission(10, slots=[0, 1]))
+    await peer.send(submit=submit_message(10, slots=[0, 1]))
     await peer.read_until_ended(0, 1)
-    await peer.send(submit=submission(LONG, slots=[2]))
+    await peer.send(submit=submit_message(LONG, slots=[2]))
     await until(lambda: worker.server_info().open_slots == 1)
 
     info = await peer.control.GetServerInfo(control.GetServerInfoRequest())
@@ -142,9 +142,9 @@ async def test_tokenizer_files_have_the_digest_of_the_welcome(
 async def test_requests_are_aborted_by_id(worker: WorkerServer, peer: Peer) -> None:
     """Every slot of these requests ends, in any session; others continue, unknown ids are ignored."""
     async with in_session(worker.address) as other:
-        await peer.send(submit=submission(LONG, "red", [0, 1]))
-        await peer.send(submit=submission(100, "green", [2]))
-        await other.send(submit=submission(LONG, "red", [0]))
+        await peer.send(submit=submit_message(LONG, "red", [0, 1]))
+        await peer.send(submit=submit_message(100, "green", [2]))
+        await other.send(submit=submit_message(LONG, "red", [0]))
         await until(lambda: worker.server_info().open_slots == 4)
 
         answer = await peer.control.Abort(control.AbortRequest(request_ids=["red", "unknown"]))
@@ -162,7 +162,7 @@ async def test_a_drain_call_returns_immediately(
     worker: WorkerServer, peer: Peer, deadline_ms: int, announced_ms: int
 ) -> None:
     """It returns while sequences run; sessions receive the deadline, the configured one by default."""
-    await peer.send(submit=submission(LONG, slots=[0]))
+    await peer.send(submit=submit_message(LONG, slots=[0]))
     await until(lambda: worker.server_info().open_slots == 1)
 
     await peer.control.Drain(control.DrainRequest(deadline_ms=deadline_ms))
@@ -193,7 +193,7 @@ async def test_generation_is_paused_and_resumed(
     assert engine.calls == [("pause", taken, True)]
     assert (await peer.control.IsPaused(control.IsPausedRequest())).paused
 
-    await peer.send(submit=submission(3, slots=[0]))
+    await peer.send(submit=submit_message(3, slots=[0]))
     await peer.control.ResumeGeneration(control.ResumeGenerationRequest())
     await peer.read_until_ended(0)
 
@@ -233,7 +233,7 @@ async def test_a_weight_version_is_returned_and_announced(worker: WorkerServer, 
     """A new label is returned at once, and is in welcomes after the next step."""
     await peer.control.SetWeightVersion(control.SetWeightVersionRequest(weight_version="v7"))
     answer = await peer.control.GetWeightVersion(control.GetWeightVersionRequest())
-    await peer.send(submit=submission(1, slots=[0]))
+    await peer.send(submit=submit_message(1, slots=[0]))
     await peer.read_until_ended(0)
 
     assert answer.weight_version == "v7"

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.clock import Clock
-from tests.workers import submission
+from tests.workers import submit_message
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.services import recent_aborts
 from tokenwire.worker.services.recent_aborts import RecentAborts
@@ -11,7 +11,7 @@ from tokenwire.worker.services.recent_aborts import RecentAborts
 
 def resumed(request_id: str, after_s: float) -> pb.Submit:
     """Return the submit of a request that was first sent a while ago."""
-    submit = submission(request_id=request_id)
+    submit = submit_message(request_id=request_id)
     submit.resumed_after_ms = int(after_s * 1000)
     return submit
 
@@ -35,7 +35,7 @@ def test_a_new_request_was_not_aborted() -> None:
     aborts.record(["x"])
     aborts.record(None)
 
-    assert not aborts.include(submission(request_id="x"))
+    assert not aborts.include(submit_message(request_id="x"))
 
 
 def test_ids_expire_after_ten_minutes() -> None:

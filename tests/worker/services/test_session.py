@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from tests.worker.peers import TIMEOUT_S, Peer, ScriptedEngine, connected_peer, in_session
-from tests.workers import SessionContext, running_worker, submission, until
+from tests.workers import SessionContext, running_worker, submit_message, until
 from tokenwire.errors import InvalidRequest, Overloaded
 from tokenwire.protocol.version import MAJOR, protocol_version
 from tokenwire.v1 import control_pb2 as control
@@ -42,7 +42,7 @@ async def test_a_hello_is_answered_with_a_welcome(address: str) -> None:
         assert not welcome.draining
 
 
-@pytest.mark.parametrize("first", [pb.SessionRequest(submit=submission(slots=[0])), pb.SessionRequest(), None])
+@pytest.mark.parametrize("first", [pb.SessionRequest(submit=submit_message(slots=[0])), pb.SessionRequest(), None])
 async def test_a_session_begins_with_a_hello(address: str, first: pb.SessionRequest | None) -> None:
     """Anything else, or nothing, ends the session with a reason and does not reach the engine."""
     engine = ScriptedEngine()
@@ -77,12 +77,12 @@ async def test_another_minor_version_is_accepted(address: str) -> None:
 async def test_each_slot_ends_once(address: str) -> None:
     """Every sequence gets all of its tokens, then one finish, and nothing after it."""
     async with running_worker(address, step_ms=0), in_session(address) as peer:
-        await peer.send(submit=submission(30, slots=[4, 7]))
+        await peer.send(submit=submit_message(30, slots=[4, 7]))
         for slot in range(10, 20):
-            await peer.send(submit=submission(slot, slots=[slot]))
+            await peer.send(submit=submit_message(slot, slots=[slot]))
 
         await peer.read_until_ended(4, 7, *range(10, 20))
-        await peer.send(submit=submission(1, slots=[99]))
+        await peer.send(submit=submit_message(1, slots=[99]))
         await peer.read_until_ended(99)
 
         assert {slot: len(tokens) for slot, tokens in peer.tokens.items()} == {
@@ -97,10 +97,15 @@ async def test_each_slot_ends_once(address: str) -> None:
 
 async def test_a_slot_can_be_reused_after_its_end(address: str) -> None:
     """Whether finished, aborted or refused, the slot then carries the next request."""
-    refusable = submission(slots=[5])
+    refusable = submit_message(slots=[5])
     refusable.prompt_token_ids[:] = [10**6]
     async with running_worker(address) as worker, in_session(address) as peer:
-        for submit in (submission(3, slots=[5]), submission(LONG, slots=[5]), refusable, submission(3, slots=[5])):
+        for submit in (
+            submit_message(3, slots=[5]),
+            submit_message(LONG, slots=[5]),
+            refusable,
+            submit_message(3, slots=[5]),
+        ):
             peer.endings.clear()
             await peer.send(submit=submit)
             if submit.sampling_params.max_tokens == LONG:
@@ -117,8 +122,8 @@ async def test_a_submit_with_invalid_slots_ends_the_session(address: str, slots:
     """With a slot in use, twice the same or none, a refusal would end another request's slot: the session ends."""
     engine = ScriptedEngine()
     async with running_worker(address, engine) as worker, in_session(address) as peer:
-        await peer.send(submit=submission(slots=[1], request_id="first"))
-        await peer.send(submit=submission(slots=slots, request_id="second"))
+        await peer.send(submit=submit_message(slots=[1], request_id="first"))
+        await peer.send(submit=submit_message(slots=slots, request_id="second"))
 
         assert "second names no slots or slots in use" in await refusal_of(peer)
         await until(lambda: not worker.server_info().sessions)
@@ -156,10 +161,10 @@ async def test_an_error_on_submit_refuses_the_request(
     engine = ScriptedEngine()
     async with running_worker(address, engine), in_session(address) as peer:
         engine.submit_error = error
-        await peer.send(submit=submission(slots=[0]))
+        await peer.send(submit=submit_message(slots=[0]))
         await peer.read()
         engine.submit_error = None
-        await peer.send(submit=submission(slots=[0]))
+        await peer.send(submit=submit_message(slots=[0]))
         await until(lambda: 0 in engine.submitted)
 
         (refusal,) = peer.refusals
@@ -171,8 +176,8 @@ async def test_an_error_on_submit_refuses_the_request(
 async def test_an_abort_ends_only_its_slots(address: str) -> None:
     """Aborted slots get one ABORT finish, even if aborted twice; others continue; unknown ones are ignored."""
     async with running_worker(address) as worker, in_session(address) as peer:
-        await peer.send(submit=submission(LONG, slots=[1, 2]))
-        await peer.send(submit=submission(100, slots=[3]))
+        await peer.send(submit=submit_message(LONG, slots=[1, 2]))
+        await peer.send(submit=submit_message(100, slots=[3]))
         await peer.send(abort=pb.Abort(slots=[1, 77]))
         await peer.send(abort=pb.Abort(slots=[1, 2]))
 
@@ -190,10 +195,10 @@ async def test_a_lost_session_aborts_its_slots(address: str, gently: bool) -> No
     """When the stream ends, its open slots are aborted in the engine, and no others."""
     engine = ScriptedEngine()
     async with running_worker(address, engine) as worker, in_session(address) as other:
-        await other.send(submit=submission(slots=[0]))
+        await other.send(submit=submit_message(slots=[0]))
         await until(lambda: worker.server_info().open_slots == 1)
         async with in_session(address) as peer:
-            await peer.send(submit=submission(slots=[1, 2, 3]))
+            await peer.send(submit=submit_message(slots=[1, 2, 3]))
             await until(lambda: worker.server_info().open_slots == 4)
             engine.emit({1: [65]}, ends={1: pb.FINISH_REASON_STOP})
             await peer.read_until_ended(1)
@@ -215,7 +220,7 @@ async def test_a_second_hello_is_ignored(address: str, caplog: pytest.LogCapture
     """An unexpected command is logged; the session continues."""
     async with running_worker(address), in_session(address) as peer:
         await peer.send(hello=pb.Hello(protocol=protocol_version()))
-        await peer.send(submit=submission(3, slots=[0]))
+        await peer.send(submit=submit_message(3, slots=[0]))
 
         await peer.read_until_ended(0)
 
@@ -245,7 +250,7 @@ class SlowReader:
     async def requests(self) -> AsyncIterator[pb.SessionRequest]:
         """Send a hello and one request of two sequences, then keep the stream open."""
         yield pb.SessionRequest(hello=pb.Hello(protocol=protocol_version()))
-        yield pb.SessionRequest(submit=submission(slots=[1, 2]))
+        yield pb.SessionRequest(submit=submit_message(slots=[1, 2]))
         await self.hung_up.wait()
 
 
@@ -289,7 +294,7 @@ async def test_a_resumed_request_that_was_aborted_ends_at_once(
     address: str, abort: Callable[[control_pb2_grpc.ControlStub], Awaitable[object]]
 ) -> None:
     """However it was aborted: its coordinator may have lost another worker before it got the end of it."""
-    resumed = submission(LONG, slots=[0, 1])
+    resumed = submit_message(LONG, slots=[0, 1])
     resumed.resumed_after_ms = 60_000
     engine = ScriptedEngine()
     async with running_worker(address, engine) as worker, connected_peer(address) as peer:
@@ -308,7 +313,7 @@ async def test_a_resumed_request_that_was_aborted_ends_at_once(
 
 async def test_a_pause_that_keeps_requests_ends_no_resumed_one(address: str) -> None:
     """It is held like the running ones."""
-    resumed = submission(LONG, slots=[0])
+    resumed = submit_message(LONG, slots=[0])
     resumed.resumed_after_ms = 60_000
     engine = ScriptedEngine()
     async with running_worker(address, engine), connected_peer(address) as peer:

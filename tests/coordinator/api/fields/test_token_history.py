@@ -85,7 +85,7 @@ def prepared_chat(history: ExactHistory | None) -> PreparedRequest:
 def prepared_prompt(prompt: Prompt) -> PreparedRequest:
     """Return a request with one prompt."""
     request = GenerationRequest("id", "digits", [prompt], pb.SamplingParams())
-    return PreparedRequest(request, served_model(), [request.sampling], [PreparedPrompt([1, 2], "one two")])
+    return PreparedRequest(request, served_model(), request.sampling, [PreparedPrompt([1, 2], "one two")], [9])
 
 
 def test_replies_show_how_much_was_reused() -> None:

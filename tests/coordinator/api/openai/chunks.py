@@ -18,7 +18,9 @@ def prepared_digits(*prompts: Prompt, n: int = 1) -> PreparedRequest:
     """Return a request for digits."""
     made = [PreparedPrompt([1, 2], "one two"), PreparedPrompt([3, 4], None)][: len(prompts)]
     sampling = pb.SamplingParams()
-    return PreparedRequest(GenerationRequest("r-1", "digits", prompts, sampling, n=n), served_model(), [sampling], made)
+    return PreparedRequest(
+        GenerationRequest("r-1", "digits", prompts, sampling, n=n), served_model(), sampling, made, [9]
+    )
 
 
 def chat_chunks(echo: str = "", **options: Any) -> ChatChunks:

@@ -23,7 +23,7 @@ def generate_chunks(usage_details: bool = False, sampling: dict[str, Any] | None
     """Return the chunks of two choices."""
     api_request = GenerateRequest.model_validate({"token_ids": [1, 2], "sampling_params": sampling or {}, **body})
     request = GenerationRequest("id", "digits", [TokenPrompt([1, 2])], pb.SamplingParams(), n=2)
-    prepared = PreparedRequest(request, served_model(), [request.sampling], [PreparedPrompt([1, 2], None)])
+    prepared = PreparedRequest(request, served_model(), request.sampling, [PreparedPrompt([1, 2], None)], [9])
     return GenerateChunks(api_request, prepared, usage_details)
 
 

@@ -24,7 +24,7 @@ def sglang_choice(**body: Any) -> SglangChoice:
     request = GenerationRequest("id", "digits", [TokenPrompt([1, 2])], pb.SamplingParams())
     return SglangChoice(
         api_request,
-        PreparedRequest(request, served_model(), [request.sampling], [PreparedPrompt([1, 2], None)]),
+        PreparedRequest(request, served_model(), request.sampling, [PreparedPrompt([1, 2], None)], [9]),
         0,
         "id",
     )

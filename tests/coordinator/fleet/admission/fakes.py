@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tests.workers import Listener, submission
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -20,8 +22,8 @@ RESUMED = Placement(resumed=True)
 class QueuedPart:
     """A request on a worker."""
 
-    def __init__(self, submit: pb.Submit) -> None:
-        self.request_id = submit.request_id
+    def __init__(self, submission: Submission) -> None:
+        self.request_id = submission.request_id
         self.aborted = False
 
     def abort(self) -> None:
@@ -62,15 +64,15 @@ class CapacityWorkers:
         return self.absent if model == MODEL else ""
 
     def try_submit(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> QueuedPart | None:
         """Take a request if there is capacity."""
-        if self.capacities.get(submit.lora.id, 0) <= 0:
+        if self.capacities.get(submission.lora.id, 0) <= 0:
             return None
         if self.absent:
             raise Unavailable(self.absent)
-        self.capacities[submit.lora.id] -= len(listeners)
-        self.parts.append(QueuedPart(submit))
+        self.capacities[submission.lora.id] -= len(listeners)
+        self.parts.append(QueuedPart(submission))
         return self.parts[-1]
 
     async def add_capacity(self, sequences: int = 1, adapter_id: int = 0) -> None:
@@ -91,10 +93,11 @@ def enqueue(
     tokens: int = 10,
 ) -> tuple[RequestHandle, Listener]:
     """Submit a request."""
-    submit = submission(request_id=name)
-    submit.priority = priority
-    submit.prompt_token_ids[:] = [1] * tokens
-    if adapter_id:
-        submit.lora.id = adapter_id
+    request = replace(
+        submission(request_id=name),
+        priority=priority,
+        prompt_token_ids=[1] * tokens,
+        lora=pb.LoraAdapter(id=adapter_id),
+    )
     listeners = [Listener() for _ in range(n)]
-    return queue.submit(MODEL, submit, listeners, placement), listeners[0]
+    return queue.submit(MODEL, request, listeners, placement), listeners[0]

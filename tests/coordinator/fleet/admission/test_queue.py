@@ -11,6 +11,7 @@ from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -79,11 +80,11 @@ async def test_a_request_that_cannot_be_sent_blocks_no_other(caplog: pytest.LogC
 
     class Broken(CapacityWorkers):
         def try_submit(
-            self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+            self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
         ) -> QueuedPart | None:
-            if submit.request_id == "broken" and self.capacities[0]:
+            if submission.request_id == "broken" and self.capacities[0]:
                 raise ValueError("broken")
-            return super().try_submit(model, submit, listeners, placement)
+            return super().try_submit(model, submission, listeners, placement)
 
     workers = Broken()
     queue = AdmissionQueue(workers, AdmissionSettings())
@@ -147,11 +148,11 @@ async def test_a_failing_queue_affects_no_other_model() -> None:
         broken = ""
 
         def try_submit(
-            self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+            self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
         ) -> QueuedPart | None:
             if model == self.broken:
                 raise ValueError("broken")
-            return super().try_submit(model, submit, listeners, placement)
+            return super().try_submit(model, submission, listeners, placement)
 
     workers = Broken()
     queue = AdmissionQueue(workers, AdmissionSettings())

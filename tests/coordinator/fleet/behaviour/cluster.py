@@ -12,6 +12,7 @@ from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.request_handle import RequestHandle
 from tokenwire.coordinator.fleet.session_listener import SessionState
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.server import WorkerServer
 
@@ -82,10 +83,10 @@ class Cluster:
         return listener.token_ids
 
 
-def greedy_submit(max_tokens: int = 120, **sampling: Any) -> pb.Submit:
+def greedy_submit(max_tokens: int = 120, **sampling: Any) -> Submission:
     """Return a request, by default a greedy one."""
     params = pb.SamplingParams(**{"temperature": 0.0, "max_tokens": max_tokens, **sampling})
-    return pb.Submit(request_id="request", prompt_token_ids=PROMPT, sampling_params=params)
+    return Submission(request_id="request", prompt_token_ids=PROMPT, sampling_params=params)
 
 
 async def some_tokens(listener: Listener, count: int = 10) -> None:

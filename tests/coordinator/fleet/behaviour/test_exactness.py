@@ -14,6 +14,7 @@ from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, Resu
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -94,21 +95,21 @@ async def test_the_policy_determines_which_replies_are_of_one_run(
 
 async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) -> None:
     """It can only be resumed by a replay, which must generate the same tokens; others are sent unchanged."""
-    sent: list[pb.Submit] = []
+    sent: list[Submission] = []
 
     class Below:
         def check_open(self, model: str, adapter_id: int) -> None:
             pass
 
         def submit(
-            self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+            self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
         ) -> RequestHandle:
-            sent.append(submit)
-            return send(cluster.pool, submit, listeners, model, placement)
+            sent.append(submission)
+            return send(cluster.pool, submission, listeners, model, placement)
 
     failover = Failover(Below(), FailoverSettings(), cluster.pool)
     kinds: list[dict[str, Any]] = [{"frequency_penalty": 0.5}, {}, {"repetition_penalty": 1.2}]
     for sampling in kinds:
         failover.submit("simulated", greedy_submit(temperature=1.0, **sampling), [Listener()])
 
-    assert [submit.sampling_params.HasField("seed") for submit in sent] == [True, False, False]
+    assert [submission.sampling_params.HasField("seed") for submission in sent] == [True, False, False]

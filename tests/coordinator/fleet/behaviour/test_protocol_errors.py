@@ -23,6 +23,7 @@ from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -66,8 +67,8 @@ async def test_a_worker_that_violates_the_protocol_is_lost(tmp_path: Path, wrong
         sessions += 1
         await anext(requests)
         await context.write(welcome())
-        submit = (await anext(requests)).submit
-        await context.write(wrong(submit.slots[0]))
+        submission = (await anext(requests)).submit
+        await context.write(wrong(submission.slots[0]))
         await anext(requests)
 
     address = unix_address(tmp_path)
@@ -125,12 +126,14 @@ async def test_requests_of_a_worker_that_violates_the_protocol_are_resumed(tmp_p
         pool.update([wrong])
         await until(pool.is_ready)
         listener = Listener()
-        submit = pb.Submit(prompt_token_ids=PROMPT, sampling_params=pb.SamplingParams(temperature=0.0, max_tokens=20))
+        submission = Submission(
+            prompt_token_ids=PROMPT, sampling_params=pb.SamplingParams(temperature=0.0, max_tokens=20)
+        )
         pool.update([wrong, right])
         await until(lambda: pool.serves(right))
         holder = next(session for session in pool.sessions if session.address == right)
         holder.retire()
-        failover.submit("simulated", submit, [listener])
+        failover.submit("simulated", submission, [listener])
         holder.readmit()
 
         await listener.ended.wait()

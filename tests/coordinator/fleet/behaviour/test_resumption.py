@@ -13,6 +13,7 @@ from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import EngineFailed, TokenwireError, Unavailable, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -238,7 +239,7 @@ class Sessionless:
         """Admit everything."""
 
     def submit(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle:
         """Fail."""
         for listener in listeners:

@@ -15,6 +15,7 @@ from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Overloaded, PoisonRequest, Unavailable, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -25,8 +26,8 @@ LOST = WorkerLost("gone")
 class LosablePart:
     """The part of a request that one worker has."""
 
-    def __init__(self, submit: pb.Submit, listeners: Sequence[SlotListener], resumed: bool) -> None:
-        self.submit = submit
+    def __init__(self, submission: Submission, listeners: Sequence[SlotListener], resumed: bool) -> None:
+        self.submission = submission
         self.listeners = listeners
         self.resumed = resumed
         self.aborted = False
@@ -77,17 +78,17 @@ class SuccessiveWorkers:
             raise self.refuses
 
     def submit(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle:
         """Take it, or raise."""
         if self.refuses is not None:
             raise self.refuses
         session = WorkerSession("nowhere", "test", accept)
         session.instance_id = self.instance_id or str(len(self.parts))
-        session.capabilities = self.capabilities(model, submit.lora.id)
+        session.capabilities = self.capabilities(model, submission.lora.id)
         if not self.queues:
             placement.on_placed(session)
-        self.parts.append(LosablePart(submit, listeners, placement.resumed))
+        self.parts.append(LosablePart(submission, listeners, placement.resumed))
         return self.parts[-1]
 
     async def part(self, number: int) -> LosablePart:
@@ -109,12 +110,17 @@ def failover(workers: SuccessiveWorkers) -> Failover:
 
 
 def submitted(
-    failover: Failover, n: int = 1, request_id: str = "r", prompt: int = 1, **sampling: Any
+    failover: Failover,
+    n: int = 1,
+    request_id: str = "r",
+    prompt: int = 1,
+    max_tokens: int | None = None,
+    **sampling: Any,
 ) -> list[Listener]:
     """Submit a request."""
     listeners = [Listener() for _ in range(n)]
     params = pb.SamplingParams(**sampling)
-    failover.submit("m", pb.Submit(request_id=request_id, prompt_token_ids=[prompt], sampling_params=params), listeners)
+    failover.submit("m", Submission(request_id, [prompt], params, max_tokens), listeners)
     return listeners
 
 
@@ -137,7 +143,7 @@ async def test_a_request_aborted_by_id_is_not_resumed(failover: Failover, worker
     await wanted.ended.wait()
     assert is_aborted(wanted)
     assert wanted.token_ids == [5]
-    assert (await workers.part(2)).submit.request_id == "other"
+    assert (await workers.part(2)).submission.request_id == "other"
     assert not spared.ended.is_set()
 
 
@@ -167,7 +173,7 @@ async def test_a_request_aborted_by_id_is_not_moved(failover: Failover, workers:
     for session in sessions:
         failover.on_worker_draining(session)
 
-    assert (await workers.part(2)).submit.request_id == "other"
+    assert (await workers.part(2)).submission.request_id == "other"
     assert (workers.parts[0].aborted, workers.parts[1].aborted) == (False, True)
     failover.stop()
 
@@ -218,7 +224,7 @@ async def test_only_what_continues_unnoticed_leaves_a_draining_worker(workers: S
         failover.on_worker_draining(session)
 
     await workers.part(4)
-    assert [part.submit.request_id for part in workers.parts[3:]] == ["sampled", "waiting"]
+    assert [part.submission.request_id for part in workers.parts[3:]] == ["sampled", "waiting"]
     assert [part.aborted for part in workers.parts[:3]] == [False, True, True]
     failover.stop()
 
@@ -226,7 +232,7 @@ async def test_only_what_continues_unnoticed_leaves_a_draining_worker(workers: S
 async def test_an_abandoned_request_is_aborted_wherever_it_runs(failover: Failover, workers: SuccessiveWorkers) -> None:
     """What was resumed alone, and what still runs together; nobody is called for it."""
     listeners = [Listener(), Listener()]
-    handle = failover.submit("m", pb.Submit(prompt_token_ids=[1]), listeners)
+    handle = failover.submit("m", Submission(prompt_token_ids=[1]), listeners)
     workers.parts[0].listeners[0].step([], HANDED_BACK)
     await workers.part(1)
 
@@ -254,7 +260,7 @@ async def test_suspects_are_retried_one_after_the_other(failover: Failover, work
     assert not first.listeners[0].step([1] * 9, None)
     second = await workers.part(5)
 
-    assert [part.submit.prompt_token_ids[0] for part in (first, second)] == [1, 2]
+    assert [part.submission.prompt_token_ids[0] for part in (first, second)] == [1, 2]
     assert not any(listener.ended.is_set() for listener in listeners)
     failover.stop()
 
@@ -302,7 +308,7 @@ async def test_a_prompt_is_scored_once(failover: Failover, workers: SuccessiveWo
         part.lose()
 
         resumed = await workers.part(len(workers.parts))
-        assert resumed.submit.sampling_params.HasField("prompt_logprobs") == (not scored)
+        assert resumed.submission.sampling_params.HasField("prompt_logprobs") == (not scored)
 
 
 @pytest.mark.parametrize(("adapter_id", "prompt"), [(7, [1, 5]), (8, [1])])
@@ -312,14 +318,14 @@ async def test_the_workers_of_its_adapter_say_how_a_sequence_is_resumed(
     """From its tokens where these alone determine the next one, else from its start."""
     failover = Failover(workers, FailoverSettings(attempts=9, resume="exact"), workers)
     workers.invariant = 7
-    submit = pb.Submit(prompt_token_ids=[1], sampling_params=pb.SamplingParams(temperature=0.0))
-    submit.lora.id = adapter_id
-    failover.submit("m", submit, [Listener()])
+    submission = Submission(prompt_token_ids=[1], sampling_params=pb.SamplingParams(temperature=0.0))
+    submission.lora.id = adapter_id
+    failover.submit("m", submission, [Listener()])
     workers.parts[0].listeners[0].step([5], None)
 
     workers.parts[0].lose()
 
-    assert list((await workers.part(1)).submit.prompt_token_ids) == prompt
+    assert list((await workers.part(1)).submission.prompt_token_ids) == prompt
 
 
 async def test_a_moved_sequence_that_is_queued_is_aborted_at_once(
@@ -458,14 +464,15 @@ async def test_a_resumed_request_has_the_age_of_its_first_submission(
     """By it a worker detects that the request was aborted in between, through another coordinator."""
     workers.living.update({"0": True, "1": True})
     submitted(failover)
-    assert not workers.parts[0].submit.HasField("resumed_after_ms")
+    assert workers.parts[0].submission.resumed_after_ms is None
 
     workers.parts[0].lose()
-    resumed = (await workers.part(1)).submit
+    resumed = (await workers.part(1)).submission
     (await workers.part(1)).lose()
-    again = (await workers.part(2)).submit
+    again = (await workers.part(2)).submission
 
-    assert resumed.HasField("resumed_after_ms")
+    assert resumed.resumed_after_ms is not None
+    assert again.resumed_after_ms is not None
     assert again.resumed_after_ms >= resumed.resumed_after_ms
     failover.stop()
 
@@ -474,7 +481,7 @@ async def test_running_requests_of_a_model_are_aborted(failover: Failover, worke
     """Those with a worker are not resumed, those between two workers end; queued ones and other models' stay."""
     (running,), (between,) = submitted(failover), submitted(failover)
     other = Listener()
-    failover.submit("other", pb.Submit(prompt_token_ids=[1]), [other])
+    failover.submit("other", Submission(prompt_token_ids=[1]), [other])
     workers.queues = True
     (queued,) = submitted(failover)
     workers.parts[1].lose()

@@ -8,17 +8,18 @@ import pytest
 from tests.clock import Clock
 from tokenwire.coordinator.fleet.failover.poison_cache import PoisonCache, fingerprint_of
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import PoisonRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 
-def short_submit(prompt: int = 1, request_id: str = "r", **sampling: Any) -> pb.Submit:
+def short_submission(prompt: int = 1, request_id: str = "r", **sampling: Any) -> Submission:
     """Return a request."""
-    params = pb.SamplingParams(max_tokens=10, **sampling)
-    return pb.Submit(request_id=request_id, slots=[0], prompt_token_ids=[prompt], sampling_params=params)
+    params = pb.SamplingParams(**sampling)
+    return Submission(request_id=request_id, prompt_token_ids=[prompt], sampling_params=params, max_tokens=10)
 
 
-POISON, OTHER = short_submit(66), short_submit(5)
+POISON, OTHER = short_submission(66), short_submission(5)
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def cache(time: Clock, living: dict[str, bool | None]) -> PoisonCache:
     return PoisonCache(lambda instance_id: living.get(instance_id, False), time)
 
 
-def lose(cache: PoisonCache, instance_id: str, *recent_starts: pb.Submit) -> None:
+def lose(cache: PoisonCache, instance_id: str, *recent_starts: Submission) -> None:
     """Record the death of a worker that had just started these."""
     cache.on_worker_lost("m", instance_id, False, recent_starts)
 
@@ -43,10 +44,10 @@ def test_a_request_that_killed_twice_is_rejected_for_a_while(cache: PoisonCache,
     lose(cache, "a", POISON, OTHER)
     cache.check("m", POISON)
     cache.check("m", OTHER)
-    lose(cache, "b", short_submit(66, request_id="again", seed=None))
+    lose(cache, "b", short_submission(66, request_id="again", seed=None))
 
     with pytest.raises(PoisonRequest, match="Two workers died"):
-        cache.check("m", short_submit(66, request_id="and again"))
+        cache.check("m", short_submission(66, request_id="and again"))
     cache.check("m", OTHER)
     cache.check("another model", POISON)
     time.now += 601
@@ -106,12 +107,12 @@ def test_a_request_that_kills_in_its_isolated_retry_is_rejected_alone(cache: Poi
     lose(cache, "a", POISON, OTHER)
     lose(cache, "b", POISON, OTHER)
     cache.check("m", POISON)
-    cache.on_worker_lost("m", "c", True, [POISON, short_submit(7)])
+    cache.on_worker_lost("m", "c", True, [POISON, short_submission(7)])
 
     with pytest.raises(PoisonRequest):
         cache.check("m", POISON)
     cache.check("m", OTHER)
-    cache.check("m", short_submit(7))
+    cache.check("m", short_submission(7))
 
 
 def test_an_isolated_retry_without_an_end_expires(cache: PoisonCache, time: Clock) -> None:
@@ -126,13 +127,13 @@ def test_an_isolated_retry_without_an_end_expires(cache: PoisonCache, time: Cloc
 def test_the_cache_is_bounded(cache: PoisonCache) -> None:
     """However many workers die, of however many requests."""
     for number in range(200):
-        lose(cache, f"a{number}", short_submit(number))
+        lose(cache, f"a{number}", short_submission(number))
     assert len(cache.deaths) == 64
     for number in range(3000):
-        cache.add("m", short_submit(number))
+        cache.add("m", short_submission(number))
     assert len(cache.poison) == 1024
     for number in range(200):
-        lose(cache, f"b{number}", short_submit(number))
+        lose(cache, f"b{number}", short_submission(number))
     assert len(cache.deaths) == 64
 
 
@@ -208,23 +209,27 @@ def test_a_process_without_a_journal_keeps_its_own_events(tmp_path: Path, time: 
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        (short_submit(), short_submit(request_id="other"), True),
-        (short_submit(seed=1), short_submit(seed=2), True),
-        (short_submit(seed=1), short_submit(), False),
-        (short_submit(presence_penalty=1.0, seed=1), short_submit(presence_penalty=1.0), True),
-        (short_submit(), short_submit(2), False),
-        (short_submit(), short_submit(temperature=0.5), False),
-        (short_submit(logit_bias={1: 2.0, 3: 4.0}), short_submit(logit_bias={3: 4.0, 1: 2.0}), True),
+        (short_submission(), short_submission(request_id="other"), True),
+        (short_submission(seed=1), short_submission(seed=2), True),
+        (short_submission(seed=1), short_submission(), False),
+        (short_submission(presence_penalty=1.0, seed=1), short_submission(presence_penalty=1.0), True),
+        (short_submission(), short_submission(2), False),
+        (short_submission(), short_submission(temperature=0.5), False),
+        (short_submission(logit_bias={1: 2.0, 3: 4.0}), short_submission(logit_bias={3: 4.0, 1: 2.0}), True),
     ],
 )
-def test_fingerprints_distinguish_what_affects_an_engine(one: pb.Submit, other: pb.Submit, same: bool) -> None:
+def test_fingerprints_distinguish_what_affects_an_engine(one: Submission, other: Submission, same: bool) -> None:
     """Ids and values of seeds do not; nor does a seed set by the coordinator."""
     assert (fingerprint_of("m", one) == fingerprint_of("m", other)) is same
 
 
 def test_fingerprints_include_adapter_and_model() -> None:
     """The adapter may be the cause."""
-    adapted = short_submit()
+    adapted = short_submission()
     adapted.lora.name = "red"
-    prints = {fingerprint_of("m", short_submit()), fingerprint_of("m", adapted), fingerprint_of("n", short_submit())}
+    prints = {
+        fingerprint_of("m", short_submission()),
+        fingerprint_of("m", adapted),
+        fingerprint_of("n", short_submission()),
+    }
     assert len(prints) == 3

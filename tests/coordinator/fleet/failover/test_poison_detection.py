@@ -8,7 +8,7 @@ from tests.workers import Listener
 from tokenwire.coordinator.fleet.failover.poison_detection import PoisonDetector, is_undecided
 from tokenwire.coordinator.fleet.failover.sequence import ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.request_handle import NEW
-from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.coordinator.fleet.submission import Submission
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def detector(time: Clock) -> PoisonDetector:
 
 def sequence(tokens: int = 0, request: ResumableRequest | None = None) -> ResumableSequence:
     """Return a sequence that got a number of tokens from its worker."""
-    made = ResumableSequence(request or ResumableRequest("m", pb.Submit(), NEW), 0, Listener(), RecordingPolicy())
+    made = ResumableSequence(request or ResumableRequest("m", Submission(), NEW), 0, Listener(), RecordingPolicy())
     made.step([1] * tokens, None)
     return made
 
@@ -49,7 +49,7 @@ def test_the_only_request_started_on_two_dead_workers_is_poison(detector: Poison
 
 def test_all_sequences_of_a_poison_request_are_stopped(detector: PoisonDetector) -> None:
     """A request is one suspect, however many choices it has."""
-    request = ResumableRequest("m", pb.Submit(), NEW)
+    request = ResumableRequest("m", Submission(), NEW)
     both = [sequence(request=request), sequence(request=request)]
     detector.classify("a", both)
     assert detector.classify("b", both).poison == both

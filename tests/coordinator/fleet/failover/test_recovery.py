@@ -1,4 +1,4 @@
-"""How requests are resumed, and the submit for their remainder."""
+"""How requests are resumed, and the submission for their remainder."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ from tokenwire.coordinator.fleet.failover.recovery import (
     remainder,
     seed_for_replay,
 )
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.v1 import inference_pb2 as pb
 
 GRAMMAR = pb.StructuredOutputs(regex="a+")
@@ -23,12 +24,13 @@ SEEDED = {"temperature": 1.0, "seed": 7}
 DETECTION = pb.RepetitionDetection(max_pattern_size=4, min_count=3)
 
 
-def submit_of_three(**sampling: Any) -> pb.Submit:
+def submit_of_three(**sampling: Any) -> Submission:
     """Return a request of three sequences."""
-    return pb.Submit(
+    return Submission(
         request_id="r",
         prompt_token_ids=[1, 2, 3],
         sampling_params=pb.SamplingParams(**sampling),
+        max_tokens=10,
         cache_salt="salt",
         lora=pb.LoraAdapter(name="red", id=3),
     )
@@ -116,16 +118,16 @@ def test_common_capabilities_are_those_of_all_engines() -> None:
 
 def test_the_remainder_is_a_request_of_one_sequence() -> None:
     """The tokens are in its prompt, limits are reduced, everything else is unchanged, and so is the original."""
-    full = submit_of_three(temperature=0.0, max_tokens=10, min_tokens=6, prompt_logprobs=2, stop_token_ids=[9])
-    before = full.SerializeToString()
+    full = submit_of_three(temperature=0.0, min_tokens=6, prompt_logprobs=2, stop_token_ids=[9])
+    before = full.message()
 
     rest = remainder(full, 1, [7, 8], prompt_scored=True)
 
-    assert full.SerializeToString() == before
+    assert full.message() == before
     assert list(rest.prompt_token_ids) == [1, 2, 3, 7, 8]
     assert (rest.request_id, rest.cache_salt, rest.lora.id) == ("r", "salt", 3)
     params = rest.sampling_params
-    assert (params.max_tokens, params.min_tokens, list(params.stop_token_ids)) == (8, 4, [9])
+    assert (rest.max_tokens, params.min_tokens, list(params.stop_token_ids)) == (8, 4, [9])
     assert not params.HasField("prompt_logprobs")
 
 

@@ -12,6 +12,7 @@ from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.request_handle import NEW
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotTable
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.output.choice import Choice
 from tokenwire.coordinator.output.sse import DONE, StreamedReply
 from tokenwire.coordinator.parsing.message import ParserFailed
@@ -21,7 +22,7 @@ from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailab
 from tokenwire.v1 import inference_pb2 as pb
 
 STOP = pb.Finish(slot=0, reason=pb.FINISH_REASON_STOP)
-REQUEST = ResumableRequest("m", pb.Submit(), NEW)
+REQUEST = ResumableRequest("m", Submission(), NEW)
 
 
 class BreaksAtTheEnd(FakeEncoder):
@@ -45,7 +46,7 @@ def placed(sequence: ResumableSequence) -> SlotTable:
     """Place a sequence on a worker; return its slots."""
     slots = SlotTable()
     slots.take(sequence)
-    sequence.request.on_placed(pb.Submit(), [sequence], WorkerSession("nowhere", "test", accept))
+    sequence.request.on_placed(Submission(), [sequence], WorkerSession("nowhere", "test", accept))
     return slots
 
 
@@ -54,19 +55,20 @@ def end(finish: pb.Finish = STOP) -> pb.StepFrame:
     return pb.StepFrame(slots=[0], token_ids=[2], finishes=[finish])
 
 
-def test_a_submit_is_completed_by_what_depends_on_its_worker() -> None:
+def test_a_submission_is_completed_by_what_depends_on_its_worker() -> None:
     """The first one gets the seed of a possible replay, a later one the time since the first; both keep the rest."""
     session = WorkerSession("nowhere", "test", accept)
     session.capabilities = pb.EngineCapabilities(seeds=True)
-    first, rest = (pb.Submit(sampling_params=pb.SamplingParams(presence_penalty=1.0)) for _ in range(2))
+    first, rest = (Submission(sampling_params=pb.SamplingParams(presence_penalty=1.0)) for _ in range(2))
     request = ResumableRequest("m", first, NEW)
     (sequence,) = request.listen([Listener()], RecordingPolicy())
 
     request.on_placed(first, [sequence], session)
-    assert (first.sampling_params.HasField("seed"), first.HasField("resumed_after_ms")) == (True, False)
+    assert (first.sampling_params.HasField("seed"), first.resumed_after_ms) == (True, None)
 
     request.on_placed(rest, [sequence], session)
-    assert (rest.sampling_params.HasField("seed"), rest.HasField("resumed_after_ms")) == (False, True)
+    assert not rest.sampling_params.HasField("seed")
+    assert rest.resumed_after_ms is not None
     assert sequence.session is session
 
 
@@ -166,7 +168,7 @@ class On:
 
 def test_a_request_explains_which_workers_have_it() -> None:
     """The first one, then those of its sequences, and how often they were lost."""
-    request = ResumableRequest("m", pb.Submit(), NEW)
+    request = ResumableRequest("m", Submission(), NEW)
     one, other = request.listen([Listener(), Listener()], RecordingPolicy())
     assert request.explain() == ""
     request.handle = On("a")

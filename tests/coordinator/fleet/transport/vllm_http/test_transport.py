@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -316,8 +317,7 @@ async def test_prompt_log_probabilities_come_with_the_full_response(
     server: FakeVllmServer, session: WorkerSession
 ) -> None:
     """Streams omit them, so such a request is not streamed."""
-    submit = submission()
-    del submit.prompt_token_ids[2:]
+    submit = replace(submission(), prompt_token_ids=PROMPT[:2])
     submit.sampling_params.prompt_logprobs = 1
     second = submit.prompt_token_ids[1]
     position = {str(second): {"logprob": -3.0, "rank": 5}, "9": {"logprob": -0.5, "rank": 1}}
