@@ -74,7 +74,7 @@ FAULTS = (
         "a request that was aborted before it is resumed runs all the same",
         "00c4f30",
         "worker/services/session.py",
-        "        if self._was_aborted(submit):\n",
+        "        if self._host.was_aborted(submit):\n",
         "        if False:\n",
     ),
     PastFault(
