@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 
 from tokenwire.errors import EngineFailed
-from tokenwire.peer_auth.server import GuardedPort
+from tokenwire.peer_auth.server import AuthenticatedPort
 from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.protocol.version import protocol_version
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
@@ -43,10 +43,10 @@ _HEARTBEAT_S = 0.5
 class WorkerServer(inference_pb2_grpc.InferenceServicer):
     """Serves one engine to many coordinators."""
 
-    def __init__(self, engine: Engine, settings: WorkerSettings, port: GuardedPort | None = None) -> None:
+    def __init__(self, engine: Engine, settings: WorkerSettings, port: AuthenticatedPort | None = None) -> None:
         self._engine = engine
         self._settings = settings
-        self._port = port or GuardedPort(settings.peer_auth)
+        self._port = port or AuthenticatedPort(settings.peer_auth)
         self._server = self._port.make_server()
         self._health = HealthServicer()
         self._health_server = HealthServer(settings.health_listen, self._health) if settings.health_listen else None

@@ -37,8 +37,8 @@ def test_admin_routes_next_to_api_keys_need_a_key_of_their_own(tmp_path: Path, r
 
     with pytest.raises(InvalidRequest, match="--admin-key-file"):
         CoordinatorSettings(("x:1",), auth=AuthSettings(keys), admin=AdminSettings(**routes))  # type: ignore[arg-type]
-    guarded = AdminSettings(admin_key=AdminKey("open"), **routes)
-    assert CoordinatorSettings(("x:1",), auth=AuthSettings(keys), admin=guarded).admin is guarded
+    with_key = AdminSettings(admin_key=AdminKey("open"), **routes)
+    assert CoordinatorSettings(("x:1",), auth=AuthSettings(keys), admin=with_key).admin is with_key
 
 
 def test_a_template_is_a_file_or_its_text(tmp_path: Path) -> None:

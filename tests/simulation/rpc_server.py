@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from tests.simulation.network import Connection, Network, resolve
 from tests.simulation.skew import as_read, as_sent, has_call, sends_unknown, unknown_message
 from tests.simulation.world import NODE, Node
-from tokenwire.peer_auth.server import GuardedPort
+from tokenwire.peer_auth.server import AuthenticatedPort
 from tokenwire.peer_auth.settings import PeerAuthSettings
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def to_bytes(message: Message) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-class SimulatedPort(GuardedPort):
+class SimulatedPort(AuthenticatedPort):
     """Creates simulated servers."""
 
     def __init__(self, network: Network) -> None:

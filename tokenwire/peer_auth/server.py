@@ -19,7 +19,7 @@ _HEALTH = "/grpc.health.v1.Health/"
 _MOST_NAMED = 100
 
 
-class GuardedPort:
+class AuthenticatedPort:
     """Creates a gRPC server that authenticates its callers by certificate, token, or both."""
 
     def __init__(self, settings: PeerAuthSettings) -> None:

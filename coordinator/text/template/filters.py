@@ -9,7 +9,7 @@ from jinja2 import Environment
 from jinja2 import filters as jinja
 from jinja2.utils import generate_lorem_ipsum
 
-from tokenwire.coordinator.text.template import cost_guards as guards
+from tokenwire.coordinator.text.template import operation_costs as costs
 
 # Filters whose output is about the size of their input; many of the same text add up.
 _COPIES = ("capitalize", "e", "escape", "forceescape", "lower", "reverse", "striptags", "title", "upper", "urlencode")
@@ -21,7 +21,7 @@ _MAX_INDENT = 1000
 class BoundedFilters:
     """The filters of one environment."""
 
-    def __init__(self, environment: Environment, meter: guards.Metered) -> None:
+    def __init__(self, environment: Environment, meter: costs.Metered) -> None:
         self._environment = environment
         self._meter = meter
 
@@ -72,7 +72,7 @@ class BoundedFilters:
             budget.charge(len(text))
             return text
         if (len(indent) if isinstance(indent, str) else indent) > _MAX_INDENT:
-            budget.charge(guards.TOO_MUCH)
+            budget.charge(costs.TOO_MUCH)
         pieces = []
         for piece in encode.iterencode(value):  # slow, as it is pure Python, and indented at every level
             budget.tick()
@@ -84,14 +84,14 @@ class BoundedFilters:
         if attribute is not None:
             value = map(jinja.make_attrgetter(self._environment, attribute), value)
         parts, separator = list(map(str, value)), str(d)
-        self._meter.budget.charge(guards.joined_size(separator, parts))
+        self._meter.budget.charge(costs.joined_size(separator, parts))
         return separator.join(parts)
 
     def _replace(self, value: Any, old: Any, new: Any, count: int | None = None) -> str:
         text, old, new = str(value), str(old), str(new)
         budget = self._meter.budget
         budget.tick()
-        budget.charge(guards.replaced(text, old, new, count))
+        budget.charge(costs.replaced(text, old, new, count))
         return text.replace(old, new, -1 if count is None else count)
 
     def _sum(self, iterable: Iterable[Any], attribute: str | int | None = None, start: Any = 0) -> Any:
@@ -99,7 +99,7 @@ class BoundedFilters:
             iterable = map(jinja.make_attrgetter(self._environment, attribute), iterable)
         if isinstance(start, str):
             return sum(iterable, start)  # raises TypeError
-        return guards.add(self._meter.budget, [start, *iterable])
+        return costs.add(self._meter.budget, [start, *iterable])
 
 
 def _length(value: Any, *_: Any, **__: Any) -> int:
@@ -116,7 +116,7 @@ def _indented(text: Any, width: int | str = 4, *_: Any, **__: Any) -> int:
 
 
 def _formatted(form: Any, *args: Any, **kwargs: Any) -> int:
-    return guards.percent(str(form), args or tuple(kwargs.values()))
+    return costs.percent(str(form), args or tuple(kwargs.values()))
 
 
 def _wrapped(
@@ -127,7 +127,7 @@ def _wrapped(
 
 
 def _precision(_: Any, precision: int = 0, *__: Any, **___: Any) -> int:
-    return 0 if abs(precision) <= _MAX_PRECISION else guards.TOO_MUCH
+    return 0 if abs(precision) <= _MAX_PRECISION else costs.TOO_MUCH
 
 
 def _count(_: Any, count: int, *__: Any, **___: Any) -> int:

@@ -16,7 +16,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-from tokenwire.coordinator.text.template import cost_guards as guards
+from tokenwire.coordinator.text.template import operation_costs as costs
 from tokenwire.coordinator.text.template.budget import Budget, RenderLimits
 from tokenwire.coordinator.text.template.filters import BoundedFilters
 
@@ -34,7 +34,7 @@ class _Current(threading.local):
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
     """The sandbox. Templates from compile_tree may be rendered in several threads at once."""
 
-    intercepted_binops = frozenset(guards.OPERATORS)
+    intercepted_binops = frozenset(costs.OPERATORS)
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -75,8 +75,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         """Call something from a template."""
-        if type(__obj) is BuiltinMethodType and (cost := guards.METHODS.get(__obj.__name__)):
-            if cost is guards.joined_size:
+        if type(__obj) is BuiltinMethodType and (cost := costs.METHODS.get(__obj.__name__)):
+            if cost is costs.joined_size:
                 args = tuple(map(list, args))  # iterators can be consumed only once
             given = {name: value for name, value in kwargs.items() if not name.startswith("_")}  # others are Jinja's
             __self.budget.charge(cost(__obj.__self__, *args, **given))
@@ -84,12 +84,12 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Compute binary operators other than +."""
-        self.budget.charge(guards.OPERATORS[operator](left, right))
+        self.budget.charge(costs.OPERATORS[operator](left, right))
         return super().call_binop(context, operator, left, right)
 
     def wrap_str_format(self, value: Any) -> Any:
         """Return str.format with checked widths, None for anything else."""
-        return guards.formatter(self, self, value) if super().wrap_str_format(value) is not None else None
+        return costs.formatter(self, self, value) if super().wrap_str_format(value) is not None else None
 
     def _join(self, pieces: Iterable[str]) -> str:
         budget, rest, kept = self.budget, iter(pieces), []
@@ -108,7 +108,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         size = 0
         for value in values:
             if type(value) is not str:
-                return guards.add(self.budget, values)
+                return costs.add(self.budget, values)
             size += len(value)
         self.budget.charge(size)
         return "".join(values)

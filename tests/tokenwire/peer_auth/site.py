@@ -48,7 +48,7 @@ class Site:
         self.token = PeerAuthClientSettings(token_file=self.tokens)
 
 
-def guarded_worker(peer_auth: PeerAuthSettings, **settings: str) -> AbstractAsyncContextManager[WorkerServer]:
+def authenticating_worker(peer_auth: PeerAuthSettings, **settings: str) -> AbstractAsyncContextManager[WorkerServer]:
     """Run a worker on a port."""
     engine = SimulatedEngine(SimulationSettings(step_ms=1))
     return worker_around(engine, WorkerSettings("127.0.0.1:0", peer_auth=peer_auth, **settings))  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.certificates import Authority, CertificateFiles
-from tests.tokenwire.peer_auth.site import Site, connection_error, guarded_worker
+from tests.tokenwire.peer_auth.site import Site, authenticating_worker, connection_error
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
@@ -17,7 +17,7 @@ async def test_coordinators_report_errors_of_certificates(site: Site, strangers:
     plain, no_certificate, stranger, _ = strangers
     other_ca = Authority("other").write(site.folder / "other.crt")
     namesake_ca = Authority().write(site.folder / "namesake.crt")
-    async with guarded_worker(site.worker) as worker:
+    async with authenticating_worker(site.worker) as worker:
         messages = [
             await connection_error(worker.address, peer_auth)
             for peer_auth in (
@@ -43,14 +43,14 @@ async def test_coordinators_report_errors_of_certificates(site: Site, strangers:
 
 async def test_coordinators_report_a_worker_without_tls(site: Site) -> None:
     """The worker needs a certificate."""
-    async with guarded_worker(PeerAuthClientSettings()) as worker:
+    async with authenticating_worker(PeerAuthClientSettings()) as worker:
         assert "does not use TLS: start it with --peer-cert" in await connection_error(worker.address, site.coordinator)
 
 
 async def test_both_sides_report_a_wrong_token(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     """The worker logs it once for each host; neither side logs a token."""
     with caplog.at_level(logging.INFO):
-        async with guarded_worker(site.token) as worker:
+        async with authenticating_worker(site.token) as worker:
             assert "rejects our token: --peer-token-file" in await connection_error(
                 worker.address, PeerAuthClientSettings(token="wrong")
             )

@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from tests.tokenwire.peer_auth.site import METHODS, Site, call, guarded_worker, works
+from tests.tokenwire.peer_auth.site import METHODS, Site, authenticating_worker, call, works
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.peer_tokens import PeerTokens
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
@@ -31,7 +31,7 @@ async def test_tokens_are_rotated_without_an_interruption(site: Site) -> None:
     """Workers accept both, then coordinators send the new one, then workers drop the old one."""
     (mine := site.folder / "mine").write_text("right\n")
     coordinator = PeerAuthClientSettings(token_file=mine)
-    async with guarded_worker(site.token) as worker:
+    async with authenticating_worker(site.token) as worker:
         site.tokens.write_text("right\nnext\n")
         await works(worker.address, coordinator)
         mine.write_text("next\nright\n")

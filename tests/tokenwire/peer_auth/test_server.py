@@ -11,8 +11,8 @@ from tests.certificates import CLIENT, SERVER, Authority, CertificateFiles
 from tests.tokenwire.peer_auth.site import (
     METHODS,
     Site,
+    authenticating_worker,
     call,
-    guarded_worker,
     refused_status,
     running_pool,
     works,
@@ -21,7 +21,7 @@ from tests.worker.peers import connected_peer
 from tests.workers import until
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.errors import InvalidRequest
-from tokenwire.peer_auth.server import GuardedPort
+from tokenwire.peer_auth.server import AuthenticatedPort
 from tokenwire.peer_auth.settings import SERVER_NAME, PeerAuthClientSettings, PeerAuthSettings
 
 # Accepted connections.
@@ -29,19 +29,19 @@ from tokenwire.peer_auth.settings import SERVER_NAME, PeerAuthClientSettings, Pe
 
 async def test_both_sides_connect_with_certificates_of_one_authority(site: Site) -> None:
     """The worker has a server's certificate, the coordinator a client's."""
-    async with guarded_worker(site.worker) as worker:
+    async with authenticating_worker(site.worker) as worker:
         await works(worker.address, site.coordinator)
 
 
 async def test_a_token_is_enough(site: Site) -> None:
     """Without TLS, as on a private network."""
-    async with guarded_worker(site.token) as worker:
+    async with authenticating_worker(site.token) as worker:
         await works(worker.address, site.token)
 
 
 async def test_a_token_over_tls_needs_no_client_certificate(site: Site) -> None:
     """The worker has a certificate, the coordinator a token."""
-    async with guarded_worker(replace(site.worker, ca=None, token_file=site.tokens)) as worker:
+    async with authenticating_worker(replace(site.worker, ca=None, token_file=site.tokens)) as worker:
         await works(worker.address, PeerAuthClientSettings(ca=site.ca, token_file=site.tokens))
 
 
@@ -57,7 +57,7 @@ async def test_the_documented_commands_create_working_certificates(tmp_path: Pat
     def peer_auth(name: str) -> PeerAuthClientSettings:
         return PeerAuthClientSettings(tmp_path / f"{name}.crt", tmp_path / f"{name}.key", tmp_path / "ca.crt")
 
-    async with guarded_worker(peer_auth("worker")) as worker:
+    async with authenticating_worker(peer_auth("worker")) as worker:
         await works(worker.address, peer_auth("coordinator"))
 
 
@@ -68,7 +68,7 @@ async def test_no_method_can_be_called_without_a_certificate(
     site: Site, strangers: list[PeerAuthClientSettings]
 ) -> None:
     """Every method of the protocol: sessions, weights, tokenizers."""
-    async with guarded_worker(site.worker) as worker:
+    async with authenticating_worker(site.worker) as worker:
         for stranger in strangers:
             for method in METHODS:
                 assert await call(worker.address, method, stranger) is grpc.StatusCode.UNAVAILABLE
@@ -77,7 +77,7 @@ async def test_no_method_can_be_called_without_a_certificate(
 
 async def test_no_method_can_be_called_without_the_token(site: Site) -> None:
     """Every method of the protocol, without a token and with a wrong one."""
-    async with guarded_worker(site.token) as worker:
+    async with authenticating_worker(site.token) as worker:
         for stranger in (PeerAuthClientSettings(), PeerAuthClientSettings(token="wrong")):
             for method in METHODS:
                 assert await call(worker.address, method, stranger) is grpc.StatusCode.UNAUTHENTICATED
@@ -86,7 +86,7 @@ async def test_no_method_can_be_called_without_the_token(site: Site) -> None:
 
 async def test_a_certificate_does_not_replace_the_token(site: Site) -> None:
     """A worker may require both."""
-    async with guarded_worker(replace(site.worker, token_file=site.tokens)) as worker:
+    async with authenticating_worker(replace(site.worker, token_file=site.tokens)) as worker:
         assert await call(worker.address, METHODS[0], site.coordinator) is grpc.StatusCode.UNAUTHENTICATED
         await works(worker.address, replace(site.coordinator, token_file=site.tokens))
 
@@ -100,7 +100,7 @@ async def test_a_worker_cannot_pose_as_a_coordinator(site: Site) -> None:
     )
     options = [("grpc.ssl_target_name_override", SERVER_NAME)]
     async with (
-        guarded_worker(site.worker) as worker,
+        authenticating_worker(site.worker) as worker,
         grpc.aio.secure_channel(worker.address, credentials, options) as channel,
     ):
         assert await refused_status(channel, METHODS[0]) is grpc.StatusCode.UNAVAILABLE
@@ -111,7 +111,7 @@ async def test_a_worker_cannot_pose_as_a_coordinator(site: Site) -> None:
 
 async def test_health_needs_no_token(site: Site) -> None:
     """Probes have none."""
-    async with guarded_worker(site.token) as worker, connected_peer(worker.address) as prober:
+    async with authenticating_worker(site.token) as worker, connected_peer(worker.address) as prober:
         assert await prober.health() == "SERVING"
 
 
@@ -124,7 +124,7 @@ async def test_certificates_and_authorities_are_rotated_without_an_interruption(
     following = Authority("next")
     old_ca = site.authority.write(site.folder / "former-ca.crt")
     old = site.authority.issue(site.folder, "old", usage=CLIENT)
-    async with guarded_worker(site.worker) as worker, running_pool(worker.address, site.coordinator) as pool:
+    async with authenticating_worker(site.worker) as worker, running_pool(worker.address, site.coordinator) as pool:
         session = pool.sessions[0]
         await until(lambda: session.state is SessionState.READY)
         site.ca.write_bytes(site.authority.pem + following.pem)
@@ -143,7 +143,7 @@ async def test_certificates_and_authorities_are_rotated_without_an_interruption(
 async def test_a_broken_file_changes_nothing(site: Site) -> None:
     """A worker whose key file was overwritten keeps its key."""
     assert site.worker.key is not None
-    async with guarded_worker(site.worker) as worker:
+    async with authenticating_worker(site.worker) as worker:
         site.worker.key.write_text("junk")
         await works(worker.address, site.coordinator)
 
@@ -153,6 +153,6 @@ def test_tls_on_a_worker_requires_authentication(site: Site, pair: CertificateFi
     with pytest.raises(
         InvalidRequest, match=r"--peer-cert alone does not authenticate coordinators.*--peer-ca.*--peer-token-file"
     ):
-        GuardedPort(PeerAuthSettings(cert=pair.cert, key=pair.key))
+        AuthenticatedPort(PeerAuthSettings(cert=pair.cert, key=pair.key))
     with pytest.raises(InvalidRequest, match="--peer-ca needs --peer-cert and --peer-key too"):
-        GuardedPort(PeerAuthSettings(ca=site.ca))
+        AuthenticatedPort(PeerAuthSettings(ca=site.ca))

@@ -10,8 +10,8 @@ from grpc_health.v1._async import HealthServicer
 from tests.tokenwire.peer_auth.site import (
     METHODS,
     Site,
+    authenticating_worker,
     call,
-    guarded_worker,
 )
 from tests.worker.peers import connected_peer
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
@@ -21,7 +21,7 @@ from tokenwire.worker.services.health import HealthServer
 async def test_the_health_port_serves_only_health(tmp_path: Path) -> None:
     """If certificates are required, probes have a port without them."""
     site = Site(tmp_path)
-    async with guarded_worker(site.worker, health_listen="127.0.0.1:0") as worker:
+    async with authenticating_worker(site.worker, health_listen="127.0.0.1:0") as worker:
         assert worker.health_address is not None
         async with connected_peer(worker.health_address) as prober:
             assert await prober.health() == "SERVING"

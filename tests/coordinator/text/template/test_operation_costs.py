@@ -6,7 +6,7 @@ import pytest
 from jinja2 import TemplateError
 
 from tests.coordinator.text.template.bounded import LONG, growing, render_bounded
-from tokenwire.coordinator.text.template import cost_guards as guards
+from tokenwire.coordinator.text.template import operation_costs as costs
 from tokenwire.coordinator.text.template.budget import Budget, RenderLimits
 from tokenwire.errors import InvalidRequest
 
@@ -52,7 +52,7 @@ def test_templates_with_too_much_output_are_rejected(source: str) -> None:
 )
 def test_formatted_text_is_not_longer_than_estimated(form: str, values: Any) -> None:
     """Widths may be in the text or among the values."""
-    assert len(form % values) <= guards.percent(form, values)
+    assert len(form % values) <= costs.percent(form, values)
 
 
 @pytest.mark.parametrize("count", [None, -1, 0, 1, 9])
@@ -61,16 +61,16 @@ def test_replaced_text_is_not_longer_than_estimated(old: str, new: str, count: i
     """With any number of replacements."""
     text = "banana"
 
-    assert len(text.replace(old, new, -1 if count is None else count)) <= guards.replaced(text, old, new, count)
+    assert len(text.replace(old, new, -1 if count is None else count)) <= costs.replaced(text, old, new, count)
 
 
 def test_sums_are_charged_before_they_are_made() -> None:
     """Of texts and lists; numbers cost nothing."""
     budget = Budget(RenderLimits(characters=100))
 
-    assert guards.add(budget, [1, 2.5]) == 3.5
+    assert costs.add(budget, [1, 2.5]) == 3.5
     assert budget.spent == 0
-    assert guards.add(budget, ["ab", "c", "d"]) == "abcd"
+    assert costs.add(budget, ["ab", "c", "d"]) == "abcd"
     assert budget.spent == 3 + 4
     with pytest.raises(TemplateError):
-        guards.add(budget, [[1] * 10, [2] * 10])
+        costs.add(budget, [[1] * 10, [2] * 10])
