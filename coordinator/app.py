@@ -292,7 +292,7 @@ def _add_middleware(
         readiness=readiness,
         authenticator=authenticator,
         allowed_hosts=AllowedHosts(settings.allowed_hosts) if checks_host else None,
-        max_body_bytes=settings.max_body_bytes,
+        bodies=settings.bodies,
         records_prompts=settings.observability.log_prompts,
         names_workers=settings.api.debug_headers,
         request_timeout_s=settings.admission.request_timeout_s,

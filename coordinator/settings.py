@@ -14,7 +14,7 @@ from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.routing import Policy
 from tokenwire.coordinator.history.settings import HistorySettings
-from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES
+from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES, BodySettings
 from tokenwire.coordinator.http.bounded_protocol import ProtocolLimits
 from tokenwire.coordinator.http.tls import HttpsSettings
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -162,9 +162,7 @@ class CoordinatorSettings:
             apart=True,
         ),
     )
-    max_body_bytes: int = option(
-        32 * 2**20, Option("--max-body-mb", "Maximum size of a request body.", unit=Unit.MiB, bounds=Bounds(above=0))
-    )
+    bodies: BodySettings = field(default_factory=BodySettings)
     drain_timeout_s: float = option(DRAIN_TIMEOUT_S, DRAIN_TIMEOUT)
     drain_delay_s: float = option(
         0.0,

@@ -112,13 +112,15 @@ class ApiRequest(Request):
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """Yield the body in pieces. Raises HTTPException as soon as it exceeds the limit."""
-        received, limit = 0, self.context.max_body_bytes
+        received, memory = 0, self.context.body
+        most = memory.budget.max_body_bytes
         async for piece in super().stream():
             received += len(piece)
-            if limit is not None and received > limit:
-                raise HTTPException(
-                    413, f"The request's body is larger than {limit} bytes.", headers={"connection": "close"}
-                )
+            if most is not None and received > most:
+                message = f"The request's body is larger than {most} bytes."
+                raise HTTPException(413, message, headers={"connection": "close"})
+            if received > _SMALL_BYTES:  # the number of connections bounds what smaller ones take
+                await memory.add(2 * received - memory.held_bytes)  # the pieces, then all of them joined
             yield piece
 
     async def read(self, model: type[Body], required: bool) -> Body:
@@ -126,6 +128,7 @@ class ApiRequest(Request):
         content = await self._content()
         if content is None and required:
             raise InvalidBody([{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}])
+        self._json, self._body = None, b""  # what the model does not declare is not kept
         try:
             return model.model_validate({} if content is None else content, from_attributes=True)
         except ValidationError as error:
@@ -152,7 +155,7 @@ class ApiRequest(Request):
             if len(body) <= _SMALL_BYTES:
                 self._json = parse_json(body)
             else:
-                await check_shape(body)
+                await self.context.body.add(await check_shape(body))
                 with gc_disabled():
                     self._json = parse_json(body)
             self.context.record.set_body(self._json)
@@ -202,9 +205,9 @@ class UnsupportedFields:
         """Check all fields of a request, declared by its model or not. Raises InvalidRequest."""
         declared = type(body).model_fields
         typed = {name: getattr(body, name) for name in self._not_served if name in declared}
-        self.check(
-            {**{name: typed[name] for name in typed if name in body.model_fields_set}, **(body.model_extra or {})}
-        )
+        extra = body.model_extra or {}
+        self.check({**{name: typed[name] for name in typed if name in body.model_fields_set}, **extra})
+        extra.clear()  # whatever it holds would be kept for the life of the request
 
     def check(self, extra: Mapping[str, Any] | None) -> None:
         """Check fields that the request's model does not declare. Raises InvalidRequest."""

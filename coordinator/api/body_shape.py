@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from tokenwire.errors import InvalidRequest
 
+_PART_BYTES = 64
+_VALUE_BYTES = 40
+
 
 @dataclass(frozen=True, slots=True)
 class ShapeLimits:
@@ -12,19 +15,22 @@ class ShapeLimits:
 
     parts: int = 512 * 1024
     """Strings, objects and lists. A field counts twice in addition to its value: for its name, and as an entry."""
-    values: int = 4 * 1024 * 1024
+    values: int = 3 * 1024 * 1024
     """Values of all kinds: mostly the ids of prompts."""
-    unchecked_bytes: int = 1024 * 1024
+    unchecked_bytes: int = 128 * 1024
     """Bodies up to this size are not checked: they have too few elements."""
     piece_bytes: int = 1024 * 1024
     """Bytes checked before the event loop continues with other work."""
 
 
-async def check_shape(body: bytes, limits: ShapeLimits | None = None) -> None:
-    """Check a body before it is parsed, in one call that cannot be interrupted. Raises InvalidRequest."""
+async def check_shape(body: bytes, limits: ShapeLimits | None = None) -> int:
+    """Check a body before it is parsed, in one call that cannot be interrupted. Raises InvalidRequest.
+
+    Returns about how many bytes the result will take.
+    """
     limits = limits or ShapeLimits()
     if len(body) <= limits.unchecked_bytes:
-        return
+        return len(body)
     if b"\0" in body:  # only in UTF-16 and UTF-32, where the counts below would be wrong
         raise InvalidRequest(f"A body of more than {limits.unchecked_bytes} bytes must be UTF-8.")
     quotes = openings = commas = start = 0
@@ -41,6 +47,7 @@ async def check_shape(body: bytes, limits: ShapeLimits | None = None) -> None:
         if commas >= limits.values:
             raise InvalidRequest(f"The body has more than {limits.values} values.")
         await asyncio.sleep(0)
+    return len(body) + _PART_BYTES * (quotes // 2 + openings) + _VALUE_BYTES * commas
 
 
 def _include_escapes(body: bytes, start: int, end: int) -> int:

@@ -17,6 +17,7 @@ from tokenwire.coordinator.auth.api_keys import ApiKey, ApiKeys
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.auth.rate_limit import UNLIMITED, Account
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
+from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory, BodySettings
 from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, AsgiConnection
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.record import RequestListener, RequestRecord, StartListener, trace_headers
@@ -129,7 +130,7 @@ class RequestMiddleware:
         readiness: Readiness | None = None,
         authenticator: Authenticator | None = None,
         allowed_hosts: AllowedHosts | None = None,
-        max_body_bytes: int | None = None,
+        bodies: BodySettings | None = None,
         records_prompts: bool = False,
         names_workers: bool = False,
         request_timeout_s: float | None = None,
@@ -146,7 +147,7 @@ class RequestMiddleware:
         self._readiness = readiness or Readiness()
         self._authenticator = authenticator
         self._allowed_hosts = allowed_hosts
-        self._max_body_bytes = max_body_bytes
+        self._bodies = BodyBudget(bodies)
         self._records_prompts = records_prompts
         self._names_workers = names_workers
         self._request_timeout_s = request_timeout_s
@@ -161,7 +162,9 @@ class RequestMiddleware:
         if b"traceparent" in headers:
             record.trace_headers = trace_headers(scope["headers"])
         connection = scope.get("extensions", {}).get(CONNECTION_EXTENSION) or AsgiConnection(receive, send)
-        context = RequestContext(connection, record, headers, self._readiness, self._max_body_bytes, clock=self._clock)
+        context = RequestContext(
+            connection, record, headers, self._readiness, BodyMemory(self._bodies), clock=self._clock
+        )
         scope[CONTEXT] = context
         self._readiness.in_flight += 1
         if self._start_listeners:
@@ -172,6 +175,7 @@ class RequestMiddleware:
             record.status = record.status or 500
             raise
         finally:
+            context.body.release()
             self._readiness.in_flight -= 1
             record.ended_at = self._clock()
             record.status = record.status or CLIENT_CLOSED_REQUEST
@@ -221,7 +225,7 @@ class RequestMiddleware:
         if timeout_s is not None:
             context.deadline = context.record.began_at + timeout_s
         declared = context.headers.get(b"content-length", b"0")
-        limit = self._max_body_bytes
+        limit = self._bodies.max_body_bytes
         if limit is not None and declared.isdigit() and int(declared) > limit:
             raise TooLarge(f"The request's body is larger than {limit} bytes.")
         return account

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.fleet.request_handle import RequestHandle
+from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory
 from tokenwire.coordinator.http.connection import Connection
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.record import RequestRecord
@@ -26,8 +27,8 @@ class RequestContext:
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
     """Each header's first value."""
     readiness: Readiness = field(default_factory=Readiness)
-    max_body_bytes: int | None = None
-    """Maximum size of the body; None: unlimited."""
+    body: BodyMemory = field(default_factory=lambda: BodyMemory(BodyBudget()))
+    """The memory of its body, until it is submitted or answered."""
     caller: Caller = ANYBODY
     deadline: float | None = None
     """When its generation ends at the latest, by the clock, however long it took until then; None: no limit."""

@@ -181,6 +181,7 @@ class GenerationService:
         except BaseException:
             handle.abort()
             raise
+        context.body.release()
         caller.charge(prepared.prompt_tokens)
         return handle
 

@@ -11,6 +11,7 @@ from tokenwire.cli.click_options import build
 from tokenwire.cli.coordinator import COORDINATOR_OPTIONS, CoordinatorOptions
 from tokenwire.cli.worker import WORKER_OPTIONS, WorkerOptions
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
+from tokenwire.coordinator.http.backpressure import BodySettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import declared, name_of, nested, option_name, option_of
@@ -23,7 +24,7 @@ from tokenwire.worker.simulated_engine.settings import SimulationSettings
         (lambda: build(CoordinatorSettings, {"--worker": ("x:1",), "--drain-delay": -1.0}), "--drain-delay must be"),
         (lambda: build(AdmissionSettings, {"--max-queue-mb": float("inf")}), "--max-queue-mb: cannot convert"),
         (lambda: CoordinatorSettings(("x:1",), port=-1), "--port must be between 0 and 65535, got -1"),
-        (lambda: CoordinatorSettings(("x:1",), max_body_bytes=0), "--max-body-mb must be above 0, got 0"),
+        (lambda: BodySettings(max_body_bytes=0), "--max-body-mb must be above 0, got 0"),
         (lambda: AdmissionSettings(queue_timeout_s=float("nan")), "--queue-timeout must be above 0, got nan"),
         (lambda: build(SimulationSettings, {"--sim-fault": ("what",)}), "--sim-fault: fault 'what'"),
         (lambda: build(CoordinatorSettings, {"--chat-template": "/nowhere"}), "--chat-template: cannot read"),

@@ -14,12 +14,15 @@ from pydantic import BaseModel, ConfigDict
 from tests.bodies import body_models
 from tests.coordinator.api.applications import served
 from tests.coordinator.api.fields.requests import request_fields
-from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields, parse_json
+from tokenwire.coordinator.api.api_request import ApiRequest, RequestHeaders, UnsupportedFields, parse_json
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.auth.settings import AdminSettings
+from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
+from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory, BodySettings
+from tokenwire.coordinator.http.connection import AsgiConnection
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import InvalidRequest, Malformed
@@ -216,3 +219,50 @@ async def test_a_caller_without_access_to_the_model_is_rejected_before_any_work(
 
     assert (rejected.status_code, "may not use the model `simulated`" in rejected.text) == (403, True)
     assert allowed.status_code in (200, 400)
+
+
+class Loose(BaseModel):
+    """A body with any fields."""
+
+    model_config = ConfigDict(extra="allow")
+    prompt: str
+
+
+def received(body: bytes, bodies: BodyBudget) -> ApiRequest:
+    """Return a request whose body arrives in pieces."""
+    pieces = [body[start : start + 2**15] for start in range(0, len(body), 2**15)]
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+
+    async def send(message: object) -> None:
+        raise AssertionError
+
+    context = RequestContext(AsgiConnection(receive, send), body=BodyMemory(bodies))
+    headers = [(b"content-type", b"application/json")]
+    return ApiRequest({"type": "http", "headers": headers, CONTEXT: context}, receive, send)
+
+
+async def test_a_large_body_counts_while_it_is_read_and_parsed() -> None:
+    """With what its elements take once parsed; a small one does not count, however many there are."""
+    bodies = BodyBudget(BodySettings())
+    large = json.dumps({"prompt": "x", "zzz": [[]] * 100_000}).encode()
+
+    await received(json.dumps({"prompt": "x" * 60_000}).encode(), bodies).read(Loose, required=True)
+    assert bodies.held_bytes == 0
+    request = received(large, bodies)
+    await request.read(Loose, required=True)
+
+    assert bodies.held_bytes > 100_000 * 56 + 2 * len(large)
+    request.context.body.release()
+    assert bodies.held_bytes == 0
+
+
+async def test_what_is_unknown_in_a_body_is_not_kept() -> None:
+    """Neither its bytes nor its fields: a stream may last for hours."""
+    request = received(json.dumps({"prompt": "x", "zzz": [[]] * 10}).encode(), BodyBudget())
+
+    body = await request.read(Loose, required=True)
+    UnsupportedFields({}).check_body(body)
+
+    assert (body.prompt, body.model_extra, await request.body(), await request.json()) == ("x", {}, b"", None)

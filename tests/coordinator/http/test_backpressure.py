@@ -1,6 +1,13 @@
 """Limits on what is buffered for slow readers."""
 
-from tokenwire.coordinator.http.backpressure import Backpressure
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from tokenwire.coordinator.http.backpressure import Backpressure, BodyBudget, BodyMemory, BodySettings
+from tokenwire.errors import Unavailable
 
 
 def test_one_reader_has_a_share() -> None:
@@ -21,3 +28,77 @@ def test_all_readers_together_are_bounded() -> None:
     assert backpressure.changed(100, 0)
     assert backpressure.changed(1, 100)
     assert backpressure.held_bytes == 1600
+
+
+KIB = 1024
+
+
+def budget(kib: int, patience_s: float = 60.0) -> BodyBudget:
+    """Return an empty budget."""
+    return BodyBudget(BodySettings(max_bodies_bytes=kib * KIB), patience_s)
+
+
+async def begun(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Run a coroutine to where it waits."""
+    task = asyncio.create_task(coroutine)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return task
+
+
+async def test_reading_pauses_while_other_bodies_take_the_whole_budget() -> None:
+    """It goes on in order of arrival as soon as there is space; the last one is behind the large one before it."""
+    bodies = budget(200)
+    first, second, third = BodyMemory(bodies), BodyMemory(bodies), BodyMemory(bodies)
+    await first.add(150 * KIB)
+    large, last = await begun(second.add(100 * KIB)), await begun(third.add(70 * KIB))
+    assert (large.done(), last.done(), bodies.held_bytes) == (False, False, 150 * KIB)
+
+    first.release()
+    await asyncio.gather(large, last)
+
+    assert bodies.held_bytes == 170 * KIB
+    second.release()
+    third.release()
+    third.release()
+    assert bodies.held_bytes == 0
+
+
+async def test_who_waits_for_too_long_is_rejected_and_lets_others_pass() -> None:
+    """With 503 and Retry-After: what it has read so far is given back by its request's end."""
+    bodies = budget(200, patience_s=0.01)
+    first, second, third = BodyMemory(bodies), BodyMemory(bodies), BodyMemory(bodies)
+    await first.add(150 * KIB)
+    waiting = await begun(second.add(100 * KIB))
+
+    with pytest.raises(Unavailable, match="--max-bodies-mb") as caught:
+        await waiting
+    assert caught.value.retry_after_s is not None
+
+    second.release()
+    await third.add(50 * KIB)
+    assert bodies.held_bytes == 200 * KIB
+
+
+async def test_a_client_that_leaves_while_it_waits_makes_room_for_the_next() -> None:
+    """Its place in the order is free, and nothing is counted for it."""
+    bodies = budget(200)
+    first, second, third = BodyMemory(bodies), BodyMemory(bodies), BodyMemory(bodies)
+    await first.add(120 * KIB)
+    large, small = await begun(second.add(100 * KIB)), await begun(third.add(70 * KIB))
+
+    large.cancel()
+    await small
+
+    assert bodies.held_bytes == 190 * KIB
+
+
+async def test_a_body_alone_may_exceed_the_budget() -> None:
+    """It would be never read otherwise."""
+    bodies = budget(100)
+    large = BodyMemory(bodies)
+
+    await large.add(90 * KIB)
+    await large.add(90 * KIB)
+
+    assert large.held_bytes == 180 * KIB
