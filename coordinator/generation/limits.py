@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 from tokenwire.coordinator.generation.grammar_limits import check_grammar
-from tokenwire.coordinator.types import GenerationRequest, ServedModel, Truncation
+from tokenwire.coordinator.types import GenerationRequest, ServedModel
 from tokenwire.errors import InvalidRequest, Malformed
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -29,8 +29,12 @@ MAX_IDS = 2**20
 """Of a list in the sampling parameters: more than any vocabulary."""
 LONG_TEXT_CHARS = 2**19
 """Longer texts are not tokenized as a whole before it is known that their parts have few enough tokens."""
+_TOKEN_BYTES = 40
+"""Of an id of a prompt."""
+_LOGPROB_BYTES = 240
+"""Of one of a prompt, decoded and in a reply."""
 _PART_CHARS = 2**18
-_PART_TOKENS = 64
+PART_TOKENS = 64
 """Tokens by which the number of a part's tokens may differ from that of the same text within the whole."""
 _MOST_IDS = {"logit_bias": MAX_BIASES, "stop_token_ids": 1024}
 
@@ -41,6 +45,46 @@ _OUT_OF_VOCABULARY = {
     "tokens": "Token id {0} is out of vocabulary",
     "kv_transfer_params.prompt_token_ids": "Token id {0} is out of vocabulary",
 }
+
+
+class RequestCost:
+    """What a request takes before there is any output, in bytes: known before any of it is submitted."""
+
+    def __init__(self, request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
+        self._n = request.n
+        self._parameter_bytes = sampling.ByteSize()
+        self._logprobs = 0
+        """Log-probabilities of each prompt token."""
+        if sampling.HasField("prompt_logprobs"):
+            requested = sampling.prompt_logprobs
+            self._logprobs = 1 + (model.max_token_id if requested < 0 else requested)
+        self._prompts = self._tokens = 0
+
+    def add_prompt(self, tokens: int) -> None:
+        """Add a prompt of so many tokens."""
+        self._prompts += 1
+        self._tokens += tokens
+
+    def check(self, most_bytes: int) -> None:
+        """Check that it is not more than so many bytes. Raises InvalidRequest, which says what takes most."""
+        tokens, parameters = _TOKEN_BYTES * self._tokens, self._parameter_bytes * self._prompts
+        logprobs = _LOGPROB_BYTES * self._logprobs * self._tokens * self._n
+        if tokens + parameters + logprobs <= most_bytes:
+            return
+        size, what, param = max(
+            (tokens, f"{self._tokens} prompt tokens", "prompt"),
+            (parameters, f"{self._parameter_bytes} bytes of parameters for each of {self._prompts} prompts", "prompt"),
+            (logprobs, f"{self._logprobs} log-probabilities of {self._tokens} tokens, n={self._n}", "prompt_logprobs"),
+        )
+        raise InvalidRequest(
+            f"The request takes about {_mib(tokens + parameters + logprobs)} before its reply begins, more than "
+            f"{_mib(most_bytes)} (--max-request-mb): {_mib(size)} of them for {what}.",
+            param=param,
+        )
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.4g} MiB"
 
 
 def check_request(request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
@@ -113,7 +157,8 @@ def check_no_transfer(sampling: pb.SamplingParams) -> None:
     connect to any host.
     """
     # An engine takes those among extra arguments for its own.
-    extra = json.loads(sampling.extra_args_json or "{}")
+    text = sampling.extra_args_json
+    extra = json.loads(text) if any(name in text for name in TRANSFER_PARAMS) else {}
     for name in TRANSFER_PARAMS:
         if sampling.HasField(f"{name}_json") or extra.get(name) not in (None, {}):
             raise InvalidRequest(
@@ -150,33 +195,9 @@ def check_token_count(text: str, model: ServedModel) -> None:
     tokens = 0
     for start in range(0, len(text), _PART_CHARS):
         part = text[start : start + _PART_CHARS]
-        tokens += max(0, len(model.tokenizer.encode(part, add_special_tokens=False)) - _PART_TOKENS)
+        tokens += max(0, len(model.tokenizer.encode(part, add_special_tokens=False)) - PART_TOKENS)
         if tokens > model.max_model_len:
             raise _too_long(tokens, model, "at least ")
-
-
-def shortened(text: str, truncation: Truncation, keep: int, model: ServedModel) -> str:
-    """Return the part of a text that a truncation to `keep` tokens can leave, as vLLM does with an explicit side.
-
-    The cut is far from the tokens that stay, but for texts without the end of a word for thousands of characters.
-    """
-    most = max(LONG_TEXT_CHARS, (keep + _PART_TOKENS) * model.tokenizer.max_chars_per_token)
-    if len(text) <= most:
-        return text
-    return text[:most] if truncation.side == "right" else text[-most:]
-
-
-def truncated_length(truncation: Truncation, max_tokens: int, model: ServedModel) -> int:
-    """Return how many tokens of a prompt to keep at most. Raises InvalidRequest."""
-    if truncation.length > model.max_model_len:
-        raise InvalidRequest(
-            f"truncate_prompt_tokens={truncation.length} cannot be greater than max_model_len = {model.max_model_len}. "
-            "Please request a smaller truncation size.",
-            param="truncate_prompt_tokens",
-        )
-    if truncation.length >= 0:
-        return truncation.length
-    return model.max_model_len - 1 if max_tokens else model.max_model_len
 
 
 def check_prompt(
@@ -191,21 +212,6 @@ def check_prompt(
     check_min_tokens(sampling.min_tokens, max_tokens)
     check_ids(token_ids[reused:] if reused else token_ids, model, param)
     return max_tokens
-
-
-def check_prompt_logprobs(
-    n: int, prompt_tokens: int, sampling: pb.SamplingParams, model: ServedModel, most: int
-) -> None:
-    """Check how many log-probabilities of prompts a reply would have. Raises InvalidRequest."""
-    if not sampling.HasField("prompt_logprobs"):
-        return
-    each = 1 + (model.max_token_id if sampling.prompt_logprobs < 0 else sampling.prompt_logprobs)
-    if n * prompt_tokens * each > most:
-        raise InvalidRequest(
-            f"The log-probabilities of {prompt_tokens} prompt tokens, {each} of each, for n={n} are "
-            f"{n * prompt_tokens * each}, more than {most} (--max-prompt-logprobs).",
-            param="prompt_logprobs",
-        )
 
 
 def check_length(length: int, model: ServedModel) -> None:

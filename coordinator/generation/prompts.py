@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 
 from tokenwire.coordinator.generation.limits import (
     LONG_TEXT_CHARS,
+    PART_TOKENS,
     check_ids,
     check_text_length,
     check_token_count,
-    shortened,
-    truncated_length,
 )
 from tokenwire.coordinator.history.request_history import RequestHistory
 from tokenwire.coordinator.history.token_history import TokenHistory
@@ -92,7 +91,7 @@ def _check_prefix(prepared: PreparedPrompt, prefix: KnownPrefix) -> None:
 async def _prepare(
     prompt: Prompt, model: ServedModel, truncation: Truncation | None, max_tokens: int, must_fit: bool
 ) -> PreparedPrompt:
-    keep = 0 if truncation is None else truncated_length(truncation, max_tokens, model)
+    keep = 0 if truncation is None else _truncated_length(truncation, max_tokens, model)
     if isinstance(prompt, TokenPrompt):
         token_ids = prompt.token_ids
         return PreparedPrompt(token_ids if truncation is None else _cut(token_ids, truncation, keep), None)
@@ -106,7 +105,7 @@ async def _prepare(
         if must_fit and len(text) > LONG_TEXT_CHARS:
             await asyncio.to_thread(check_token_count, text, model)
         return PreparedPrompt(await model.tokenizer.encode_async(text, add_special_tokens), text)
-    kept = shortened(text, truncation, keep, model)
+    kept = _shortened(text, truncation, keep, model)
     return PreparedPrompt(await _encode_truncated(model.tokenizer, kept, add_special_tokens, truncation, keep), text)
 
 
@@ -143,3 +142,27 @@ def _encode_end(tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, 
             )
         encoding.truncate(keep - added, direction="left")
     return list(backend.post_process(encoding, None, add_special_tokens).ids)
+
+
+def _shortened(text: str, truncation: Truncation, keep: int, model: ServedModel) -> str:
+    """Return the part of a text that a truncation to `keep` tokens can leave, as vLLM does with an explicit side.
+
+    The cut is far from the tokens that stay, but for texts without the end of a word for thousands of characters.
+    """
+    most = max(LONG_TEXT_CHARS, (keep + PART_TOKENS) * model.tokenizer.max_chars_per_token)
+    if len(text) <= most:
+        return text
+    return text[:most] if truncation.side == "right" else text[-most:]
+
+
+def _truncated_length(truncation: Truncation, max_tokens: int, model: ServedModel) -> int:
+    """Return how many tokens of a prompt to keep at most. Raises InvalidRequest."""
+    if truncation.length > model.max_model_len:
+        raise InvalidRequest(
+            f"truncate_prompt_tokens={truncation.length} cannot be greater than max_model_len = {model.max_model_len}. "
+            "Please request a smaller truncation size.",
+            param="truncate_prompt_tokens",
+        )
+    if truncation.length >= 0:
+        return truncation.length
+    return model.max_model_len - 1 if max_tokens else model.max_model_len

@@ -123,8 +123,8 @@ class GenerationService:
         # Checked first, so that under overload a request that will be rejected is not tokenized.
         self._fleet.check_open(model.base_model, 0 if model.lora is None else model.lora.id)
         limits.check_request(request, params, model)
+        cost = limits.RequestCost(request, params, model)
         prompts: list[PreparedPrompt] = []
-        tokens = 0
         max_tokens: list[int] = []
         for position, prompt in enumerate(request.prompts):
             prepared = await prepare_prompt(
@@ -132,8 +132,8 @@ class GenerationService:
             )
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             max_tokens.append(limits.check_prompt(prepared.token_ids, prepared.reused, params, model, param))
-            tokens += len(prepared.token_ids)
-            limits.check_prompt_logprobs(request.n, tokens, params, model, self._settings.max_prompt_logprobs)
+            cost.add_prompt(len(prepared.token_ids))
+            cost.check(self._settings.max_request_bytes)
             prompts.append(prepared)
             await _yield_to_others(position)
         ended = request.reasoning_ended

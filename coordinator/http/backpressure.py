@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from collections import deque
 from dataclasses import dataclass
 
 from tokenwire.errors import Unavailable
@@ -23,7 +22,7 @@ class BodySettings:
         32 * 2**20, Option("--max-body-mb", "Maximum size of a request body.", unit=Unit.MiB, bounds=Bounds(above=0))
     )
     max_bodies_bytes: int = option(
-        192 * 2**20,
+        160 * 2**20,
         Option(
             "--max-bodies-mb",
             "Maximum memory of all bodies of more than 64 KiB, read and parsed, until their requests are submitted. "
@@ -60,16 +59,18 @@ class BodyBudget:
         self.held_bytes = 0
         self._limit_bytes = math.inf if settings is None else settings.max_bodies_bytes
         self._patience_s = patience_s
-        self._waiting: deque[tuple[BodyMemory, int, asyncio.Future[None]]] = deque()
+        self._holders: dict[BodyMemory, None] = {}
+        """In order of arrival."""
+        self._waiting: dict[BodyMemory, tuple[int, asyncio.Future[None]]] = {}
+        """With how much they wait for, in order of arrival here."""
 
     async def add(self, memory: "BodyMemory", size: int) -> None:
-        """Add to what a body takes, in order of arrival, as soon as there is space. Raises Unavailable."""
-        if not self._waiting and self._has_space(memory, size):
+        """Add to what a body takes as soon as there is space. Raises Unavailable."""
+        if self._may_hold(memory, size):
             self._hold(memory, size)
             return
         held = asyncio.get_running_loop().create_future()
-        waiter = memory, size, held
-        self._waiting.append(waiter)
+        self._waiting[memory] = size, held
         try:
             async with asyncio.timeout(self._patience_s):
                 await held
@@ -77,29 +78,44 @@ class BodyBudget:
             message = "This server reads other large requests. Try again, or raise --max-bodies-mb."
             raise Unavailable(message, retry_after_s=_RETRY_AFTER_S) from None
         finally:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
+            if self._waiting.pop(memory, None) is not None:
                 self._let_in()
 
-    def remove(self, size: int) -> None:
-        """Remove what a body took."""
-        self.held_bytes -= size
-        self._let_in()
+    def remove(self, memory: "BodyMemory") -> None:
+        """Remove all that a body takes."""
+        if memory in self._holders:
+            del self._holders[memory]
+            self.held_bytes -= memory.held_bytes
+            memory.held_bytes = 0
+            self._let_in()
 
-    def _let_in(self) -> None:
-        while self._waiting and self._has_space(*self._waiting[0][:2]):
-            memory, size, held = self._waiting.popleft()
-            if not held.done():
-                self._hold(memory, size)
-                held.set_result(None)
-
-    def _has_space(self, memory: "BodyMemory", size: int) -> bool:
-        # One that is larger than the whole budget is read alone: else it never would be.
-        return self.held_bytes == memory.held_bytes or self.held_bytes + size <= self._limit_bytes
+    def _may_hold(self, memory: "BodyMemory", size: int) -> bool:
+        # The oldest always may: it ends, and makes room for the others. Bodies that all wait for the rest never would.
+        if memory is next(iter(self._holders), memory):
+            return True
+        return not self._waiting and self.held_bytes + size <= self._limit_bytes
 
     def _hold(self, memory: "BodyMemory", size: int) -> None:
+        self._holders[memory] = None
         self.held_bytes += size
         memory.held_bytes += size
+
+    def _let_in(self) -> None:
+        """Let those in that may hold more now: the oldest, then others in order."""
+        oldest = next(iter(self._holders or self._waiting), None)
+        if oldest in self._waiting:
+            self._admit(oldest)
+        while self._waiting:
+            memory, (size, _) = next(iter(self._waiting.items()))
+            if self.held_bytes + size > self._limit_bytes:
+                return
+            self._admit(memory)
+
+    def _admit(self, memory: "BodyMemory") -> None:
+        size, held = self._waiting.pop(memory)
+        if not held.done():
+            self._hold(memory, size)
+            held.set_result(None)
 
 
 @dataclass(eq=False, slots=True)
@@ -115,6 +131,4 @@ class BodyMemory:
 
     def release(self) -> None:
         """Give everything back. Safe more than once."""
-        if self.held_bytes:
-            held, self.held_bytes = self.held_bytes, 0
-            self.budget.remove(held)
+        self.budget.remove(self)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from tokenwire.options import Bounds, Option, Section, option, shared
+from tokenwire.options import Bounds, Option, Section, Unit, option, shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,15 @@ class ApiSettings:
     tokens_as_token_ids: bool = option(
         False, Option("--return-tokens-as-token-ids", 'Write tokens in logprobs as "token_id:N".', Section.REPLIES)
     )
-    max_prompt_logprobs: int = option(
-        2**21,
+    max_request_bytes: int = option(
+        128 * 2**20,
         Option(
-            "--max-prompt-logprobs",
-            "Maximum log-probabilities of prompts in a reply: tokens of all prompts, times n, times one more than the "
-            "requested number. 1,000 take about 80 KB.",
+            "--max-request-mb",
+            "Maximum memory of a request before its reply begins: 40 bytes for each token of its prompts, its sampling "
+            "parameters once for each prompt, and 240 bytes for each log-probability of its prompts, times n.",
             Section.REPLIES,
-            bounds=Bounds(at_least=0),
+            unit=Unit.MiB,
+            bounds=Bounds(above=0),
         ),
     )
     kv_transfer_params: bool = option(

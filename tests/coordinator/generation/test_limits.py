@@ -122,9 +122,25 @@ def test_min_tokens_must_be_reachable() -> None:
 @pytest.mark.parametrize(("requested", "each"), [(0, 1), (3, 4), (-1, 10)])
 def test_log_probabilities_of_prompts_are_counted_for_every_choice(requested: int, each: int) -> None:
     """Each token has its own and the most likely ones, -1: the vocabulary. The error names the option."""
+    request = GenerationRequest("r", "digits", [], pb.SamplingParams(), n=5)
     sampling = pb.SamplingParams(prompt_logprobs=requested)
-    limits.check_prompt_logprobs(5, 100, sampling, MODEL, 500 * each)
-    limits.check_prompt_logprobs(5, 100, pb.SamplingParams(), MODEL, 0)
+    cost = limits.RequestCost(request, sampling, MODEL)
+    cost.add_prompt(100)
+    size = 100 * 40 + sampling.ByteSize() + 240 * 500 * each
 
-    with pytest.raises(InvalidRequest, match=f"{500 * each}, more than {500 * each - 1} .*--max-prompt-logprobs"):
-        limits.check_prompt_logprobs(5, 100, sampling, MODEL, 500 * each - 1)
+    cost.check(size)
+    with pytest.raises(InvalidRequest, match=f"{each} log-probabilities of 100 tokens, n=5") as caught:
+        cost.check(size - 1)
+    assert "--max-request-mb" in caught.value.message
+
+
+def test_parameters_count_once_for_each_prompt() -> None:
+    """Each prompt is sent to a worker with a copy of them."""
+    sampling = pb.SamplingParams(allowed_token_ids=[1] * 1000)
+    cost = limits.RequestCost(GenerationRequest("r", "digits", [], sampling), sampling, MODEL)
+    cost.add_prompt(1)
+    cost.check(2000)
+
+    cost.add_prompt(1)
+    with pytest.raises(InvalidRequest, match="bytes of parameters for each of 2 prompts"):
+        cost.check(2000)

@@ -172,13 +172,15 @@ async def test_of_two_errors_the_one_that_vllm_finds_first_is_raised() -> None:
 
 
 async def test_log_probabilities_of_all_prompts_count_together() -> None:
-    """Before all of them are tokenized."""
-    generation = GenerationService(FakeFleet(), token_history(), ApiSettings(max_prompt_logprobs=7))
+    """The error says what was asked, what is allowed, and which option allows more."""
+    generation = GenerationService(FakeFleet(), token_history(), ApiSettings(max_request_bytes=2000))
     prompts = [TokenPrompt([1, 2])] * 2
     await generation.prepare(request_for(*prompts, prompt_logprobs=0), served_model())
 
-    with pytest.raises(InvalidRequest, match="of 4 prompt tokens, 2 of each, for n=1 are 8, more than 7"):
+    with pytest.raises(InvalidRequest) as caught:
         await generation.prepare(request_for(*prompts, prompt_logprobs=1), served_model())
+    assert caught.value.param == "prompt_logprobs"
+    assert "more than 0.001907 MiB (--max-request-mb): " in caught.value.message
 
 
 async def test_aborting_a_request_aborts_its_parts() -> None:

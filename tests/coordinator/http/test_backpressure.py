@@ -102,3 +102,20 @@ async def test_a_body_alone_may_exceed_the_budget() -> None:
     await large.add(90 * KIB)
 
     assert large.held_bytes == 180 * KIB
+
+
+async def test_bodies_that_all_wait_for_their_rest_end_one_after_the_other() -> None:
+    """The oldest exceeds the budget, and makes room with its end."""
+    bodies = budget(300)
+    memories = [BodyMemory(bodies) for _ in range(3)]
+    for memory in memories:
+        await memory.add(100 * KIB)
+
+    rests = [await begun(memory.add(100 * KIB)) for memory in memories]
+    assert [rest.done() for rest in rests] == [True, False, False]
+    memories[0].release()
+    await rests[1]
+    memories[1].release()
+    await rests[2]
+
+    assert bodies.held_bytes == 200 * KIB
