@@ -29,8 +29,8 @@ EQUIVALENT = {
     ): INTERFACE,
     (
         "coordinator/fleet/failover/poison_cache.py: "
-        "for part in (model.encode(), submit.lora.name.encode(), params.SerializeToString(deterministic=True)):"
-        "  ->  for part in (model.encode(), submit.lora.name.encode(), "
+        "for part in (model.encode(), submission.lora.name.encode(), params.SerializeToString(deterministic=True)):"
+        "  ->  for part in (model.encode(), submission.lora.name.encode(), "
         "params.SerializeToString(deterministic=None)):"
     ): ORDER,
     (

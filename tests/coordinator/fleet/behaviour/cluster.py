@@ -85,8 +85,8 @@ class Cluster:
 
 def greedy_submit(max_tokens: int = 120, **sampling: Any) -> Submission:
     """Return a request, by default a greedy one."""
-    params = pb.SamplingParams(**{"temperature": 0.0, "max_tokens": max_tokens, **sampling})
-    return Submission(request_id="request", prompt_token_ids=PROMPT, sampling_params=params)
+    params = pb.SamplingParams(**{"temperature": 0.0, **sampling})
+    return Submission(request_id="request", prompt_token_ids=PROMPT, sampling_params=params, max_tokens=max_tokens)
 
 
 async def some_tokens(listener: Listener, count: int = 10) -> None:

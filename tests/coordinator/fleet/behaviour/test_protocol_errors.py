@@ -126,9 +126,8 @@ async def test_requests_of_a_worker_that_violates_the_protocol_are_resumed(tmp_p
         pool.update([wrong])
         await until(pool.is_ready)
         listener = Listener()
-        submission = Submission(
-            prompt_token_ids=PROMPT, sampling_params=pb.SamplingParams(temperature=0.0, max_tokens=20)
-        )
+        greedy = pb.SamplingParams(temperature=0.0)
+        submission = Submission(prompt_token_ids=PROMPT, sampling_params=greedy, max_tokens=20)
         pool.update([wrong, right])
         await until(lambda: pool.serves(right))
         holder = next(session for session in pool.sessions if session.address == right)
