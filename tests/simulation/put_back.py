@@ -64,6 +64,13 @@ FAULTS = (
         "                    pass\n",
     ),
     PastFault(
+        "an aborted request whose worker is lost goes on elsewhere",
+        "43f17f0",
+        "coordinator/fleet/failover/failover.py",
+        "            sequence.request.aborted = True\n",
+        "            pass\n",
+    ),
+    PastFault(
         "two cut connections stop a young request as poison",
         "43f17f0",
         "coordinator/fleet/pool.py",
