@@ -59,10 +59,9 @@ class Reconciler:
         retry_s = self._first_retry_s
         await asyncio.sleep(_SETTLE_S if session.serving.epoch else 0)
         while self._has_drifted(session):
+            desired = self._desired.get(session.model_name)
             try:
-                response = await call_worker(
-                    session, adopt_state(self._desired.get(session.model_name), self._timeout_s)
-                )
+                response = await call_worker(session, adopt_state(desired, self._timeout_s))
             except Exception as error:  # of any kind: a worker that stays out of sync gets no requests
                 self._record_error(session, str(error))
                 await asyncio.sleep(retry_s)
@@ -71,6 +70,10 @@ class Reconciler:
                 self._errors.pop(session, None)
                 session.on_serving_state(response.serving)
                 log.info("worker %s reconciled to epoch %d", session.address, response.serving.epoch)
+                if self._has_drifted(session) and self._desired.get(session.model_name) == desired:
+                    # It has adopted something else. A loop without a pause would do nothing but call it.
+                    await asyncio.sleep(retry_s)
+                    retry_s = min(retry_s * 2, _LAST_RETRY_S)
         self._errors.pop(session, None)
 
     def _record_error(self, session: WorkerSession, error: str) -> None:

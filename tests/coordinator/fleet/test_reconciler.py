@@ -99,3 +99,23 @@ async def test_a_failed_attempt_is_retried() -> None:
     await until(lambda: worker.adopted == [1])
     await until(lambda: reconciler.reconcile_error(session) == "")
     await reconciler.stop()
+
+
+async def test_a_worker_that_adopts_something_else_is_called_again_only_after_a_pause() -> None:
+    """Without one the coordinator would do nothing else."""
+
+    class Stubborn(AdoptingWorker):
+        async def AdoptState(self, request: control_pb2.AdoptStateRequest, timeout: float) -> Any:
+            return control_pb2.AdoptStateResponse(serving=pb.ServingState())
+
+    desired, worker = DesiredStates(), Stubborn()
+    reconciler = Reconciler(desired, first_retry_s=3600)
+    desired.observe("m", pb.ServingState(epoch=1))
+
+    reconciler.consider(session_of(worker))
+    await until(lambda: bool(worker.adopted))
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+    assert worker.adopted == [0]
+    await reconciler.stop()
