@@ -32,7 +32,8 @@ class ApiKey:
     """SHA-256 of the key, which is not stored: the time to compare digests reveals nothing about the key."""
     tenant: str
     limits: Limits = UNLIMITED
-    min_priority: int | None = None
+    min_priority: int = 0
+    """Of its requests, whatever they ask for: a lower number would go before everybody else's."""
     models: frozenset[str] | None = None
 
 
@@ -158,9 +159,11 @@ def _parse_entry(entry: Any, where: str) -> ApiKey:
     )
 
 
-def _min_priority(entry: Mapping[str, Any], where: str) -> int | None:
+def _min_priority(entry: Mapping[str, Any], where: str) -> int:
     priority: int | None = _of_type(entry, "min_priority", int, where)
-    if priority is not None and priority not in _PRIORITIES:
+    if priority is None:
+        return 0
+    if priority not in _PRIORITIES:
         raise InvalidRequest(f"{where}: min_priority must be an integer of 64 bits")
     return priority
 

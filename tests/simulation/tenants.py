@@ -73,7 +73,7 @@ def api_keys(keys: Sequence[KeySpec]) -> tuple[ApiKey, ...]:
             sha256(_secret(number)).digest(),
             key["tenant"],
             Limits(key["max_concurrent"], key["requests_per_minute"], key["tokens_per_minute"]),
-            key["min_priority"],
+            key["min_priority"] or 0,
             None if key["models"] is None else frozenset(key["models"]),
         )
         for number, key in enumerate(keys)
@@ -96,8 +96,8 @@ class Tenants:
 
     def least_priority(self, spec: Mapping[str, Any]) -> int:
         """Return the priority with which a request is queued."""
-        least = self._keys[spec["key"]]["min_priority"] if self._has_key(spec) else None
-        return int(spec["priority"] if least is None else max(spec["priority"], least))
+        least = self._keys[spec["key"]]["min_priority"] or 0 if self._has_key(spec) else spec["priority"]
+        return int(max(spec["priority"], least))
 
     def may_share(self, spec: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         """Return whether two requests may have the ids of one conversation: they have one tenant, and one model."""

@@ -48,6 +48,15 @@ def test_keys_have_limits_in_json() -> None:
     assert key.limits == Limits(4, 60, 1000)
 
 
+def test_no_key_goes_before_others_unless_it_is_allowed_to() -> None:
+    """Its least priority is 0, in a file of any format and in the variable."""
+    keys = ApiKeys([*parse_keys('[{"key": "a"}]', "file"), *parse_keys("tenant b\nc", "file")])
+    low = ApiKeys(parse_keys('[{"key": "a", "min_priority": -5}]', "file"))
+
+    assert [key.min_priority for key in map(keys.find, (b"a", b"b", b"c")) if key is not None] == [0, 0, 0]
+    assert [key.min_priority for key in [low.find(b"a")] if key is not None] == [-5]
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
