@@ -12,7 +12,10 @@ const response = await fetch(`${url}/v1/chat/completions`, {
     stream: true,
   }),
 });
-if (!response.ok) throw new Error(await response.text());
+if (!response.ok) {
+  console.error(await response.text());
+  process.exit(1);
+}
 
 let buffered = "";
 for await (const piece of response.body.pipeThrough(new TextDecoderStream())) {

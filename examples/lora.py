@@ -22,6 +22,8 @@ RANK = 8
 
 def make_adapter(folder: Path, base: Path) -> Path:
     """Write a random adapter for the query projections, in peft's format; returns its folder."""
+    if not (base / "config.json").is_file():
+        sys.exit(f"This example reads the server's model, and there is no {base / 'config.json'} here.")
     config = json.loads((base / "config.json").read_text())
     folder.mkdir()
     (folder / "adapter_config.json").write_text(

@@ -29,6 +29,8 @@ def post(path: str, body: dict[str, Any] | None = None) -> Any:
 
 def train_a_step(model: Path, folder: Path) -> Path:
     """Write a checkpoint of the model with slightly changed weights, as a trainer would; returns its folder."""
+    if not (model / "model.safetensors").is_file():
+        sys.exit(f"This example reads the server's model, and there is no {model / 'model.safetensors'} here.")
     shutil.copytree(model, folder)
     weights = load_file(model / "model.safetensors")
     weights["model.norm.weight"] *= 1.01
@@ -74,8 +76,9 @@ def generate(model: str, checkpoint: Path) -> None:
 
 model = (client.get("/v1/models").json()["data"] or sys.exit("The server serves no model yet."))[0]
 with tempfile.TemporaryDirectory() as scratch:
+    checkpoint = train_a_step(Path(model["root"]), Path(scratch) / "step_1")
     try:
-        generate(model["id"], train_a_step(Path(model["root"]), Path(scratch) / "step_1"))
+        generate(model["id"], checkpoint)
     finally:
         post("/reload_weights")  # those that the server started with
 print("back to:", client.get("/v1/rl/state").json()["applied_weight_version"])

@@ -14,8 +14,8 @@ _PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
 """Files of the root that become pages."""
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
 """The path of a relative link."""
-_WEIGHTS = {"reference/options.md": 4, "changelog.md": 0.2}
-"""What pages count in the search: the one for whose tables readers search most, and the one for which they do not."""
+_WEIGHTS = {"reference/options.md": 4, "reference/errors.md": 2, "changelog.md": 0.2}
+"""What pages count in the search: those for whose tables readers search most, and the one for which they do not."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -54,7 +54,7 @@ def _section(schema: dict[str, Any], name: str, values: list[_Value]) -> Iterato
         for value in values
         if value.default
     ]
-    yield table(("value", "type", "default", ""), rows)
+    yield table(("value", "type", "default", "description"), rows)
 
 
 def _values(text: str) -> Iterator[_Value]:

@@ -103,7 +103,8 @@ class _Document:
             for name, each in sorted(schema["properties"].items(), key=lambda field: field[0] not in required)
         ]
         described = any(row[3] for row in rows)
-        return table(("field", "type", "default", "")[: 3 + described], [row[: 3 + described] for row in rows])
+        head = ("field", "type", "default", "description")
+        return table(head[: 3 + described], [row[: 3 + described] for row in rows])
 
     def _objects(self) -> Iterator[str]:
         """Yield the objects that bodies contain, down to the innermost."""

@@ -72,7 +72,7 @@ def families_of(registry: CollectorRegistry) -> Iterator[Metric]:
 
 
 def _table(metrics: Iterable[Metric]) -> str:
-    return table(("metric", "type", "labels", "unit", ""), map(row_of, metrics))
+    return table(("metric", "type", "labels", "unit", "description"), map(row_of, metrics))
 
 
 def row_of(family: Metric) -> tuple[str, ...]:

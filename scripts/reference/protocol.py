@@ -77,7 +77,8 @@ class _File:
             for each in service.method
         ]
         texts = [self._comment((*path, _METHODS, number)) for number in range(len(rows))]
-        yield table(("call", "request", "response", ""), [(*row, text) for row, text in zip(rows, texts, strict=True)])
+        described = [(*row, text) for row, text in zip(rows, texts, strict=True)]
+        yield table(("call", "request", "response", "description"), described)
 
     def _message(self, message: descriptors.DescriptorProto, path: Path_, within: str) -> Iterator[str]:
         if message.options.map_entry:
@@ -90,7 +91,7 @@ class _File:
                 (f"`{field.name}`", str(field.number), _type(field, message), self._comment((*path, _FIELDS, number)))
                 for number, field in enumerate(message.field)
             ]
-            yield table(("field", "number", "type", ""), rows)
+            yield table(("field", "number", "type", "description"), rows)
         for number, nested in enumerate(message.nested_type):
             yield from self._message(nested, (*path, _NESTED, number), f"{name}.")
         for number, enum in enumerate(message.enum_type):
@@ -103,7 +104,7 @@ class _File:
             (f"`{value.name}`", str(value.number), self._comment((*path, _VALUES, number)))
             for number, value in enumerate(enum.value)
         ]
-        yield table(("value", "number", ""), rows)
+        yield table(("value", "number", "description"), rows)
 
     def _comment(self, path: Path_) -> str:
         return "\n".join(line.strip() for line in self._comments.get(path, "").replace("<", "&lt;").splitlines())

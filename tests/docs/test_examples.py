@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -102,13 +103,44 @@ def test_every_example_is_run_and_listed() -> None:
 class NoModels(BaseHTTPRequestHandler):
     """A server that is not ready."""
 
+    models = "[]"
+
     def do_GET(self) -> None:
-        self.send_response(200)
+        self._send(200, f'{{"object": "list", "data": {self.models}}}')
+
+    def do_POST(self) -> None:
+        self._send(503, "no worker has connected yet")
+
+    def _send(self, status: int, text: str) -> None:
+        self.send_response(status)
         self.end_headers()
-        self.wfile.write(b'{"object": "list", "data": []}')
+        self.wfile.write(text.encode())
 
     def log_message(self, *_: object) -> None:
         """Log nothing."""
+
+
+class ModelElsewhere(NoModels):
+    """A server with a model whose files it does not share."""
+
+    models = '[{"id": "simulated", "object": "model", "created": 0, "owned_by": "tokenwire", "root": "simulated"}]'
+
+
+@contextmanager
+def listening(handler: type[NoModels]) -> Iterator[str]:
+    """Serve; yields the URL."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=[0.05]).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+def ended(command: list[str], url: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command against a server to its end."""
+    env = {**os.environ, "TOKENWIRE_URL": url}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.slow
@@ -117,21 +149,33 @@ def test_examples_say_that_no_model_is_served_yet() -> None:
     asking = [FOLDER / name for name in SERVED if "models" in (FOLDER / name).read_text()]
     assert len(asking) == 8
     light = [str(path) for path in asking if "torch" not in path.read_text()]
-    with ThreadingHTTPServer(("127.0.0.1", 0), NoModels) as server:
-        threading.Thread(target=server.serve_forever, args=[0.05]).start()
-        url = f"http://127.0.0.1:{server.server_port}"
-        try:
-            ran = subprocess.run(
-                [sys.executable, "-c", RUN_ALL, *light],
-                env={**os.environ, "TOKENWIRE_URL": url},
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
-        finally:
-            server.shutdown()
+    with listening(NoModels) as url:
+        ran = ended([sys.executable, "-c", RUN_ALL, *light], url)
 
     assert ran.stdout == "The server serves no model yet.\n" * 6, ran.stderr
+
+
+@pytest.mark.slow
+def test_examples_that_change_a_model_say_that_its_files_are_elsewhere() -> None:
+    """In one line."""
+    changing = [str(path) for path in sorted(FOLDER.glob("*.py")) if "safetensors" in path.read_text()]
+    assert len(changing) == 2
+    with listening(ModelElsewhere) as url:
+        ran = ended([sys.executable, "-c", RUN_ALL, *changing], url)
+
+    lines = [
+        f"the server's model, and there is no simulated/{name} here." for name in ("config.json", "model.safetensors")
+    ]
+    assert all(line.endswith(end) for line, end in zip(ran.stdout.splitlines(), lines, strict=True)), ran.stderr
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_example_in_javascript_ends_with_the_servers_error() -> None:
+    """Without a stack."""
+    with listening(NoModels) as url:
+        ran = ended(["node", str(FOLDER / "chat.mjs")], url)
+
+    assert (ran.returncode, ran.stderr) == (1, "no worker has connected yet\n")
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from pymdownx.slugs import slugify
 
-from tests.docs.commands import ROOT
+from tests.docs.commands import PAGES, ROOT
 
 MENTION = re.compile(r"\bdocs/([\w/-]+\.md)(#[\w-]+)?")
 HEADING = re.compile(r"^#{1,4} (.+)$", re.MULTILINE)
@@ -43,6 +43,18 @@ def test_every_page_that_is_named_exists() -> None:
     for page, anchor, file in found:
         assert (ROOT / "docs" / page).is_file(), f"{file} names docs/{page}"
         assert not anchor or anchor[1:] in anchors(page), f"{file} names docs/{page}{anchor}"
+
+
+def test_tables_name_their_columns() -> None:
+    """Who hears a page read out gets a column's name with each cell."""
+    tables = [
+        (path, head)
+        for path in PAGES
+        for head in re.findall(r"^ *(\|.*\|)\n *\|[ :|-]+\|$", path.read_text(), re.MULTILINE)
+    ]
+
+    assert len(tables) > 50
+    assert [(path, head) for path, head in tables if not all(map(str.strip, head[1:-1].split("|")))] == []
 
 
 def test_every_mention_of_a_release_is_of_this_one() -> None:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.page.axe import violations
 from tests.page.browser import Page
 from tests.page.conftest import page as page
 
@@ -64,6 +65,7 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(site: Path) -> None:
         ("coordinator/app.py", "explanation/architecture.html"),
         ("vllm:kv_cache_usage_perc", "reference/metrics.html"),
         ("outcome=ok", "reference/metrics.html"),
+        ("429", "reference/errors.html"),
     ],
 )
 def test_the_search_finds_names_as_they_are_written(site: Path, page: Page, query: str, found: str) -> None:
@@ -74,6 +76,16 @@ def test_the_search_finds_names_as_they_are_written(site: Path, page: Page, quer
     page.wait_for("document.querySelector('.md-search-result__link')")
     assert page.evaluate("document.querySelector('.md-search-result__link').pathname").endswith(f"/{found}")
     assert page.problems == []
+
+
+@pytest.mark.npm
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_blocks_of_code_can_be_read(site: Path, page: Page, scheme: str) -> None:
+    """Comments and punctuation too have enough contrast, in light and dark."""
+    page.prefer(scheme)
+    for name in ("guides/one-machine.html", "reference/token-ids.html"):
+        page.open(f"{site.as_uri()}/{name}")
+        assert violations(page, "'.highlight', {runOnly: ['color-contrast']}") == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.npm import fetch_npm
 from tests.page.browser import Page
 
 _PACKAGE = "axe-core@4.14.1"
-_FOUND = """axe.run().then(({ violations }) => violations.flatMap(({ id, help, nodes }) =>
+_FOUND = """axe.run(%s).then(({ violations }) => violations.flatMap(({ id, help, nodes }) =>
   nodes.map(({ target, failureSummary }) => `${id} (${help}): ${target}: ${failureSummary}`)))"""
 
 
@@ -23,9 +23,9 @@ def _script() -> str:
     return (kept(CACHE / "axe", fetch, "axe.min.js") / "axe.min.js").read_text()
 
 
-def violations(page: Page) -> list[str]:
-    """Return the violated rules, each with an element."""
+def violations(page: Page, scope: str = "") -> list[str]:
+    """Return the violated rules, each with an element; scope is what axe.run() takes, in JavaScript."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(f"void (() => {{ {_script()} }})()")
-    found: list[str] = page.evaluate(_FOUND)
+    found: list[str] = page.evaluate(_FOUND % scope)
     return found

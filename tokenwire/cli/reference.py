@@ -52,7 +52,7 @@ def _section(section: Section, every: Mapping[str, Declared]) -> str:
     rows = [_row(name, each) for name, each in every.items() if each.option.section is section]
     if not rows:
         return ""
-    head = ["option", "environment", "value", "default", "of", ""]
+    head = ["option", "environment", "value", "default", "of", "description"]
     lines = [_line(head), _line(["---"] * len(head)), *map(_line, rows)]
     title = "General" if section is Section.GENERAL else section.value
     return "\n".join([f"## {title}", "", *lines, ""])
