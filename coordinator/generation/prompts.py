@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tokenwire.coordinator.generation.limits import (
     LONG_TEXT_CHARS,
@@ -16,6 +17,10 @@ from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.coordinator.types import ChatPrompt, KnownPrefix, Prompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import InvalidRequest
+
+_LEAST_PART_CHARS = 2**16
+_CHARS_PER_TOKEN = 8
+"""Of the first part of a long text that is tokenized to keep some tokens: most texts have fewer characters in each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +110,8 @@ async def _prepare(
         if must_fit and len(text) > LONG_TEXT_CHARS:
             await asyncio.to_thread(check_token_count, text, model)
         return PreparedPrompt(await model.tokenizer.encode_async(text, add_special_tokens), text)
-    kept = _shortened(text, truncation, keep, model)
-    return PreparedPrompt(await _encode_truncated(model.tokenizer, kept, add_special_tokens, truncation, keep), text)
+    encode = partial(_encode_truncated, model.tokenizer, text, add_special_tokens, truncation, keep)
+    return PreparedPrompt(encode() if len(text) <= INLINE_CHARS else await asyncio.to_thread(encode), text)
 
 
 def _cut(token_ids: Sequence[int], truncation: Truncation, keep: int) -> Sequence[int]:
@@ -117,42 +122,50 @@ def _cut(token_ids: Sequence[int], truncation: Truncation, keep: int) -> Sequenc
     return token_ids[:keep] if truncation.side == "right" else token_ids[-keep:]
 
 
-async def _encode_truncated(
+def _encode_truncated(
     tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, truncation: Truncation, keep: int
 ) -> Sequence[int]:
-    if truncation.side is not None:
-        return _cut(await tokenizer.encode_async(text, add_special_tokens), truncation, keep)
-    if len(text) <= INLINE_CHARS:
-        return _encode_end(tokenizer, text, add_special_tokens, keep)
-    return await asyncio.to_thread(_encode_end, tokenizer, text, add_special_tokens, keep)
+    """Encode as much of a text as has more tokens than are kept: the cut is far from those that stay.
+
+    So ids are those of the whole text, but for one without the end of a word for thousands of characters.
+    """
+    encode = _encode_end if truncation.side is None else _encode_side
+    chars = max(_LEAST_PART_CHARS, _CHARS_PER_TOKEN * keep)
+    while len(text) > chars:
+        part = text[:chars] if truncation.side == "right" else text[-chars:]
+        tokens, token_ids = encode(tokenizer, part, add_special_tokens, truncation, keep)
+        if tokens > keep + PART_TOKENS:
+            return token_ids
+        chars *= 4
+    return encode(tokenizer, text, add_special_tokens, truncation, keep)[1]
 
 
-def _encode_end(tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, keep: int) -> list[int]:
-    """Encode, keeping the end of the text and the special tokens around it."""
+def _encode_side(
+    tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, truncation: Truncation, keep: int
+) -> tuple[int, Sequence[int]]:
+    """Return the number of a text's tokens, and those at the side that is kept, as vLLM does with an explicit side."""
+    token_ids = tokenizer.encode(text, add_special_tokens)
+    return len(token_ids), _cut(token_ids, truncation, keep)
+
+
+def _encode_end(
+    tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, truncation: Truncation, keep: int
+) -> tuple[int, Sequence[int]]:
+    """Return the number of a text's tokens, and those at its end, with the special tokens around them."""
     backend = tokenizer.backend
     encoding = backend.encode_batch_fast([text], add_special_tokens=False)[0]
+    tokens = len(encoding.ids)
     added = backend.num_special_tokens_to_add(False) if add_special_tokens else 0
-    if keep < len(encoding.ids) + added:
+    if keep < tokens + added:
         if not keep:
-            return []
+            return tokens, []
         if keep <= added:
             raise InvalidRequest(
                 f"truncate_prompt_tokens={keep} must be greater than the number of special tokens, {added}.",
                 param="truncate_prompt_tokens",
             )
         encoding.truncate(keep - added, direction="left")
-    return list(backend.post_process(encoding, None, add_special_tokens).ids)
-
-
-def _shortened(text: str, truncation: Truncation, keep: int, model: ServedModel) -> str:
-    """Return the part of a text that a truncation to `keep` tokens can leave, as vLLM does with an explicit side.
-
-    The cut is far from the tokens that stay, but for texts without the end of a word for thousands of characters.
-    """
-    most = max(LONG_TEXT_CHARS, (keep + PART_TOKENS) * model.tokenizer.max_chars_per_token)
-    if len(text) <= most:
-        return text
-    return text[:most] if truncation.side == "right" else text[-most:]
+    return tokens, list(backend.post_process(encoding, None, add_special_tokens).ids)
 
 
 def _truncated_length(truncation: Truncation, max_tokens: int, model: ServedModel) -> int:

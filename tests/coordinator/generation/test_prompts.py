@@ -73,7 +73,19 @@ async def test_of_a_long_text_only_the_end_that_stays_is_tokenized(side: str | N
     prepared = await prepare_prompt(TextPrompt(f"{TEXT} " * 100_000), model, Truncation(2, side))  # type: ignore[arg-type]
 
     assert list(prepared.token_ids) == ids(expected)
-    assert sum(counting.chars) < 2**20
+    assert sum(counting.chars) == 2**16
+
+
+@pytest.mark.parametrize("side", ["left", "right", None])
+async def test_more_of_a_long_text_is_tokenized_until_it_has_enough_tokens(side: str | None) -> None:
+    """One with few tokens at the side that is kept has the ids of the whole text."""
+    text = "one " * 100_000 + " " * 300_000 + "two " * 70_000 + " " * 100_000
+    model, truncation = served_model(max_model_len=100_000), Truncation(80_000, side)  # type: ignore[arg-type]
+    whole = ids(text)
+
+    prepared = await prepare_prompt(TextPrompt(text), model, truncation)
+
+    assert list(prepared.token_ids) == (whole[:80_000] if side == "right" else whole[-80_000:])
 
 
 async def test_a_long_text_is_tokenized_until_it_has_too_many_tokens() -> None:
