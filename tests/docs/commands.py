@@ -18,11 +18,14 @@ OTHERS = {"", "json", "nginx", "python", "toml", "yaml"}
 """Those of other blocks; the ones without a name show what commands print."""
 _BLOCK = re.compile(r"^ *(?P<fence>`{3,}|~{3,})(?P<name>.*)\n(?P<text>(?:.*\n)*?) *(?P=fence) *$", re.MULTILINE)
 _OTHER_PROGRAMS = (
-    r"(?:apt-get|claude|codex|curl|docker|git|helm|kubectl|node|npm|openssl|pip|pkill|podman|prometheus|promtool"
-    r"|systemctl|uvx?|vllm)"
+    r"(?:aiperf|apt(?:-get)?|awk|bash|brew|cargo|cat|chmod|chown|claude|codex|conda|cp|crictl|curl|dnf|docker(?:-compose)?"
+    r"|export|find|genai-perf|gh|git|grep|grpcurl|hadolint|helm|hf|huggingface-cli|install|jq|journalctl|kill|killall"
+    r"|kubectl|ls|mkdir|mv|nc|node|npm|npx|nsys|openssl|perf|pgrep|pip3?|pipx|pkill|podman(?:-compose)?|poetry|prometheus"
+    r"|promtool|ps|pytest|redis-cli|rm|rsync|scp|sed|ssh|sudo|sysctl|systemctl|systemd-\w+|tail|tar|tee|ulimit|uvx?|vllm"
+    r"|watch|wget|yum)"
 )
 _INLINE = re.compile(
-    r"`((?:make|tokenwire|python3? -m|\.venv/bin/\S+)(?:\s[^`]*)?|(?:curl|node|sh)\s[^`]+"
+    r"`((?:make|tokenwire|python3? -m|\.venv/bin/\S+)(?:\s[^`]*)?|(?:curl|node|nvidia-smi|python3?|sh)\s[^`]+"
     rf"|{_OTHER_PROGRAMS}\s+[^\s`]+\s[^`]*)`"  # not `helm upgrade`, which only names what is done
 )
 _COMMAND = rf"(?:\$|make|tokenwire (?:serve|coordinator|worker|chat)|python3?|\.venv/bin/\S+|{_OTHER_PROGRAMS})\s"
@@ -32,7 +35,7 @@ _OUTSIDE = re.compile(rf"^[ ]*>\s*(?:`{{3}}|~{{3}})|^\s*\n(?:[ ]{{4,}}|\t|[ ]*>)
 _PROMPT = re.compile(r"^ *\$ ", re.MULTILINE)
 _COMMENT = re.compile(r"\s+#\s.*$")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]+=")
-_SUBSTITUTION = re.compile(r"\$\(([^()]+)\)")
+_SUBSTITUTION = re.compile(r"\$\(([^()]+)\)|`([^`]+)`")
 _ENDS = {"|", "||", "&&", ";", "&"}
 _KEYWORDS = {"do", "then", "else"}
 
@@ -56,7 +59,7 @@ class Command:
     def parts(self) -> list[list[str]]:
         """The program and its arguments of each part, without variables before them."""
         found: list[list[str]] = [[]]
-        for text in (self.text, *_SUBSTITUTION.findall(self.text)):
+        for text in (self.text, *map("".join, _SUBSTITUTION.findall(self.text))):
             lexer = shlex.shlex(text, posix=True, punctuation_chars="|&;")
             lexer.whitespace_split = True
             for word in lexer:
@@ -69,13 +72,13 @@ class Command:
 
     @property
     def words(self) -> list[str]:
-        """The first part."""
-        return self.parts[0]
+        """The first part; none of a variable's assignment."""
+        return next(iter(self.parts), [])
 
     @property
     def program(self) -> str:
-        """The name of the first part's program."""
-        return Path(self.words[0]).name
+        """The name of the first part's program; empty without one."""
+        return Path(self.words[0]).name if self.words else ""
 
 
 def commands() -> Iterator[Command]:

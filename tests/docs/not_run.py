@@ -95,6 +95,8 @@ NOT_RUN = {
     "tests/e2e and `make faults` kill workers by their pid": ("pkill -9 -f 'listen 127.0.0.1:50051'",),
     "a step of a release; tests/packaging builds wheel and sdist, tests/deploy images and chart": (
         ".venv/bin/uv build",
+        "for name in coordinator worker worker-cpu; do",
+        "done",
         "helm package deploy/k8s/tokenwire --destination dist",
         "podman build -f deploy/images/coordinator.Containerfile --build-arg VERSION=VERSION "
         "-t tokenwire/coordinator:VERSION .",

@@ -16,10 +16,13 @@ from tests.docs.test_guides import ELSEWHERE
 from tests.docs.test_guides import PAGES as RUN
 from tokenwire.cli.main import LazyGroup
 
-CHECKED = {"cd", "curl", "done", "for", "grep", "make", "node", "python", "sh", "tokenwire"}
-"""Programs whose commands are run or checked: here, and in test_examples.py. Pages of test_guides.py run all theirs."""
+CHECKED = {"cd", "make", "node", "python", "python3", "sh", "tokenwire"}
+"""Programs whose commands are run or checked: here, in test_examples.py and test_programs.py."""
+WITH_CURL = {"curl", "grep"}
+"""Those of commands that start with curl, which test_examples.py runs whole. Pages of test_guides.py run all theirs."""
 ALL = [each for path in PAGES for each in commands_of(str(path.relative_to(ROOT)), path.read_text())]
 SHOWN = [each for each in ALL if not each.inline]
+PYTHON = ("python", "python3")
 ROUTES = set(re.findall(r"^### `(\w+ \S+)`", (ROOT / "docs" / "reference" / "http.md").read_text(), re.MULTILINE))
 _URL = re.compile(r"(?:https?://)?(?:localhost|127\.0\.0\.1):\d+(/[^?]*)")
 KNOWN = {text for texts in NOT_RUN.values() for text in texts}
@@ -41,7 +44,9 @@ def is_known(command: Command) -> bool:
     if command.normal in KNOWN:
         return True
     programs = {Path(words[0]).name for words in command.parts}
-    return programs <= CHECKED or (command.page in RUN and not command.inline and not programs & ELSEWHERE)
+    if command.page in RUN and not command.inline and not programs & ELSEWHERE:
+        return True
+    return programs <= (WITH_CURL if command.program == "curl" else CHECKED)
 
 
 def test_every_command_is_known() -> None:
@@ -66,6 +71,14 @@ def test_no_command_is_listed_that_no_page_shows() -> None:
         "1. A list:\n\n    ```shell\n    no-such-program\n    ```\n",
         "| run | `.venv/bin/no-such-program --now` |\n",
         "Then `kubectl logs --previous POD`, or `pip install nonsense`.\n",
+        "```sh\ngrep foo nosuch.txt\n```\n",
+        "```sh\nfor x in 1 2; do curl http://127.0.0.1:8000/health; done\n```\n",
+        "```sh\nmake serve & curl http://127.0.0.1:8000/health\n```\n",
+        "```sh\nKEY=`frobnicate`\n```\n",
+        "Look at `journalctl -u x`.\n",
+        "Or `sudo systemctl restart x`.\n",
+        "Count them with `nvidia-smi -L`.\n",
+        "Then `kill -9 PID`.\n",
     ],
 )
 def test_a_command_without_a_test_is_found(markdown: str) -> None:
@@ -150,7 +163,7 @@ def test_make_help_lists_the_targets_of_the_documents() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [each for each in of("python") if each.words[1] == "-m"], ids=lambda each: each.text
+    "command", [each for name in PYTHON for each in of(name) if each.words[1] == "-m"], ids=lambda each: each.text
 )
 def test_modules_exist(command: Command) -> None:
     """Those that are run as programs."""
@@ -160,7 +173,10 @@ def test_modules_exist(command: Command) -> None:
 @pytest.mark.slow
 def test_programs_take_their_arguments() -> None:
     """Modules take the options and values that commands give them, by themselves and through make."""
-    commands = [*of("python"), *(each for made in of("make") for each in ran_by_make(made))]
+    commands = [
+        *(each for name in PYTHON for each in of(name)),
+        *(each for made in of("make") for each in ran_by_make(made)),
+    ]
     named = [words[2:] for each in commands for words in each.parts if words[1:2] == ["-m"]]
     own = [(module, arguments) for module, *arguments in named if (ROOT / module.partition(".")[0]).is_dir()]
 
@@ -178,7 +194,7 @@ def test_wrong_arguments_of_programs_are_found() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [each for name in ("python", "node", "sh") for each in of(name) if each.words[1] != "-m"],
+    [each for name in (*PYTHON, "node", "sh") for each in of(name) if each.words[1] != "-m"],
     ids=lambda each: each.text,
 )
 def test_scripts_exist(command: Command) -> None:
@@ -187,6 +203,7 @@ def test_scripts_exist(command: Command) -> None:
 
     assert path.parent == Path("examples")
     assert (ROOT / path).is_file()
+    assert command.words[2:] == [], "examples take no arguments"
 
 
 @pytest.mark.parametrize("command", of("curl"), ids=lambda each: each.text)
@@ -201,10 +218,16 @@ def test_routes_of_curl_exist(command: Command) -> None:
 
 def test_wrong_scripts_and_routes_in_sentences_are_found() -> None:
     """They are commands too."""
-    script, route = commands_of("README.md", "`node examples/no-such.mjs`, or `curl -X POST localhost:8000/health`")
+    *scripts, route = commands_of(
+        "README.md",
+        "`node examples/no-such.mjs`, `python3 examples/nosuch.py`, `python foo.py`, "
+        "`.venv/bin/python examples/chat.py --x`, or `curl -X POST localhost:8000/health`",
+    )
 
-    with pytest.raises(AssertionError):
-        test_scripts_exist(script)
+    assert len(scripts) == 4
+    for script in scripts:
+        with pytest.raises(AssertionError):
+            test_scripts_exist(script)
     with pytest.raises(AssertionError, match="POST /health"):
         test_routes_of_curl_exist(route)
 
