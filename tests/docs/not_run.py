@@ -112,7 +112,6 @@ NOT_RUN = {
         "sep='\\n')\" | .venv/bin/uvx --from cyclonedx-bom cyclonedx-py requirements --output-reproducible "
         "--output-file dist/$name-VERSION.cdx.json -",
         "rm -r dist/env",
-        ".venv/bin/uv publish --trusted-publishing always dist/*.whl dist/*.tar.gz",
         "podman push --digestfile dist/coordinator.digest tokenwire/coordinator:VERSION "
         "docker://REGISTRY/tokenwire/coordinator:VERSION",
         "podman push --digestfile dist/worker.digest tokenwire/worker:VERSION "
