@@ -76,7 +76,7 @@ faults: .venv/.dev  ## inject faults into workers, networks and coordinators; wr
 
 DRAWS := 2000
 
-adversary: .venv/.dev  ## attack a coordinator with DRAWS expensive requests beside an innocent client's stream
+adversary: .venv/.dev  ## attack a coordinator with DRAWS expensive requests beside a background client's stream
 	$(VENV)/python -m tests.adversary --draws $(DRAWS) --json tests/.cache/adversary.json $(ARGS)
 
 .venv-deploy/.ready: .venv/.dev scripts/deploy-tools.sh tests/deploy/tools/package.json tests/deploy/tools/requirements.txt

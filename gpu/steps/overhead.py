@@ -2,7 +2,7 @@
 
 - `nothing`: the engine core's messages are decoded and dropped, the floor for all others;
 - `core driver`: what tokenwire's worker does by default, until a frame is serialized;
-- `generate driver`: what it does with a vLLM whose internals it does not know;
+- `generate driver`: what it does with a vLLM whose internals it does not support;
 - `generate`: AsyncLLM.generate with detokenization, as in `vllm serve`, without HTTP and JSON.
 
 Times of steps are the engine core's own timestamps, so they include waiting of the core for its front, if there is

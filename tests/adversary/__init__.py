@@ -1,1 +1,1 @@
-"""A hostile client: draws expensive requests by seed, and measures what each costs an innocent one."""
+"""A hostile client: draws expensive requests by seed, and measures what each costs a background client."""

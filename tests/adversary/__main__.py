@@ -1,4 +1,4 @@
-"""Attacks a coordinator with expensive requests, and reports those that an innocent client suffers from."""
+"""Attacks a coordinator with expensive requests, and reports those that a background client suffers from."""
 
 import argparse
 import asyncio

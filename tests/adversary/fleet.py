@@ -1,4 +1,4 @@
-"""The processes under attack: one coordinator, two simulated workers of two models, and an innocent client."""
+"""The processes under attack: one coordinator, two simulated workers of two models, and a background client."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.processes import Measured, measured
-from tests.adversary.innocent import Innocent
+from tests.adversary.background_client import BackgroundClient
 from tests.adversary.model import write_large_model
 
 _SAMPLE_S = 0.02
@@ -33,7 +33,7 @@ class AttackedFleet:
     def __init__(self, coordinator: Measured, url: str, models: list[str], stacks: Path) -> None:
         self.url = url
         self.target, other = models
-        self.innocent = Innocent(url, other)
+        self.background = BackgroundClient(url, other)
         self.samples: list[tuple[float, float]] = []
         """Times with the coordinator's seconds of CPU until then."""
         self.fresh_mb = 0.0
@@ -80,12 +80,13 @@ class AttackedFleet:
         return found
 
     async def settle(self, timeout_s: float = 60.0) -> None:
-        """Wait until the coordinator has only its innocent client."""
+        """Wait until the coordinator has only its background client."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and self.is_alive:
-            cpu, arrived = self._coordinator.cpu_seconds(), len(self.innocent.arrivals)
+            cpu, arrived = self._coordinator.cpu_seconds(), len(self.background.arrivals)
             await asyncio.sleep(0.25)
-            if self.is_alive and self._coordinator.cpu_seconds() - cpu < 0.1 and len(self.innocent.arrivals) > arrived:
+            streams = len(self.background.arrivals) > arrived
+            if self.is_alive and streams and self._coordinator.cpu_seconds() - cpu < 0.1:
                 return
 
     async def sample(self) -> None:
@@ -94,7 +95,7 @@ class AttackedFleet:
         while self.is_alive:
             now = time.monotonic()
             self.samples.append((now, self._coordinator.cpu_seconds()))
-            last = self.innocent.arrivals[-1] if self.innocent.arrivals else now
+            last = self.background.arrivals[-1] if self.background.arrivals else now
             memory = self.memory_mb()
             self._most_mb = max(self._most_mb, memory)
             slow = now - last > _STACKS_AFTER_S or memory - self._base_mb > _STACKS_AFTER_MB
@@ -108,7 +109,7 @@ class AttackedFleet:
 
 @asynccontextmanager
 async def attacked_fleet() -> AsyncIterator[AttackedFleet]:
-    """Start the processes with their default options, and the innocent client."""
+    """Start the processes with their default options, and the background client."""
     async with AsyncExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="adversary-")))
         model = write_large_model(folder)
@@ -127,7 +128,7 @@ async def attacked_fleet() -> AsyncIterator[AttackedFleet]:
             await asyncio.to_thread(each.wait_for, "ready: ")
         url = (await asyncio.to_thread(coordinator.wait_for, r"is ready: (http://\S+)"))[1]
         fleet = AttackedFleet(coordinator, url, await _models(url), stacks)
-        for task in (fleet.innocent.stream_forever(), fleet.sample()):
+        for task in (fleet.background.stream_forever(), fleet.sample()):
             running.push_async_callback(_cancel, asyncio.create_task(task))
         await fleet.settle()
         fleet.fresh_mb = fleet.memory_mb()

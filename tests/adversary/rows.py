@@ -1,4 +1,4 @@
-"""Named attacks: what once made an innocent client wait or took gigabytes."""
+"""Named attacks: what once made a background client wait or took gigabytes."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Measures attacks: how long each keeps the innocent client waiting, and how much memory it takes."""
+"""Measures attacks: how long each keeps the background client waiting, and how much memory it takes."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ class Measurement:
     beginning: str
     seconds: float
     silence_s: float
-    """The innocent client's longest silence."""
+    """The background client's longest silence."""
     blocked_s: float
     """The same, but no longer than the coordinator's CPU time within it: without any, it was the machine's fault."""
     cpu_s: float
@@ -39,7 +39,7 @@ class Measurement:
     """The coordinator's peak above its memory before."""
     died: bool
     broke: bool
-    """Whether the innocent client's stream ended."""
+    """Whether the background client's stream ended."""
     places: dict[str, int] = field(default_factory=dict)
     """Where the coordinator was while it was slow or large."""
 
@@ -60,13 +60,13 @@ async def measure(attack: Attack, fleet: AttackedFleet, limit_s: float) -> Measu
     """Run one attack against a fleet."""
     body = attack.body(fleet.target)
     await fleet.settle()
-    base, breaks, first = fleet.begin(), fleet.innocent.breaks, len(fleet.innocent.arrivals) - 1
+    base, breaks, first = fleet.begin(), fleet.background.breaks, len(fleet.background.arrivals) - 1
     began = time.monotonic()
     replies = await send_attack(fleet.url, attack, body, limit_s)
     seconds = time.monotonic() - began
     await fleet.settle()
     await asyncio.sleep(_AFTERWARDS_S)
-    arrivals = [*fleet.innocent.arrivals[first:], time.monotonic()]
+    arrivals = [*fleet.background.arrivals[first:], time.monotonic()]
     silence, blocked = longest_silence(arrivals, fleet.samples)
     return Measurement(
         attack,
@@ -78,7 +78,7 @@ async def measure(attack: Attack, fleet: AttackedFleet, limit_s: float) -> Measu
         _cpu_until(fleet.samples, time.monotonic()) - _cpu_until(fleet.samples, began),
         max(0.0, fleet.peak_mb() - base),
         died=not fleet.is_alive,
-        broke=fleet.innocent.breaks > breaks,
+        broke=fleet.background.breaks > breaks,
         places=dict(fleet.places().most_common(8)),
     )
 

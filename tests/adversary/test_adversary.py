@@ -1,4 +1,4 @@
-"""Expensive requests cost an innocent client little: it waits for at most 0.5 s, and they take at most 256 MB."""
+"""Expensive requests cost a background client little: it waits for at most 0.5 s, and they take at most 256 MB."""
 
 import itertools
 import time

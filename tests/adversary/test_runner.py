@@ -1,4 +1,4 @@
-"""What a silence of the innocent client is blamed for."""
+"""What a silence of the background client is blamed for."""
 
 import pytest
 

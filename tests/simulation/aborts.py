@@ -55,6 +55,6 @@ def is_reached(client: SimulatedClient, coordinator: CoordinatorHost, coordinato
 
 
 def is_aborted_everywhere(client: SimulatedClient, workers: Sequence[WorkerHost]) -> bool:
-    """Return whether all workers know that a request was aborted: those that have started since do not."""
+    """Return whether all workers have recorded that a request was aborted; those that have started since have not."""
     servers = [worker.server for worker in workers if worker.is_running]
     return all(server is not None and client.request_id in server._recent_aborts._by_id for server in servers)

@@ -32,7 +32,7 @@ _ABORT_S = 1.0
 """After so long, what was aborted has got its last token, slow links and readers included."""
 _DELAYS = frozenset({"freeze", "freeze_coordinator", "stall", "partition", "slow_link", "power_cut", "late_operation"})
 _LATE_S = 1.5
-"""A worker that an operation reaches so late has been told of it by others."""
+"""A worker that an operation reaches so late has already received it from other coordinators."""
 _UNEVEN_POLL_S = 0.005
 _UNEVEN_POLLS = 1000
 _RESUMED_POLL_S = 0.02
@@ -168,7 +168,7 @@ class Faults:
             exchange.cut()
 
     def _late_operation(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
-        """Let the next operation reach a worker after the other coordinators have heard of it."""
+        """Let the next operation reach a worker after the other coordinators have received it."""
         self._late = worker, _LATE_S + args["length"]
 
     def _delay_operation(self, coordinator: CoordinatorHost) -> None:

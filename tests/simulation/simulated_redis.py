@@ -1,6 +1,6 @@
 """A Redis that coordinators share: answers the commands of their real client over the simulated network, and fails.
 
-It knows the format of stored turns by itself, so that it can say which conversations it holds.
+It parses stored turns by itself, so that it can say which conversations it holds.
 """
 
 import random

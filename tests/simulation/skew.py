@@ -73,7 +73,7 @@ def as_read(node: Node, message: M) -> M:
     if node.minor < MINOR:
         _cut(message, node.minor)
     elif node.minor > MINOR:
-        message.DiscardUnknownFields()  # it knows them; the code that plays it does not
+        message.DiscardUnknownFields()  # its version has them; the code that plays it does not
     return message
 
 
@@ -86,7 +86,7 @@ def without_unknown(message: M) -> M:
 
 
 def sends_unknown(node: Node, number: int) -> bool:
-    """Return whether a process sends a message that no other version knows after this one of a stream."""
+    """Return whether a process sends a message of a type that no other version has after this one of a stream."""
     return node.minor > MINOR and number % _UNKNOWN_EVERY == _UNKNOWN_EVERY - 1
 
 

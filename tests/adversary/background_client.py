@@ -1,4 +1,4 @@
-"""The innocent client: it streams all the time, and notes when it got something."""
+"""The background client: it streams all the time, and notes when it got something."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from benchmarks.load import http_request
 
 
-class Innocent:
+class BackgroundClient:
     """Streams from its own model, one reply after the other."""
 
     def __init__(self, url: str, model: str) -> None:
