@@ -13,9 +13,9 @@ _FEW_FRAMES = 4
 class RecentStarts:
     """Tracks the slots of one session from their submit to their first few tokens."""
 
-    def __init__(self, survived: Callable[[Submission], None] = lambda submission: None) -> None:
-        """`survived` is called with a request that got its first few tokens or finished normally."""
-        self._survived = survived
+    def __init__(self, on_survived: Callable[[Submission], None] = lambda submission: None) -> None:
+        """`on_survived` is called with a request that got its first few tokens or finished normally."""
+        self._on_survived = on_survived
         self._started: dict[int, Submission] = {}
         self._prefilled: deque[tuple[int, int, Submission]] = deque()
         """Number of the frame, slot and request; oldest first."""
@@ -40,12 +40,12 @@ class RecentStarts:
             submission = self._started.pop(finish.slot, None)
             # An aborted request has not been shown to be harmless.
             if submission is not None and finish.reason not in (pb.FINISH_REASON_ABORT, pb.FINISH_REASON_ERROR):
-                self._survived(submission)
+                self._on_survived(submission)
         while self._prefilled and self._prefilled[0][0] + _FEW_FRAMES <= self._frames:
             _, slot, submission = self._prefilled.popleft()
             if self._started.get(slot) is submission:  # else it has ended and the slot was reused
                 del self._started[slot]
-                self._survived(submission)
+                self._on_survived(submission)
 
     def take_all(self) -> list[Submission]:
         """Return the recent requests, each once, and clear them: the worker was lost."""
