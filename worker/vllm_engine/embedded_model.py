@@ -13,6 +13,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tokenwire.errors import EngineFailed
+from tokenwire.process.shared_options import CACHE_DIR
 
 EMBEDDED_MODEL_NAME = "smollm2-135m-instruct"
 """The name under which the model is stored and served."""
@@ -143,5 +144,5 @@ def _convert(source: Path, destination: Path) -> None:
 def _storage_message(cache_dir: Path, error: OSError) -> str:
     return (
         f"The embedded model cannot be stored in {cache_dir}: {error.strerror or error}. "
-        "Choose another directory with the environment variable TOKENWIRE_CACHE_DIR."
+        f"Choose another directory with the environment variable {CACHE_DIR.environment_variable}."
     )
