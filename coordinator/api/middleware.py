@@ -239,11 +239,21 @@ class RequestMiddleware:
     def _add_headers(self, message: Message, context: RequestContext, account: Account | None) -> None:
         headers = MutableHeaders(scope=message)
         if account is not None:
-            headers.update(account.headers())
+            headers.update(_rate_limit_headers(account))
         if any(finish.resumed for finish in context.record.finishes):
             headers[RESUMED_HEADER] = "true"
         if self._names_workers and context.handle is not None:
             headers[WORKER_HEADER] = context.handle.explain()  # final only now
+
+
+def _rate_limit_headers(account: Account) -> dict[str, str]:
+    """Return OpenAI's headers of what is left to a key."""
+    headers = {}
+    for name, bucket in account.buckets().items():
+        headers[f"x-ratelimit-limit-{name}"] = str(bucket.limit)
+        headers[f"x-ratelimit-remaining-{name}"] = str(bucket.available)
+        headers[f"x-ratelimit-reset-{name}"] = f"{math.ceil(bucket.wait_s(bucket.limit))}s"
+    return headers
 
 
 def _seconds(header: bytes) -> float:

@@ -89,15 +89,10 @@ class Account:
         if self._tokens is not None:
             self._tokens.take(tokens)
 
-    def headers(self) -> dict[str, str]:
-        """Return OpenAI's rate limit headers."""
-        headers = {}
-        for name, bucket in (("requests", self._requests), ("tokens", self._tokens)):
-            if bucket is not None:
-                headers[f"x-ratelimit-limit-{name}"] = str(bucket.limit)
-                headers[f"x-ratelimit-remaining-{name}"] = str(bucket.available)
-                headers[f"x-ratelimit-reset-{name}"] = f"{math.ceil(bucket.wait_s(bucket.limit))}s"
-        return headers
+    def buckets(self) -> dict[str, Bucket]:
+        """Return the buckets of the limits per minute, by what they count."""
+        both = {"requests": self._requests, "tokens": self._tokens}
+        return {name: bucket for name, bucket in both.items() if bucket is not None}
 
     def _rejection(self, limit: str, wait_s: float) -> Overloaded:
         return Overloaded(f"Rate limit reached for {self._tenant}: {limit}.", retry_after_s=math.ceil(wait_s))

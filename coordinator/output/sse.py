@@ -9,10 +9,6 @@ from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError, reply_error
 
-DONE = b"data: [DONE]\n\n"
-"""The last event of OpenAI's chat and completion streams."""
-
-
 # Approximate sizes of a step, a token and a scored token in Python.
 _STEP_BYTES, _TOKEN_BYTES, _SCORED_BYTES = 100, 40, 250
 

@@ -1,4 +1,4 @@
-"""Reply fields set when a choice ends: whether it was resumed, and which weights generated it."""
+"""Reply fields set when a choice ends: whether it was resumed, which weights generated it; and a stream's end."""
 
 from dataclasses import asdict
 from typing import Any
@@ -7,6 +7,9 @@ from tokenwire.coordinator.types import Finish
 
 RESUMED_HEADER = "X-Tokenwire-Resumed"
 """Set on full responses; each choice has the field too."""
+
+DONE = b"data: [DONE]\n\n"
+"""The last event of OpenAI's chat and completion streams, and of those of ids."""
 
 
 def resumption_fields(finish: Finish | None) -> dict[str, Any]:

@@ -6,13 +6,12 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from tokenwire.coordinator.api.errors import error_event
-from tokenwire.coordinator.api.fields.finish import resumption_fields, weight_version_spans
+from tokenwire.coordinator.api.fields.finish import DONE, resumption_fields, weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import LOGPROB_FLOOR
 from tokenwire.coordinator.api.fields.usage import usage_object
 from tokenwire.coordinator.api.tokens.generate_request import GenerateRequest
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.json_text import compact
-from tokenwire.coordinator.output.sse import DONE
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError

@@ -1,6 +1,7 @@
 """Authentication by API keys, and their limits, in front of an application."""
 
 import asyncio
+import re
 from typing import Any
 
 import httpx
@@ -141,7 +142,9 @@ async def test_tokens_are_charged() -> None:
         await client.post("/v1/messages", headers=headers, content=b"x" * 70)
         rejected = await client.post("/v1/messages", headers=headers)
 
+    assert first.headers["x-ratelimit-limit-tokens"] == "100"
     assert first.headers["x-ratelimit-remaining-tokens"] == "30"
+    assert re.fullmatch("[1-9][0-9]s", first.headers["x-ratelimit-reset-tokens"])
     assert rejected.status_code == 429
     assert int(rejected.headers["retry-after"]) >= 20
     assert rejected.headers["x-ratelimit-remaining-tokens"] == "0"

@@ -3,7 +3,7 @@
 One file, since all tests are of one class with the same fake encoder and reader.
 """
 
-from tokenwire.coordinator.output.sse import DONE, StreamedReply
+from tokenwire.coordinator.output.sse import StreamedReply
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError, WorkerLost
@@ -14,7 +14,7 @@ class FakeEncoder:
 
     shows_empty_deltas = False
     takes_single_steps = False
-    ending = DONE
+    ending = b"end"
 
     def opening(self) -> bytes:
         """Render an opening."""
@@ -69,7 +69,7 @@ STOP = Finish("stop")
 
 
 async def test_steps_are_written_immediately() -> None:
-    """Opening, one event per step, closing with usage, [DONE]."""
+    """Opening, one event per step, closing with usage, the ending."""
     reply, reader = StreamedReply(FakeEncoder(), 1, 3), RecordedSink()
     reply.attach(reader)
 
@@ -77,7 +77,7 @@ async def test_steps_are_written_immediately() -> None:
     reply.delta(0, "b", [2], STOP)
     await reply.wait()
 
-    assert reader.data == b"<[0 a 1][0 b 2 stop]3+2>" + DONE
+    assert reader.data == b"<[0 a 1][0 b 2 stop]3+2>" + b"end"
 
 
 async def test_steps_before_the_response_are_merged() -> None:
@@ -141,7 +141,7 @@ async def test_the_end_waits_for_a_congested_reader() -> None:
     reply.resume()
     await reply.wait()
 
-    assert reader.data == b"<[0 a 1 stop]0+1>" + DONE
+    assert reader.data == b"<[0 a 1 stop]0+1>" + b"end"
 
 
 async def test_a_step_after_congestion_does_not_overtake_held_ones() -> None:
@@ -169,7 +169,7 @@ async def test_an_error_before_the_first_token_is_the_response_itself() -> None:
 
 
 async def test_an_error_in_mid_stream_is_its_last_event() -> None:
-    """Sent output is followed by the error and [DONE]; later failures add nothing."""
+    """Sent output is followed by the error and the ending; later failures add nothing."""
     reply, reader = StreamedReply(FakeEncoder(), 2, 0), RecordedSink()
     reply.first_tokens()
     reply.attach(reader)
@@ -179,7 +179,7 @@ async def test_an_error_in_mid_stream_is_its_last_event() -> None:
     reply.fail(WorkerLost("gone too"))
     await reply.wait()
 
-    assert reader.data == b"<[0 a 1]!gone" + DONE
+    assert reader.data == b"<[0 a 1]!gone" + b"end"
 
 
 async def test_steps_without_text_are_left_out() -> None:
@@ -191,7 +191,7 @@ async def test_steps_without_text_are_left_out() -> None:
     reply.delta(0, "é", [2], STOP)
     await reply.wait()
 
-    assert reader.data == "<[0 é 2 stop]0+2>".encode() + DONE
+    assert reader.data == "<[0 é 2 stop]0+2>".encode() + b"end"
 
 
 async def test_giving_up_ends_all_waiting() -> None:
@@ -217,7 +217,7 @@ async def test_an_interval_merges_tokens() -> None:
     reply.delta(0, "c", [6], STOP)
     reply.delta(1, "d", [8], STOP)
     await reply.wait()
-    assert reader.data.endswith(b"[0 aac 4,5,6 stop][1 d 8 stop]0+9>" + DONE)
+    assert reader.data.endswith(b"[0 aac 4,5,6 stop][1 d 8 stop]0+9>" + b"end")
 
 
 async def test_an_error_flushes_buffered_text() -> None:
@@ -230,7 +230,7 @@ async def test_an_error_flushes_buffered_text() -> None:
     reply.fail(WorkerLost("gone"))
     await reply.wait()
 
-    assert reader.data == b"<[0 a 1][0 b 2]!gone" + DONE
+    assert reader.data == b"<[0 a 1][0 b 2]!gone" + b"end"
 
 
 async def test_merged_steps_keep_their_logprobs() -> None:
@@ -257,7 +257,7 @@ async def test_steps_for_a_parser_are_not_merged() -> None:
 
     reply.attach(reader)
 
-    assert reader.data == b"<[0 a 1][0 b 2][0 c 3 stop]0+3>" + DONE
+    assert reader.data == b"<[0 a 1][0 b 2][0 c 3 stop]0+3>" + b"end"
 
 
 class Brittle(FakeEncoder):
@@ -297,7 +297,7 @@ async def test_a_buffered_choice_that_cannot_be_rendered_fails_the_reply() -> No
     reply.attach(reader)
     await reply.wait()
 
-    assert reader.data == b"<[1 a 1]!The reply could not be processed: cannot show this" + DONE
+    assert reader.data == b"<[1 a 1]!The reply could not be processed: cannot show this" + b"end"
 
 
 async def test_a_reply_that_cannot_be_closed_ends_with_an_error() -> None:
@@ -311,4 +311,4 @@ async def test_a_reply_that_cannot_be_closed_ends_with_an_error() -> None:
     reply.resume()
     await reply.wait()
 
-    assert reader.data == b"<[0 a 1 stop]!The reply could not be processed: cannot close" + DONE
+    assert reader.data == b"<[0 a 1 stop]!The reply could not be processed: cannot close" + b"end"

@@ -14,7 +14,7 @@ from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.output.choice import Choice
-from tokenwire.coordinator.output.sse import DONE, StreamedReply
+from tokenwire.coordinator.output.sse import StreamedReply
 from tokenwire.coordinator.parsing.message import ParserFailed
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish
@@ -190,7 +190,7 @@ async def test_a_reply_that_raises_on_its_last_tokens_ends_with_the_error() -> N
     dispatch(end(), slots)
 
     await reply.wait()
-    assert reader.data == b"<[0 b 1]!the parser broke" + DONE
+    assert reader.data == b"<[0 b 1]!the parser broke" + b"end"
     assert (policy.ends, policy.losses, slots.open) == (1, [], 0)
 
 
