@@ -1,4 +1,4 @@
-"""Every install command in documents and messages works in a fresh environment."""
+"""Every `pip install tokenwire[...]` in documents and messages can be resolved, and a plain installation serves."""
 
 import re
 import shlex
