@@ -11,7 +11,7 @@ from tokenwire.cli.coordinator import COORDINATOR_OPTIONS, CoordinatorOptions
 from tokenwire.cli.main import SUMMARIES
 from tokenwire.cli.model_source import check_model
 from tokenwire.cli.supervisor import ChildProcess, supervise_coordinators
-from tokenwire.cli.worker import WORKER_OPTIONS, WorkerOptions
+from tokenwire.cli.worker import WORKER_OPTIONS, WorkerOptions, check_engine
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
@@ -60,6 +60,7 @@ def _serve(values: Values, engine_arguments: tuple[str, ...], address: str) -> i
     coordinator_values = {**values, _WORKERS: (address,), **_SINGLE_WORKER}
     worker = build(WorkerOptions, worker_values)
     coordinator = build(CoordinatorOptions, coordinator_values)
+    check_engine(worker.engine.engine, values)
     configure_logging("tokenwire", worker.logs.format, worker.logs.level)
     if worker.engine.model is not None and worker.engine.engine == "vllm":
         check_model(worker.engine.model, engine_arguments or shlex.split(os.environ.get(_ENGINE_ARGUMENTS, "")))

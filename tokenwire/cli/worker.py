@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tokenwire.cli.click_options import Given, build, options_command
+from tokenwire.cli.click_options import Given, Values, build, options_command
 from tokenwire.cli.main import SUMMARIES
 from tokenwire.cli.model_source import check_model
 from tokenwire.errors import EngineFailed, InvalidRequest
-from tokenwire.options import Option, declared, option
+from tokenwire.options import Option, Section, declared, option
 from tokenwire.process.gc_tuning import freeze_heap, gc_disabled
 from tokenwire.process.logs import LogSettings, configure_logging, is_quiet
 from tokenwire.process.shared_options import default_cache_dir
@@ -51,6 +51,7 @@ def command(given: Given) -> None:
     import uvloop
 
     options = build(WorkerOptions, given.values)
+    check_engine(options.engine.engine, given.values)
     configure_logging("worker", options.logs.format, options.logs.level)
     arguments = [*shlex.split(options.engine.arguments), *given.engine_arguments]
     if options.engine.engine == "sim":
@@ -65,6 +66,14 @@ def command(given: Given) -> None:
     # Threads of engines would block the exit; everything else has ended.
     logging.shutdown()
     os._exit(code)
+
+
+def check_engine(engine: str, values: Values) -> None:
+    """Raise InvalidRequest if an option of the simulated engine is given to another one."""
+    simulated = [name for name, each in WORKER_OPTIONS.items() if each.option.section is Section.SIMULATION]
+    given = [name for name in simulated if name in values]
+    if given and engine != "sim":
+        raise InvalidRequest(f"Only the simulated engine, --engine sim, takes {' '.join(given)}")
 
 
 async def _run(engine: Engine, settings: WorkerSettings) -> int:

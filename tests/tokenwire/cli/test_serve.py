@@ -7,8 +7,9 @@ import pytest
 from tests.tokenwire.cli.given import HALVES, everything, parse
 from tokenwire.cli.click_options import arguments
 from tokenwire.cli.coordinator import COORDINATOR_OPTIONS
-from tokenwire.cli.serve import SERVE_OPTIONS
+from tokenwire.cli.serve import SERVE_OPTIONS, command
 from tokenwire.cli.worker import WORKER_OPTIONS
+from tokenwire.errors import InvalidRequest
 
 
 @pytest.mark.parametrize("half", HALVES)
@@ -28,6 +29,12 @@ def test_serve_passes_on_an_explicit_default(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TOKENWIRE_ROUTING", "load")
     given = parse(SERVE_OPTIONS, ["--routing", "affinity"])
     assert arguments(COORDINATOR_OPTIONS, given.values) == ["--routing", "affinity"]
+
+
+def test_serve_takes_no_option_of_the_simulated_engine_for_vllm() -> None:
+    """Before it starts either half."""
+    with pytest.raises(InvalidRequest, match=r"Only the simulated engine, --engine sim, takes --sim-step-ms$"):
+        command.main(["--engine", "vllm", "--sim-step-ms", "1"], "tokenwire", standalone_mode=False)
 
 
 def test_serve_takes_options_of_both_halves() -> None:

@@ -27,6 +27,14 @@ def test_engine_arguments_may_come_from_the_environment(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, expected)
 
 
+def test_options_of_the_simulated_engine_need_it(tmp_path: Path) -> None:
+    """By argument or environment: vLLM has none of them."""
+    done = worker(tmp_path, "--sim-step-ms", "1", TOKENWIRE_SIM_SEED="5")
+
+    expected = "tokenwire: Only the simulated engine, --engine sim, takes --sim-step-ms --sim-seed\n"
+    assert (done.returncode, done.stderr) == (1, expected)
+
+
 @pytest.mark.parametrize("model", ["nowhere", "org/model"])
 def test_a_simulated_engine_needs_a_directory(tmp_path: Path, model: str) -> None:
     """It has no weights, and looks for no model in a hub."""
