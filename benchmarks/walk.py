@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPConnection
 from pathlib import Path
 from types import FrameType
@@ -44,6 +44,15 @@ Step = tuple[str, str]
 """A file of the repository and the function in it that was called."""
 
 
+def path_in_coordinator(path: str) -> str:
+    """Return the path in the repository; empty for files outside of the coordinator."""
+    real = Path(os.path.realpath(path))
+    inside = real.is_relative_to(_ROOT)
+    name = str(real.relative_to(_ROOT)) if inside else ""
+    counts = name.startswith(("coordinator/", "tokenwire/")) and not name.startswith("tokenwire/v1/")
+    return name if counts else ""
+
+
 class Walk:
     """A profile function for sys.setprofile: records each call into another file than the call before it."""
 
@@ -70,17 +79,14 @@ class Walk:
             self.on = False
 
     def _name(self, path: str) -> str:
-        """Return the path in the repository; empty for files outside of the coordinator."""
         if path not in self._names:
-            real = Path(os.path.realpath(path))
-            inside = real.is_relative_to(_ROOT)
-            name = str(real.relative_to(_ROOT)) if inside else ""
-            counts = name.startswith(("coordinator/", "tokenwire/")) and not name.startswith("tokenwire/v1/")
-            self._names[path] = name if counts else ""
+            self._names[path] = path_in_coordinator(path)
         return self._names[path]
 
 
-def _post_chat(port: int, body: dict[str, Any]) -> str:
+def post_chat(port: int, fields: Mapping[str, Any]) -> str:
+    """Send a short chat with these fields, and return what it streams."""
+    body = {**_CHAT, **fields}
     connection = HTTPConnection("127.0.0.1", port)
     connection.request("POST", "/v1/chat/completions", json.dumps(body), _HEADERS)
     return connection.getresponse().read().decode()
@@ -105,36 +111,46 @@ def walks() -> dict[str, list[Step]]:
 def _walks(bodies: Mapping[str, dict[str, Any]], auth: AuthSettings) -> dict[str, list[Step]]:
     walked = Walk()
     shortest: dict[str, list[Step]] = {}
+
+    def send_chats(port: int, model: str) -> None:
+        for name, fields in bodies.items():
+            taken = []
+            for _ in range(_WARM_UP + _WALKS):
+                walked.begin()
+                response = post_chat(port, {**fields, "model": model})
+                if walked.on:  # a simulated engine may refuse it after its submission
+                    raise RuntimeError(response)
+                taken.append(walked.steps)
+            shortest[name] = min(taken[_WARM_UP:], key=len)
+
+    profile_coordinator(walked, send_chats, auth)
+    return shortest
+
+
+def profile_coordinator(
+    profile: Callable[[FrameType, str, Any], None], send: Callable[[int, str], None], auth: AuthSettings
+) -> None:
+    """Run a coordinator under a profile function, with a simulated worker, while `send` gets its port and model."""
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as bound:
         address = f"unix:{folder}/worker.sock"
         server = CoordinatorServer(CoordinatorSettings((address,), auth=auth), bound)
 
-        def send_chats() -> None:
+        def run_client() -> None:
             port = bound.getsockname()[1]
-            model = _model(port)
             try:
-                for name, fields in bodies.items():
-                    taken = []
-                    for _ in range(_WARM_UP + _WALKS):
-                        walked.begin()
-                        response = _post_chat(port, {**_CHAT, **fields, "model": model})
-                        if walked.on:  # a simulated engine may refuse it after its submission
-                            raise RuntimeError(response)
-                        taken.append(walked.steps)
-                    shortest[name] = min(taken[_WARM_UP:], key=len)
+                send(port, _model(port))
             finally:
                 server.should_exit = True
 
         with measured(["worker", "--engine", "sim", "--listen", address]):
-            client = threading.Thread(target=send_chats)
+            client = threading.Thread(target=run_client)
             client.start()
-            sys.setprofile(walked)  # of this thread alone
+            sys.setprofile(profile)  # of this thread alone
             try:
                 server.run_bound()
             finally:
                 sys.setprofile(None)
                 client.join()
-    return shortest
 
 
 def files(steps: Sequence[Step]) -> list[str]:
