@@ -31,10 +31,14 @@ NOT_RUN = {
         "systemctl status tokenwire-coordinator",
         "systemctl restart tokenwire-worker@0",
     ),
-    "`make deploy-test` builds the images and starts them": (
+    "`make deploy-test` builds these two images and starts them, with other names": (
         "podman build -f deploy/images/coordinator.Containerfile -t registry.example.com/tokenwire/coordinator:0.1.0 .",
         "podman build -f deploy/images/worker.Containerfile -t registry.example.com/tokenwire/worker:0.1.0 .",
+    ),
+    "fetches vLLM for CPUs and makes 2.8 GB, in minutes; tests/deploy lints the file": (
         "podman build -f deploy/images/worker-cpu.Containerfile -t registry.example.com/tokenwire/worker-cpu:0.1.0 .",
+    ),
+    "no test starts compose: tests/deploy validates the files, and runs the health checks against processes": (
         "podman compose -f deploy/compose.yaml up --build --detach",
         "podman compose -f deploy/compose.yaml ps",
         "MODEL=Qwen/Qwen3-8B podman compose -f deploy/compose.yaml -f deploy/compose-gpu.yaml up --build --detach",
@@ -123,3 +127,69 @@ NOT_RUN = {
         "sha256sum *.whl *.tar.gz *.tgz *.cdx.json *.digest > SHA256SUMS",
     ),
 }
+LONG = {
+    "lists the targets; test_commands.py runs it": ("make help",),
+    "installs everything, in minutes; every environment of a developer is made by it": ("make setup",),
+    "ruff, mypy and buf on the whole tree, in minutes; every change passes it": ("make lint",),
+    "these are the tests: `test-fast` takes minutes, the others longer": (
+        "make test",
+        "make test-fast",
+        "make test-long",
+    ),
+    "ends with Ctrl-C; the `tokenwire serve` in it is what test_examples.py runs examples against": (
+        "make serve",
+        "make serve ARGS=--enable-lora-routes -- --enable-lora",
+        "make serve ARGS=--enable-rl",
+        "make serve ARGS=--enable-rl -- --enable-lora --max-lora-rank 8",
+    ),
+    "prints how programs are used; tests/tokenwire/cli runs it with commands": ("python -m tokenwire",),
+    "measures, and other work on the machine would falsify it: each a minute to some minutes": (
+        "make bench ARGS=--only routing",
+        "make bench ARGS=--only streaming --only per-request",
+        "python -m benchmarks --only fleet",
+        "python -m benchmarks --only history --conversations 200",
+        "python -m benchmarks --only long-prompts",
+        "python -m benchmarks --only overload",
+        "python -m benchmarks --only parsing",
+        "python -m benchmarks --only rest",
+        "python -m benchmarks --only routing",
+    ),
+    "measures for the minutes that it names, or all of them together": (
+        "make bench",
+        "make bench ARGS=--only soak --soak-minutes 20",
+    ),
+    "compares with another tree": ("python -m benchmarks.against TREE",),
+    "starts two real engines, and then minutes of requests; tests/conformance runs a part": (
+        "make parity",
+        "make parity ARGS=--cases 500 --seed 7",
+        "python -m tests.conformance.parity --only 1234",
+        "python -m tests.conformance.parity --only stop",
+        "python -m tests.conformance.parity --report differences.md",
+    ),
+    "fetches clients and agents into environments of their own; many minutes": ("make conformance",),
+    "minutes for each of its parts, which have tests in tests/faults": ("make faults",),
+    "minutes of requests; tests/adversary runs short ones": ("make adversary",),
+    "an hour, or minutes for 200 seeds; tests/simulation runs a few": ("make simulate", "make simulate SEEDS=200"),
+    "up to 2,000 simulated runs for each fault: hours": ("python -m tests.simulation.put_back",),
+    "the large scopes: many minutes; the others run here": ("python -m tests.model --long",),
+    "an hour, or many minutes for one module": (
+        "make mutate",
+        "make mutate ARGS=--only fleet/slots.py --sample 0 --seeds 20 --folder /tmp/mutants",
+    ),
+    "needs a GPU, for the one to seven minutes of each step that gpu/README.md lists": (
+        "make gpu",
+        "make gpu ARGS=--steps heavy_outputs",
+        "make gpu ARGS=--steps job",
+        "make gpu ARGS=--steps kv_transfer",
+        "make gpu ARGS=--steps load",
+        "make gpu ARGS=--steps overhead",
+        "make gpu ARGS=--steps parity",
+        "make gpu ARGS=--steps resume",
+        "make gpu ARGS=--steps sleep",
+        "make gpu ARGS=--steps weights",
+    ),
+    "builds images and starts them: many minutes, as root": ("make deploy-test",),
+    "takes pictures for five minutes; tests/page/test_look.py runs without it too": ("make pictures",),
+    "fetches a library from npm": ("make vendor",),
+}
+"""What `make` and `python -m` run that tests/docs/test_programs.py does not, by the reason and how long it takes."""
