@@ -136,6 +136,13 @@ FAULTS = (
         "retry=Retry(NoBackoff(), 1, (RedisConnectionError,)),",
         "retry=Retry(NoBackoff(), 0),",
     ),
+    PastFault(
+        "requests that leave the queue count against their tenant",
+        "d75baf3",
+        "coordinator/fleet/admission/fair_queue.py",
+        "entry.cost if started else 0",
+        "entry.cost",
+    ),
 )
 
 
