@@ -35,7 +35,7 @@ NOT_RUN = {
         "podman build -f deploy/images/coordinator.Containerfile -t registry.example.com/tokenwire/coordinator:0.1.0 .",
         "podman build -f deploy/images/worker.Containerfile -t registry.example.com/tokenwire/worker:0.1.0 .",
     ),
-    "fetches vLLM for CPUs and makes 2.8 GB, in minutes; tests/deploy lints the file": (
+    "fetches vLLM for CPUs and makes 3 GB, in minutes; tests/deploy lints the file": (
         "podman build -f deploy/images/worker-cpu.Containerfile -t registry.example.com/tokenwire/worker-cpu:0.1.0 .",
     ),
     "no test starts compose: tests/deploy validates the files, and runs the health checks against processes": (
