@@ -156,6 +156,12 @@ WORDS = (
         for name in ("logprobs", "prompt_logprobs")
     ),
     ErrorPair(
+        r"The request takes about .* \(--max-request-mb\): .* for \d+ log-probabilities of \d+ tokens, n=\d+\.",
+        r"Requested prompt logprobs of \d+, which is greater than max allowed: \d+",
+        "prompt_logprobs",
+        "prompt_logprobs",
+    ),
+    ErrorPair(
         r"1 validation error:\n  messages: Input should be a valid list .*",
         r"'\w+' object is not iterable",
         "messages",
