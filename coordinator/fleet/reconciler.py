@@ -64,16 +64,15 @@ class Reconciler:
                 response = await call_worker(session, adopt_state(desired, self._timeout_s))
             except Exception as error:  # of any kind: a worker that stays out of sync gets no requests
                 self._record_error(session, str(error))
-                await asyncio.sleep(retry_s)
-                retry_s = min(retry_s * 2, _LAST_RETRY_S)
             else:
                 self._errors.pop(session, None)
                 session.on_serving_state(response.serving)
                 log.info("worker %s reconciled to epoch %d", session.address, response.serving.epoch)
-                if self._has_drifted(session) and self._desired.get(session.model_name) == desired:
-                    # It has adopted something else. A loop without a pause would do nothing but call it.
-                    await asyncio.sleep(retry_s)
-                    retry_s = min(retry_s * 2, _LAST_RETRY_S)
+                if not self._has_drifted(session) or self._desired.get(session.model_name) != desired:
+                    continue
+                # It has adopted something else. A loop without a pause would do nothing but call it.
+            await asyncio.sleep(retry_s)
+            retry_s = min(retry_s * 2, _LAST_RETRY_S)
         self._errors.pop(session, None)
 
     def _record_error(self, session: WorkerSession, error: str) -> None:
