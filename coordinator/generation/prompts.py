@@ -129,28 +129,24 @@ def _encode_truncated(
 
     So ids are those of the whole text, but for one without the end of a word for thousands of characters.
     """
-    encode = _encode_end if truncation.side is None else _encode_side
+
+    def encode(part: str) -> tuple[int, Sequence[int]]:
+        """Return the number of a part's tokens, and those that are kept."""
+        if truncation.side is None:
+            return _encode_end(tokenizer, part, add_special_tokens, keep)
+        token_ids = tokenizer.encode(part, add_special_tokens)  # the whole, then cut, as vLLM does
+        return len(token_ids), _cut(token_ids, truncation, keep)
+
     chars = max(_LEAST_PART_CHARS, _CHARS_PER_TOKEN * keep)
     while len(text) > chars:
-        part = text[:chars] if truncation.side == "right" else text[-chars:]
-        tokens, token_ids = encode(tokenizer, part, add_special_tokens, truncation, keep)
+        tokens, token_ids = encode(text[:chars] if truncation.side == "right" else text[-chars:])
         if tokens > keep + PART_TOKENS:
             return token_ids
         chars *= 4
-    return encode(tokenizer, text, add_special_tokens, truncation, keep)[1]
+    return encode(text)[1]
 
 
-def _encode_side(
-    tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, truncation: Truncation, keep: int
-) -> tuple[int, Sequence[int]]:
-    """Return the number of a text's tokens, and those at the side that is kept, as vLLM does with an explicit side."""
-    token_ids = tokenizer.encode(text, add_special_tokens)
-    return len(token_ids), _cut(token_ids, truncation, keep)
-
-
-def _encode_end(
-    tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, truncation: Truncation, keep: int
-) -> tuple[int, Sequence[int]]:
+def _encode_end(tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, keep: int) -> tuple[int, Sequence[int]]:
     """Return the number of a text's tokens, and those at its end, with the special tokens around them."""
     backend = tokenizer.backend
     encoding = backend.encode_batch_fast([text], add_special_tokens=False)[0]
