@@ -1,5 +1,7 @@
 """Submissions, and the messages that are made of them."""
 
+from typing import Any
+
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -7,37 +9,24 @@ from tokenwire.v1 import inference_pb2 as pb
 def test_a_message_has_everything_and_its_own_maximum_of_tokens() -> None:
     """The parameters that it shares with other prompts stay as they are."""
     params = pb.SamplingParams(temperature=0.5, max_tokens=100)
-    submission = Submission(
-        "r-1",
-        [1, 2],
-        params,
-        max_tokens=7,
-        priority=-3,
-        cache_salt="salt",
-        lora=pb.LoraAdapter(id=3, name="red"),
-        session_id="talk",
-        data_parallel_rank=0,
-        trace_headers={"traceparent": "00"},
-        reasoning_ended=False,
-        reasoning_parser_kwargs_json="{}",
-        resumed_after_ms=5,
-    )
+    own: dict[str, Any] = {
+        "request_id": "r-1",
+        "prompt_token_ids": [1, 2],
+        "priority": -3,
+        "cache_salt": "salt",
+        "lora": pb.LoraAdapter(id=3, name="red"),
+        "session_id": "talk",
+        "data_parallel_rank": 0,
+        "trace_headers": {"traceparent": "00"},
+        "reasoning_ended": False,
+        "reasoning_parser_kwargs_json": "{}",
+        "resumed_after_ms": 5,
+    }
 
-    assert submission.message([4, 5]).submit == pb.Submit(
-        request_id="r-1",
-        slots=[4, 5],
-        prompt_token_ids=[1, 2],
-        sampling_params=pb.SamplingParams(temperature=0.5, max_tokens=7),
-        priority=-3,
-        cache_salt="salt",
-        lora=pb.LoraAdapter(id=3, name="red"),
-        session_id="talk",
-        data_parallel_rank=0,
-        trace_headers={"traceparent": "00"},
-        reasoning_ended=False,
-        reasoning_parser_kwargs_json="{}",
-        resumed_after_ms=5,
-    )
+    message = Submission(sampling_params=params, max_tokens=7, **own).message([4, 5])
+
+    sent = pb.SamplingParams(temperature=0.5, max_tokens=7)
+    assert message.submit == pb.Submit(slots=[4, 5], sampling_params=sent, **own)
     assert params.max_tokens == 100
 
 
