@@ -20,7 +20,7 @@ NOT_RUN = {
         "uvx --from . tokenwire serve --engine sim",
     ),
     "makes an installation in /opt": (
-        "python3 -m venv /opt/tokenwire",
+        "/usr/bin/python3 -m venv /opt/tokenwire",
         "/opt/tokenwire/bin/pip install '.[worker]'",
     ),
     "needs systemd as PID 1; tests/deploy/test_systemd.py checks the units": (
