@@ -101,7 +101,7 @@ class Authenticator:
             if key.limits == UNLIMITED:
                 return caller, None
             account = self._account(key)
-            return replace(caller, charge=account.charge), account if scope["method"] == "POST" else None
+            return replace(caller, account=account), account if scope["method"] == "POST" else None
         if any(route.matches(scope)[0] is Match.FULL for route in self._guarded):
             return ANYBODY, None
         raise Unauthorized("Missing or invalid API key: Authorization: Bearer KEY")

@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from tokenwire.coordinator.api.api_request import context_of
 from tokenwire.coordinator.generation.context import RequestContext
-from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
+from tokenwire.coordinator.generation.service import GenerationHandle, GenerationService, PreparedRequest
 from tokenwire.coordinator.output.collect import CollectedChoice, CollectedReply
 from tokenwire.coordinator.output.sse import ChunkEncoder, StreamedReply
 
@@ -21,10 +21,14 @@ _STREAM_HEADERS = (
 """Unlike full responses, streams have no content length."""
 
 
-def _end(context: RequestContext, prepared: PreparedRequest, reply: CollectedReply | StreamedReply) -> None:
-    """Abort what is still running of a request, and complete its record."""
-    if context.handle is not None:
-        context.handle.abort()
+def _end(
+    context: RequestContext,
+    prepared: PreparedRequest,
+    reply: CollectedReply | StreamedReply,
+    handle: GenerationHandle,
+) -> None:
+    """Abort what is still running of a request, complete its record, and settle its tokens."""
+    handle.abort()
     record, progress, connection = context.record, reply.progress, context.connection
     record.first_token_at, record.last_token_at = progress.first_at, progress.last_at
     record.finishes, record.error = progress.finishes, progress.failure
@@ -34,7 +38,7 @@ def _end(context: RequestContext, prepared: PreparedRequest, reply: CollectedRep
     if connection.lost:
         record.client = "client_slow" if connection.was_cut else "client_disconnected"
     connection.release()
-    context.caller.charge(record.completion_tokens)
+    handle.settle(record.prompt_tokens + record.completion_tokens)
 
 
 async def collect(generation: GenerationService, prepared: PreparedRequest, request: Request) -> list[CollectedChoice]:
@@ -42,7 +46,7 @@ async def collect(generation: GenerationService, prepared: PreparedRequest, requ
     context = context_of(request.scope)
     connection = context.connection
     reply = CollectedReply(prepared.choices)
-    context.handle = await generation.start(prepared, reply, context)
+    context.handle = handle = await generation.start(prepared, reply, context)
     try:
         connection.watch(on_lost=reply.give_up, on_drained=lambda: None)
         choices = await reply.wait()
@@ -50,7 +54,7 @@ async def collect(generation: GenerationService, prepared: PreparedRequest, requ
             raise ClientDisconnect
         return choices
     finally:
-        _end(context, prepared, reply)
+        _end(context, prepared, reply, handle)
 
 
 class EventStream(Response):
@@ -73,7 +77,7 @@ class EventStream(Response):
         prepared = self._prepared
         interval = prepared.request.stream_interval
         reply = StreamedReply(self._encoder, prepared.choices, prepared.prompt_tokens, interval)
-        context.handle = await self._generation.start(prepared, reply, context)
+        context.handle = handle = await self._generation.start(prepared, reply, context)
         try:
             connection.watch(on_lost=reply.give_up, on_drained=reply.resume)
             error = await reply.begin()
@@ -88,7 +92,7 @@ class EventStream(Response):
                 await connection.flush()
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            _end(context, prepared, reply)
+            _end(context, prepared, reply, handle)
 
 
 async def _wait_or_fail(reply: StreamedReply, context: RequestContext) -> None:

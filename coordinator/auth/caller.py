@@ -1,13 +1,9 @@
 """The caller of a request: what its key allows."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from tokenwire.coordinator.auth.rate_limit import Account
 from tokenwire.errors import Forbidden
-
-
-def _nothing(tokens: int) -> None:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +16,8 @@ class Caller:
     """Lower bound on the priority of requests (lower goes first)."""
     models: frozenset[str] | None = None
     """Allowed model names; None: all."""
-    charge: Callable[[int], None] = _nothing
-    """Called with the tokens used."""
+    account: Account | None = None
+    """Its usage; None: it has no limits."""
 
     def check_model(self, *names: str) -> None:
         """Check that a model with these names is allowed. Raises Forbidden."""

@@ -39,6 +39,11 @@ class Bucket:
         self._fill()
         self._level -= amount
 
+    def give_back(self, amount: int) -> None:
+        """Put back what was taken and not used; what exceeds the capacity is lost."""
+        self._fill()
+        self._level = min(self.limit, self._level + amount)
+
     @property
     def available(self) -> int:
         """The amount available."""
@@ -54,6 +59,27 @@ class Bucket:
         now = self._clock()
         self._level = min(self.limit, self._level + (now - self._filled_at) * self.limit / _MINUTE_S)
         self._filled_at = now
+
+
+class Reservation:
+    """Tokens that a request took before it used them."""
+
+    __slots__ = ("_bucket", "_tokens", "settled")
+
+    def __init__(self, bucket: Bucket, tokens: int) -> None:
+        self._bucket = bucket
+        self._tokens = tokens
+        self.settled = False
+
+    def settle(self, used: int) -> None:
+        """Give back what was not used, and take what was used beyond it. Only the first call counts."""
+        if self.settled:
+            return
+        self.settled = True
+        if used <= self._tokens:
+            self._bucket.give_back(self._tokens - used)
+        else:
+            self._bucket.take(used - self._tokens)
 
 
 class Account:
@@ -84,18 +110,29 @@ class Account:
         assert self._running, "a request ended twice"
         self._running -= 1
 
-    def charge(self, tokens: int) -> None:
-        """Count prompt or completion tokens."""
-        if self._tokens is not None:
-            self._tokens.take(tokens)
+    def reserve(self, tokens: int) -> Reservation:
+        """Take the most tokens that a request may use, at most a minute's, until they are settled. Raises Overloaded.
+
+        There must be a limit of tokens.
+        """
+        bucket = self._tokens
+        assert bucket is not None, "no limit of tokens"
+        if bucket.available < tokens:
+            raise self._rejection(
+                f"{bucket.limit} tokens per minute",
+                bucket.wait_s(tokens),
+                f" The request may use {tokens}, and {bucket.available} are left.",
+            )
+        bucket.take(tokens)
+        return Reservation(bucket, tokens)
 
     def buckets(self) -> dict[str, Bucket]:
         """Return the buckets of the limits per minute, by what they count."""
         both = {"requests": self._requests, "tokens": self._tokens}
         return {name: bucket for name, bucket in both.items() if bucket is not None}
 
-    def _rejection(self, limit: str, wait_s: float) -> Overloaded:
-        return Overloaded(f"Rate limit reached for {self._tenant}: {limit}.", retry_after_s=math.ceil(wait_s))
+    def _rejection(self, limit: str, wait_s: float, details: str = "") -> Overloaded:
+        return Overloaded(f"Rate limit reached for {self._tenant}: {limit}.{details}", retry_after_s=math.ceil(wait_s))
 
 
 def _bucket(limit: int | None, clock: Callable[[], float]) -> Bucket | None:

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from tokenwire.coordinator.auth.rate_limit import Account, Reservation
 from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, RequestHandle
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.generation import limits
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
+from tokenwire.coordinator.generation.token_quota import fit_quota
 from tokenwire.coordinator.history.request_history import HistoryWriter
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.observability.record import RequestRecord
@@ -86,6 +88,8 @@ class GenerationHandle:
 
     handles: list[RequestHandle] = field(default_factory=list)
     """The submissions of its prompts."""
+    reservation: Reservation | None = None
+    """The tokens that it took from its caller's quota; None: that has no limit."""
     timer: asyncio.TimerHandle | None = None
     """Its timeout."""
 
@@ -94,6 +98,11 @@ class GenerationHandle:
         if self.timer is not None:
             self.timer.cancel()
         for_each(self.handles, lambda handle: handle.abort())
+
+    def settle(self, tokens: int) -> None:
+        """Give back what the request reserved and did not use of its caller's tokens. Safe more than once."""
+        if self.reservation is not None:
+            self.reservation.settle(tokens)
 
     def explain(self) -> str:
         """Return which workers have the parts and why, for a debug header."""
@@ -160,34 +169,52 @@ class GenerationService:
     ) -> GenerationHandle:
         """Submit every prompt, and record it; the reply gets all choices until the deadline.
 
-        Raises DeadlineExceeded, Unavailable or Overloaded after aborting what was submitted.
+        The handle is to be settled when the request ends. Raises InvalidRequest, DeadlineExceeded, Unavailable or
+        Overloaded after aborting what was submitted and giving back what was reserved.
         """
         caller, record, model, request = context.caller, context.record, prepared.model, prepared.request
         _record(record, prepared)
+        max_tokens, handle = _reserve(prepared, caller.account)
         if prepared.history_writer is not None:
             reply = prepared.history_writer.wrap(reply)
-        handle = GenerationHandle()
-        if context.deadline is not None:
-            handle.start_timer(context.time_left_s(), reply, context.deadline_error)
         texts = TextStreams(model.tokenizer, request.text, prepared.sampling.min_tokens)
         placement = Placement(tenant=caller.tenant, on_placed=record.on_placed, exact=request.returns_ids)
         try:
+            if context.deadline is not None:
+                handle.start_timer(context.time_left_s(), reply, context.deadline_error)
             for position in range(len(prepared.prompts)):
-                submission = _submission(prepared, position, caller.min_priority, record.trace_headers)
+                submission = _submission(prepared, position, max_tokens, caller.min_priority, record.trace_headers)
                 choices = _choices(prepared, position, texts, reply)
                 handle.handles.append(self._fleet.submit(model.base_model, submission, choices, placement))
                 placement = replace(placement, joins=True)
                 await _yield_to_others(position)
         except BaseException:
             handle.abort()
+            handle.settle(0)
             raise
         context.body.release()
-        caller.charge(prepared.prompt_tokens)
         return handle
 
     def submits(self, prepared: PreparedRequest) -> Iterator[pb.Submit]:
         """Return the workers' messages, one for each prompt; slots are assigned when they are sent."""
-        return (_submission(prepared, position).message().submit for position in range(len(prepared.prompts)))
+        return (
+            _submission(prepared, position, prepared.max_tokens).message().submit
+            for position in range(len(prepared.prompts))
+        )
+
+
+def _reserve(prepared: PreparedRequest, account: Account | None) -> tuple[Sequence[int], GenerationHandle]:
+    """Reserve the tokens of a request; return the maximum tokens of the replies to each prompt, and its handle.
+
+    Raises InvalidRequest or Overloaded.
+    """
+    quota = None if account is None else account.limits.tokens_per_minute
+    if account is None or quota is None:
+        return prepared.max_tokens, GenerationHandle()
+    max_tokens, tokens = fit_quota(
+        prepared.request, prepared.sampling, prepared.prompt_tokens, prepared.max_tokens, quota
+    )
+    return max_tokens, GenerationHandle(reservation=account.reserve(tokens))
 
 
 def _record(record: RequestRecord, prepared: PreparedRequest) -> None:
@@ -237,11 +264,13 @@ def _choices(prepared: PreparedRequest, position: int, texts: TextStreams, reply
 def _submission(
     prepared: PreparedRequest,
     position: int,
+    max_tokens: Sequence[int],
     min_priority: int | None = None,
     trace_headers: Mapping[str, str] | None = None,
 ) -> Submission:
     """Return what submits a prompt to a worker: complete, except for what depends on that worker.
 
+    max_tokens: of the replies to each prompt.
     min_priority: the lowest number that the caller's priority may have.
     """
     request, kwargs = prepared.request, prepared.request.reasoning_parser_kwargs
@@ -249,7 +278,7 @@ def _submission(
         request_id=request.request_id if len(prepared.prompts) == 1 else f"{request.request_id}-{position}",
         prompt_token_ids=prepared.prompts[position].token_ids,
         sampling_params=prepared.sampling,
-        max_tokens=prepared.max_tokens[position],
+        max_tokens=max_tokens[position],
         priority=request.priority if min_priority is None else max(request.priority, min_priority),
         cache_salt=request.cache_salt,
         lora=prepared.model.lora or pb.LoraAdapter(),

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from openai import AuthenticationError, OpenAI, PermissionDeniedError, RateLimitError
+from openai import AuthenticationError, BadRequestError, OpenAI, PermissionDeniedError, RateLimitError
 
 from tests.lazily import Lazily
 from tests.processes import Service, simulated_service
@@ -18,7 +18,7 @@ anthropic = Lazily("anthropic")
 KEYS: list[dict[str, Any]] = [
     {"tenant": "search", "key": "search-secret"},
     {"tenant": "stranger", "key": "stranger-secret"},
-    {"tenant": "metered", "key": "metered-secret", "tokens_per_minute": 60},
+    {"tenant": "metered", "key": "metered-secret", "tokens_per_minute": 10_000},
     {"tenant": "elsewhere", "key": "elsewhere-secret", "models": ["another"]},
 ]
 BODY: dict[str, Any] = {"model": "simulated", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5}
@@ -86,17 +86,27 @@ def test_a_key_may_be_for_some_models(guarded: Guarded) -> None:
             guarded.client("elsewhere-secret").chat.completions.create(**BODY, stream=stream)
 
 
-def test_prompts_and_replies_are_charged(guarded: Guarded) -> None:
-    """A key that has used its tokens per minute is rejected, with the rest in headers."""
+def test_tokens_are_reserved_and_given_back(guarded: Guarded) -> None:
+    """A reply in progress holds what it may use; what it did not use is there again when its client leaves."""
     client = guarded.client("metered-secret")
-    first = client.chat.completions.with_raw_response.create(**{**BODY, "max_tokens": 60})
-    assert first.headers["x-ratelimit-limit-tokens"] == "60"
+    with client.chat.completions.with_streaming_response.create(**{**BODY, "max_tokens": 9000}, stream=True) as running:
+        assert running.headers["x-ratelimit-limit-tokens"] == "10000"
+        assert int(running.headers["x-ratelimit-remaining-tokens"]) < 5000
+        with pytest.raises(RateLimitError, match=r"The request may use 90[0-9]{2}, and [0-9]+ are left") as caught:
+            client.chat.completions.create(**{**BODY, "max_tokens": 9000})
+        assert int(caught.value.response.headers["retry-after"]) >= 1
+        assert guarded.post(BEARER).status_code == 200
+    guarded.service.wait_slots(0)
 
-    with pytest.raises(RateLimitError) as caught:
-        client.chat.completions.create(**BODY)
+    answer = client.chat.completions.with_raw_response.create(**BODY)
+    assert int(answer.headers["x-ratelimit-remaining-tokens"]) > 5000
 
-    assert int(caught.value.response.headers["retry-after"]) >= 1
-    assert guarded.post(BEARER).status_code == 200
+
+def test_a_request_for_more_than_a_minutes_tokens_is_invalid(guarded: Guarded) -> None:
+    """However often it were tried again."""
+    too_much = {**BODY, "max_tokens": 1000, "temperature": 1.0}
+    with pytest.raises(BadRequestError, match="has 10000 tokens per minute, and the request may use up to 1000"):
+        guarded.client("metered-secret").chat.completions.create(**too_much, n=100)
 
 
 def test_keys_change_without_a_restart(guarded: Guarded) -> None:

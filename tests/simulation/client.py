@@ -73,6 +73,7 @@ class SimulatedClient:
         self._witness = witness
         self._violate = violate
         self._refusal = tenants.refusal(spec, spec["model"] or _BASE_MODEL)
+        self._tokens_per_minute = tenants.tokens_per_minute(spec)
         self.several_versions = 0
         """Choices whose tokens are of more than one version of the weights."""
         self._status = 0
@@ -205,6 +206,8 @@ class SimulatedClient:
         expected = code in (422, 429, 503, 504) or (code == 500 and any(each in message for each in _ENGINE_ERRORS))
         if self._refusal is not None:
             expected = code == 401 if self._refusal == 401 else code in (403, 404, 429, 503)
+        elif code == 400:
+            expected = self._tokens_per_minute is not None and f"has {self._tokens_per_minute} tokens" in message
         elif code == 404:
             expected = self.spec["model"] is not None and self._has_adapter() is not True
         self._check(expected, f"error {code}: {message}")

@@ -1,6 +1,6 @@
 """Tenants of a simulated fleet: their API keys, and an account of each key beside the one that is checked.
 
-The account is kept at the ASGI boundary of one coordinator process, by the documented limits alone. Who is over them is
+Requests are judged at the ASGI boundary of one coordinator process, by the documented limits alone. Who is over them is
 rejected with the documented status and in its own tenant's name, and nobody else is.
 """
 
@@ -10,12 +10,12 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tests.simulation.key_account import ADMITTED, KeyAccount, KeySpec
 from tests.simulation.world import World
 from tokenwire.coordinator.auth.api_keys import ApiKey
 from tokenwire.coordinator.auth.rate_limit import Limits
@@ -24,14 +24,13 @@ from tokenwire.coordinator.observability.metrics.tenants import TenantMetrics
 
 WRONG_KEY = -1
 """The number of a key that nobody has."""
-_MINUTE_S = 60.0
-_ROUNDING = 1e-6
-_RATE_LIMIT = re.compile(r"Rate limit reached for (\S+): \d+ (requests at a time|(?:requests|tokens) per minute)")
-_ADMITTED, _UNAUTHORIZED = "admitted", "unauthorized"
+_RATE_LIMIT = re.compile(
+    r"Rate limit reached for (\S+): \d+ (requests at a time|(?:requests|tokens) per minute)\."
+    r"(?: The request may use (\d+))?"
+)
+_TOO_LARGE = re.compile(r"This API key has (\d+) tokens per minute, and the request may use up to (\d+)")
+_UNAUTHORIZED = "unauthorized"
 _HEADERS = {"requests_per_minute": b"x-ratelimit-limit-requests", "tokens_per_minute": b"x-ratelimit-limit-tokens"}
-
-KeySpec = Mapping[str, Any]
-"""A key as a file of keys has it, without the key itself."""
 
 
 def draw_keys(rng: random.Random, numbers: Sequence[int], limits: Sequence[int | None]) -> list[dict[str, Any]]:
@@ -112,85 +111,13 @@ class Tenants:
         models = self._keys[spec["key"]]["models"]
         return None if models is None or model in models else 403
 
+    def tokens_per_minute(self, spec: Mapping[str, Any]) -> int | None:
+        """Return the most tokens that a request may use; None: any number."""
+        limit: int | None = self._keys[spec["key"]]["tokens_per_minute"] if self._has_key(spec) else None
+        return limit
+
     def _has_key(self, spec: Mapping[str, Any]) -> bool:
         return bool(self._keys) and spec["key"] is not None and spec["key"] != WRONG_KEY
-
-
-@dataclass(slots=True)
-class _Level:
-    """What is left of a limit per minute, at least and at most: a charge is seen some time after it was made."""
-
-    limit: int
-    at: float
-    least: float = field(init=False)
-    most: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.least = self.most = float(self.limit)
-
-    def advance(self, now: float, charged: float = 0.0) -> None:
-        """Refill evenly until now; take what was charged at any time since the last call."""
-        refill = (now - self.at) * self.limit / _MINUTE_S
-        self.least = min(self.limit, self.least + refill) - charged
-        self.most = min(self.limit, self.most - charged + refill)
-        self.at = now
-
-
-class _KeyAccount:
-    """What one key has used of one coordinator process."""
-
-    def __init__(self, spec: KeySpec, now: float) -> None:
-        self.spec = spec
-        self._serving: dict[int, Scope] = {}
-        """The requests that are being served."""
-        self._charged: dict[int, int] = {}
-        """Their tokens that are counted."""
-        limits = spec["requests_per_minute"], spec["tokens_per_minute"]
-        self._requests, self._tokens = (None if limit is None else _Level(limit, now) for limit in limits)
-
-    def outcomes(self, now: float) -> set[str]:
-        """Return what may become of a request that arrives now."""
-        self.observe(now)
-        limit = self.spec["max_concurrent"]
-        if limit is not None and len(self._serving) >= limit:
-            return {"requests at a time"}
-        possible = set()
-        for level, name in ((self._requests, "requests per minute"), (self._tokens, "tokens per minute")):
-            if level is not None and level.least < 1 + _ROUNDING:
-                possible.add(name)
-            if level is not None and level.most < 1 - _ROUNDING:
-                return possible
-        return possible | {_ADMITTED}
-
-    def enter(self, number: int, scope: Scope, now: float) -> None:
-        """Count a request that was admitted."""
-        self._serving[number], self._charged[number] = scope, 0
-        if self._requests is not None:
-            self._requests.advance(now, 1)
-
-    def leave(self, number: int, now: float) -> None:
-        """Count the end of a request that was admitted."""
-        self.observe(now)
-        del self._serving[number], self._charged[number]
-
-    def reject(self, number: int, now: float) -> None:
-        """Take a request back that was rejected after all."""
-        self.leave(number, now)
-        if self._requests is not None:
-            self._requests.advance(now, -1)
-
-    def observe(self, now: float) -> None:
-        """Count the tokens that were charged since the last call: a prompt's when it is sent, a reply's at its end."""
-        new = 0
-        for number, scope in self._serving.items():
-            context: RequestContext | None = scope.get(CONTEXT)
-            if context is not None and context.handle is not None:
-                tokens = context.record.prompt_tokens + context.record.completion_tokens
-                new += tokens - self._charged[number]
-                self._charged[number] = tokens
-        for level, charged in ((self._requests, 0), (self._tokens, new)):
-            if level is not None:
-                level.advance(now, charged)
 
 
 class TenantWitness:
@@ -205,7 +132,7 @@ class TenantWitness:
         self._world = world
         self._violate = violate
         self._reached = reached
-        self._accounts = [_KeyAccount(key, world.time()) for key in keys]
+        self._accounts = [KeyAccount(key, world.time()) for key in keys]
         self._by_header = {
             header: account for number, account in enumerate(self._accounts) for header in key_headers(number)
         }
@@ -232,24 +159,39 @@ class TenantWitness:
         account = next((self._by_header[each] for each in scope["headers"] if each in self._by_header), None)
         number, now = next(self._numbers), self._world.time()
         expected = {_UNAUTHORIZED} if account is None else account.outcomes(now)
-        response = _Head()
+        response, body = _Head(), bytearray()
         if account is not None:
-            account.enter(number, scope, now)
+            account.enter(number, scope, body, now)
+
+        async def read() -> Message:
+            message = await receive()
+            body.extend(message.get("body", b""))
+            return message
 
         async def watch(message: Message) -> None:
             # A rejection comes before anything else happens in this process.
-            if response.take(message) and account is not None and response.outcome != _ADMITTED:
-                account.reject(number, self._world.time())
+            if response.take(message) and account is not None:
+                if response.outcome != ADMITTED:
+                    account.reject(number, self._world.time())
+                elif response.asked_for:
+                    self._judge_refusal(account, response.asked_for)
             await send(message)
 
         try:
-            await self._app(scope, receive, watch)
+            await self._app(scope, read, watch)
         finally:
-            if account is not None and response.outcome == _ADMITTED:
+            if account is not None and response.outcome == ADMITTED:
                 account.leave(number, self._world.time())
+                if account.is_overdrawn:
+                    self._violate(f"{account.spec['tenant']!r} uses more tokens than its key has")
             self._judge(scope, account, expected, response)
 
-    def _judge(self, scope: Scope, account: _KeyAccount | None, expected: set[str], response: "_Head") -> None:
+    def _judge_refusal(self, account: KeyAccount, asked_for: int) -> None:
+        self._reached["refused for the tokens it might use"] += 1
+        if problem := account.refusal_problem(asked_for, self._world.time()):
+            self._violate(problem)
+
+    def _judge(self, scope: Scope, account: KeyAccount | None, expected: set[str], response: "_Head") -> None:
         context: RequestContext | None = scope.get(CONTEXT)
         tenant = "" if account is None else account.spec["tenant"]
         if context is not None:
@@ -258,7 +200,7 @@ class TenantWitness:
                 self._violate(f"a request of {tenant!r} was served as one of {context.record.tenant!r}")
         if response.outcome not in expected:
             self._violate(f"{tenant!r} got {response.outcome}, expected {sorted(expected)}")
-        if response.outcome != _ADMITTED:
+        if response.outcome != ADMITTED:
             self._reached[f"rejected: {response.outcome}"] += 1
         if account is not None:
             for problem in response.problems(account.spec):
@@ -269,11 +211,13 @@ class _Head:
     """What the beginning of a response says about keys and limits."""
 
     def __init__(self) -> None:
-        self.outcome = _ADMITTED
+        self.outcome = ADMITTED
         self._status = 0
         self._headers: dict[bytes, bytes] = {}
         self._named = ""
         """The tenant that a rejection names."""
+        self.asked_for = 0
+        """The tokens that the request might use, if it was rejected for them."""
 
     def take(self, message: Message) -> bool:
         """Take a message of the response; return whether it has the body of an error."""
@@ -281,9 +225,18 @@ class _Head:
             self._status, self._headers = message["status"], dict(message["headers"])
         elif self._status == 401:
             self.outcome = _UNAUTHORIZED
-        elif self._status == 429 and (found := _RATE_LIMIT.match(json.loads(message["body"])["error"]["message"])):
-            self._named, self.outcome = found.groups()
-        return self._status in (401, 429)
+        elif self._status in (400, 429):
+            self._take_error(json.loads(message["body"])["error"]["message"])
+        return self._status in (400, 401, 429)
+
+    def _take_error(self, text: str) -> None:
+        if found := _RATE_LIMIT.match(text):
+            self._named, outcome, asked_for = found.groups()
+            if asked_for is None:
+                self.outcome = outcome
+            self.asked_for = int(asked_for or 0)
+        elif found := _TOO_LARGE.match(text):
+            self.asked_for = int(found[2])
 
     def problems(self, spec: KeySpec) -> list[str]:
         """Return what the response lacks for its key."""
@@ -293,7 +246,7 @@ class _Head:
         if self._status == 429 and b"retry-after" not in self._headers:
             found.append("a 429 without Retry-After")
         # A rejected one never got as far as the headers of its account.
-        if self._status and self.outcome == _ADMITTED:
+        if self._status and self.outcome == ADMITTED:
             for name, header in _HEADERS.items():
                 if spec[name] is not None and self._headers.get(header) != b"%d" % spec[name]:
                     found.append(f"{header!r}: {self._headers.get(header)!r}")

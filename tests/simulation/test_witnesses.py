@@ -100,22 +100,59 @@ def test_an_account_rejects_what_is_over_a_limit_and_refills_evenly() -> None:
     """By the documented limits alone."""
     run_inside(
         """
-        from tests.simulation.tenants import _KeyAccount
+        from tests.simulation.key_account import KeyAccount
 
         limits = {"max_concurrent": None, "requests_per_minute": 2, "tokens_per_minute": None}
-        account = _KeyAccount({"tenant": "t", **limits}, 0.0)
+        account = KeyAccount({"tenant": "t", **limits}, 0.0)
         for number in range(2):
             assert account.outcomes(0.1 * number) == {"admitted"}
-            account.enter(number, {}, 0.1 * number)
+            account.enter(number, {}, b"", 0.1 * number)
         assert account.outcomes(0.2) == {"requests per minute"}
         assert account.outcomes(29.0) == {"requests per minute"}
         assert account.outcomes(31.0) == {"admitted"}
 
-        account = _KeyAccount({"tenant": "t", **limits, "requests_per_minute": None, "max_concurrent": 1}, 0.0)
-        account.enter(0, {}, 0.0)
+        account = KeyAccount({"tenant": "t", **limits, "requests_per_minute": None, "max_concurrent": 1}, 0.0)
+        account.enter(0, {}, b"", 0.0)
         assert account.outcomes(0.0) == {"requests at a time"}
         account.leave(0, 0.0)
         assert account.outcomes(0.0) == {"admitted"}
+        """
+    )
+
+
+def test_an_account_holds_what_a_request_may_use_until_it_ends() -> None:
+    """Then what it used stays charged; more than there is, and a rejection with enough left, are found."""
+    run_inside(
+        """
+        from tests.simulation.key_account import KeyAccount
+        from tests.coordinator.fakes import request_context
+        from tokenwire.coordinator.auth.rate_limit import Bucket, Reservation
+        from tokenwire.coordinator.generation.context import CONTEXT
+        from tokenwire.coordinator.generation.service import GenerationHandle
+
+        limits = {"max_concurrent": None, "requests_per_minute": None, "tokens_per_minute": 600}
+        account = KeyAccount({"tenant": "t", **limits}, 0.0)
+
+        def enter(number, prompt_tokens):
+            context = request_context()
+            account.enter(number, {CONTEXT: context}, b'{"n": 2, "max_tokens": 100}', 0.0)
+            context.record.prompt_tokens = prompt_tokens
+            context.handle = GenerationHandle(reservation=Reservation(Bucket(600, lambda: 0.0), 0))
+            return context
+
+        first = enter(0, 200)
+        assert not account.refusal_problem(201, 0.0)
+        assert "was refused 199 tokens and had 200" in account.refusal_problem(199, 0.0)
+        first.record.completion_tokens = 50
+        first.handle.settle(250)
+        account.leave(0, 0.0)
+        assert account.refusal_problem(350, 0.0) == "" != account.refusal_problem(349, 0.0)
+        enter(1, 150)
+        account.observe(0.0)
+        assert not account.is_overdrawn
+        enter(2, 1)
+        account.observe(0.0)
+        assert account.is_overdrawn
         """
     )
 

@@ -34,7 +34,9 @@ class Application:
         self.entered.set()
         await self.go_on.wait()
         caller = request.scope[CONTEXT].caller
-        caller.charge(len(await request.body()))
+        tokens = len(await request.body())
+        if tokens:
+            caller.account.reserve(1).settle(tokens)
         return JSONResponse({"tenant": caller.tenant})
 
     async def admin(self, request: Request) -> Response:

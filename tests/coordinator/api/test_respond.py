@@ -9,7 +9,6 @@ from starlette.types import Message
 
 from tests.coordinator.api.openai.chunks import chat_chunks, prepared_digits
 from tokenwire.coordinator.api.respond import EventStream, collect
-from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.choice import Reply
@@ -52,14 +51,19 @@ class RecordedConnection:
 
 
 class RecordedHandle:
-    """Counts aborts."""
+    """Counts aborts, and records what is settled."""
 
     def __init__(self) -> None:
         self.aborts = 0
+        self.settled: list[int] = []
 
     def abort(self) -> None:
         """Count."""
         self.aborts += 1
+
+    def settle(self, tokens: int) -> None:
+        """Record."""
+        self.settled.append(tokens)
 
     def explain(self) -> str:
         """Return nothing."""
@@ -75,6 +79,7 @@ class ScriptedGeneration:
 
     async def start(self, prepared: PreparedRequest, reply: Reply, context: RequestContext) -> RecordedHandle:
         """Run the script."""
+        context.record.prompt_tokens = prepared.prompt_tokens
         self._script(reply)
         return self.handle
 
@@ -109,10 +114,9 @@ async def streamed_messages(generation: ScriptedGeneration, connection: Recorded
 
 
 async def test_a_collected_reply_completes_its_record() -> None:
-    """Counts of tokens, times and finishes; the caller is charged, and nothing runs on."""
-    charged: list[int] = []
+    """Counts of tokens, times and finishes; the caller is charged for all tokens, and nothing runs on."""
     connection = RecordedConnection()
-    context = RequestContext(connection, caller=Caller(charge=charged.append))
+    context = RequestContext(connection)
     generation = ScriptedGeneration(generate_two_choices)
 
     first, second = await collected(generation, context)
@@ -122,7 +126,8 @@ async def test_a_collected_reply_completes_its_record() -> None:
     assert (record.completion_tokens, record.cached_tokens) == (3, 1)
     assert record.finishes == [STOP, STOP]
     assert record.first_token_at is not None
-    assert (charged, generation.handle.aborts, connection.released) == ([3], 1, True)
+    assert (generation.handle.settled, generation.handle.aborts) == ([2 + 3], 1)
+    assert connection.released
 
 
 async def test_a_failed_reply_is_raised_and_recorded() -> None:
@@ -133,11 +138,13 @@ async def test_a_failed_reply_is_raised_and_recorded() -> None:
         reply.delta(0, "x", [7], None)
         reply.fail(WorkerLost("gone"))
 
+    generation = ScriptedGeneration(fail)
     with pytest.raises(WorkerLost, match="gone"):
-        await collected(ScriptedGeneration(fail), context)
+        await collected(generation, context)
 
     assert context.record.completion_tokens == 1
     assert isinstance(context.record.error, WorkerLost)
+    assert generation.handle.settled == [2 + 1]
 
 
 async def test_a_stream_starts_with_its_first_token() -> None:
@@ -160,6 +167,7 @@ async def test_an_error_before_the_first_token_starts_no_stream() -> None:
         await streamed_messages(generation, RecordedConnection())
 
     assert generation.handle.aborts == 1
+    assert generation.handle.settled == [2]
 
 
 async def test_a_disconnected_client_is_recorded() -> None:
@@ -171,3 +179,4 @@ async def test_a_disconnected_client_is_recorded() -> None:
 
     assert context.record.client == "client_disconnected"
     assert generation.handle.aborts == 1
+    assert generation.handle.settled == [2]

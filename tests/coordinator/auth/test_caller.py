@@ -17,7 +17,6 @@ def test_a_model_is_allowed_by_any_of_its_names() -> None:
     assert rejected.value.param == "model"
 
 
-def test_a_caller_without_a_key_is_charged_nothing() -> None:
+def test_a_caller_without_a_key_has_no_limits() -> None:
     """There is nobody to charge."""
-    ANYBODY.charge(5)
-    assert (ANYBODY.tenant, ANYBODY.min_priority) == ("", None)
+    assert (ANYBODY.tenant, ANYBODY.min_priority, ANYBODY.account) == ("", None, None)

@@ -194,11 +194,10 @@ async def test_aborting_a_request_aborts_its_parts() -> None:
 
 
 async def test_the_caller_is_passed_to_the_fleet() -> None:
-    """Its tenant and least priority apply to every prompt, and it is charged for them; later ones join the first."""
+    """Its tenant and least priority apply to every prompt; later ones join the first."""
     fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
-    charged: list[int] = []
-    caller = Caller("search", min_priority=3, charge=charged.append)
+    caller = Caller("search", min_priority=3)
 
     prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([2])), served_model())
     await generation.start(prepared, CollectedReply(2), request_context(caller=caller))
@@ -206,7 +205,6 @@ async def test_the_caller_is_passed_to_the_fleet() -> None:
     assert [part.placement.tenant for part in fleet.parts] == ["search", "search"]
     assert [part.placement.joins for part in fleet.parts] == [False, True]
     assert [part.submission.priority for part in fleet.parts] == [3, 3]
-    assert charged == [2]
 
 
 async def test_workers_are_recorded_and_get_the_trace() -> None:
