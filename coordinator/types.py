@@ -148,6 +148,8 @@ class GenerationRequest:
     """Tokens of a choice per streamed chunk, except the first and the last."""
     returns_ids: bool = False
     """Whether the response has ids: then they are of one run, or the request fails."""
+    repeats_prompt: bool = False
+    """Whether each choice of the response begins with its prompt, or its ids."""
     token_by_token: bool = False
     """Whether replies need tokens one by one, as some parsers of markup do."""
     reasoning_ended: bool | None = None

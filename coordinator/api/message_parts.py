@@ -106,9 +106,9 @@ class PartStream:
         """Record how much of the prompt was cached."""
         self._prefill.cached_tokens = prefill.cached_tokens
 
-    def opening(self) -> bytes:
+    def opening(self) -> Iterator[bytes]:
         """Render the events before the first delta."""
-        return self._renderer.opening(self._prefill).encode()
+        yield self._renderer.opening(self._prefill).encode()
 
     def delta(
         self,

@@ -1,4 +1,7 @@
-"""Checks that cost a worker nothing: lengths, vocabulary, ranges. Messages follow vLLM's: clients match on them."""
+"""Checks that cost a worker nothing: lengths, vocabulary, ranges. Messages follow vLLM's: clients match on them.
+
+One file, since all limits on requests are read in one place.
+"""
 
 import json
 import math
@@ -33,6 +36,8 @@ _TOKEN_BYTES = 40
 """Of an id of a prompt."""
 _LOGPROB_BYTES = 240
 """Of one of a prompt, decoded and in a reply."""
+_REPEATED_BYTES = 10
+"""Of a token of a prompt with which each choice begins, as text or as an id."""
 _PART_CHARS = 2**18
 PART_TOKENS = 64
 """Tokens by which the number of a part's tokens may differ from that of the same text within the whole."""
@@ -48,10 +53,11 @@ _OUT_OF_VOCABULARY = {
 
 
 class RequestCost:
-    """What a request takes before there is any output, in bytes: known before any of it is submitted."""
+    """The bytes that a request takes before there is any output: known before any of it is submitted."""
 
     def __init__(self, request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
         self._n = request.n
+        self._repeats_prompt = request.repeats_prompt
         self._parameter_bytes = sampling.ByteSize()
         self._logprobs = 0
         """Log-probabilities of each prompt token."""
@@ -69,15 +75,18 @@ class RequestCost:
         """Check that it is not more than so many bytes. Raises InvalidRequest, which says what takes most."""
         tokens, parameters = _TOKEN_BYTES * self._tokens, self._parameter_bytes * self._prompts
         logprobs = _LOGPROB_BYTES * self._logprobs * self._tokens * self._n
-        if tokens + parameters + logprobs <= most_bytes:
+        repeated = _REPEATED_BYTES * self._tokens * self._n if self._repeats_prompt else 0
+        total = tokens + parameters + logprobs + repeated
+        if total <= most_bytes:
             return
         size, what, param = max(
+            (repeated, f"{self._tokens} prompt tokens that n={self._n} choices repeat", "n"),
             (tokens, f"{self._tokens} prompt tokens", "prompt"),
             (parameters, f"{self._parameter_bytes} bytes of parameters for each of {self._prompts} prompts", "prompt"),
             (logprobs, f"{self._logprobs} log-probabilities of {self._tokens} tokens, n={self._n}", "prompt_logprobs"),
         )
         raise InvalidRequest(
-            f"The request takes about {_mib(tokens + parameters + logprobs)} before its reply begins, more than "
+            f"The request takes about {_mib(total)} before its reply begins, more than "
             f"{_mib(most_bytes)} (--max-request-mb): {_mib(size)} of them for {what}.",
             param=param,
         )

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-_TIMEOUT_S = 1.0
+_TIMEOUT_S = 5.0
+"""Only a process that stands still takes it: without its counters, Prometheus sees a reset."""
 _END = b"\n"
 """The last byte of a complete response: a process may end while it writes one."""
 

@@ -1,16 +1,17 @@
 """A streamed reply: one server-sent event per choice and step, merged for a slow reader."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from tokenwire.coordinator.output.progress import Progress
+from tokenwire.coordinator.output.unsent import UnsentOutput, size_bytes
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError, reply_error
 
-# Approximate sizes of a step, a token and a scored token in Python.
-_STEP_BYTES, _TOKEN_BYTES, _SCORED_BYTES = 100, 40, 250
+_MOST_AT_ONCE = 256 * 1024
+"""Bytes that are rendered before other requests have their turn: many choices may begin with a long prompt."""
 
 
 class Sink(Protocol):
@@ -40,8 +41,8 @@ class ChunkEncoder(Protocol):
     def prefilled(self, index: int, prefill: Prefill) -> None:
         """Record a choice's prefill, before its first delta."""
 
-    def opening(self) -> bytes:
-        """Render the beginning of the stream."""
+    def opening(self) -> Iterable[bytes]:
+        """Render the beginning of the stream, one part after the other."""
 
     def delta(
         self,
@@ -63,11 +64,12 @@ class ChunkEncoder(Protocol):
 class StreamedReply:
     """Renders steps into a sink. Steps are merged until a sink is attached, and while it is congested.
 
-    Memory is bounded by the reply's own text, however slow the reader, and by the sink's limit. With an interval,
-    steps are always merged up to that number of tokens per choice; the first and last ones are sent at once.
+    Memory is bounded by the reply's own text and by the sink's limit. With an interval, steps are always merged up to
+    that number of tokens per choice; the first and last ones are sent at once.
     """
 
     __slots__ = (
+        "_attached",
         "_backlog",
         "_counts",
         "_done",
@@ -78,8 +80,10 @@ class StreamedReply:
         "_interval",
         "_merges",
         "_open",
+        "_opening",
         "_prompt_tokens",
         "_render",
+        "_resumes_soon",
         "_shows_empty",
         "_sink",
         "_started",
@@ -97,9 +101,13 @@ class StreamedReply:
         self._counts = [0] * choices
         self._interval = interval
         self._started: set[int] = set()
+        self._attached: Sink | None = None
+        self._opening: Iterator[bytes] = iter(())
         self._sink: Sink | None = None
-        self._backlog: dict[int, _UnsentOutput] = {}
+        """None until the opening is written."""
+        self._backlog: dict[int, UnsentOutput] = {}
         self._held_bytes = 0
+        self._resumes_soon = False
         self._merges = not encoder.takes_single_steps or interval > 1
         self._failure: TokenwireError | None = None
         self._first: asyncio.Future[TokenwireError | None] = loop.create_future()
@@ -161,19 +169,22 @@ class StreamedReply:
 
     def attach(self, sink: Sink) -> None:
         """Send the opening and buffered steps, and from now on every step."""
-        self._sink = sink
-        sink.write(self._encoder.opening())
+        self._attached, self._opening = sink, iter(self._encoder.opening())
         self.resume()
 
     def resume(self) -> None:
-        """Send buffered steps, after the reader has caught up."""
-        if self._sink is None or self._sink.congested:
+        """Send the opening and buffered steps, after the reader has caught up."""
+        sink = self._attached
+        if sink is None or self._resumes_soon or self._done.done():
             return
-        while self._backlog:  # if one fails, `fail` sends the others
-            self._send(next(iter(self._backlog)))
-        if self._held_bytes:
-            self._held_bytes = 0
-            self._sink.hold(0)
+        sent, held = 0, self._held_bytes
+        while not sink.congested and not self._resumes_soon and (self._backlog or self._sink is None):
+            sent += self._send_opening(sink) if self._sink is None else self._send(next(iter(self._backlog)))
+            if sent > _MOST_AT_ONCE:
+                self._resumes_soon = True
+                asyncio.get_running_loop().call_soon(self._resume_now)
+        if held != self._held_bytes:
+            sink.hold(self._held_bytes)
         self._finish_if_complete()
 
     def give_up(self) -> None:
@@ -199,7 +210,7 @@ class StreamedReply:
     ) -> None:
         unsent = self._backlog.get(index)
         if unsent is None:
-            unsent = self._backlog[index] = _UnsentOutput()
+            unsent = self._backlog[index] = UnsentOutput()
         elif not self._merges:
             unsent = unsent.follow()
         if text:
@@ -209,8 +220,28 @@ class StreamedReply:
         if logprobs is not None:
             unsent.add_logprobs(logprobs)
         if self._sink is not None and self._sink.congested:
-            self._held_bytes += _size_bytes(text, token_ids, logprobs)
+            held = size_bytes(text, token_ids, logprobs)
+            self._backlog[index].held_bytes += held
+            self._held_bytes += held
             self._sink.hold(self._held_bytes)
+
+    def _resume_now(self) -> None:
+        self._resumes_soon = False
+        self.resume()
+
+    def _send_opening(self, sink: Sink) -> int:
+        """Send the next part of the opening; return its bytes, 0 after the last one."""
+        try:
+            part = next(self._opening, None)
+        except Exception as error:
+            self._sink = sink
+            self.fail(reply_error(error))
+            return 0
+        if part is None:
+            self._sink = sink
+            return 0
+        sink.write(part)
+        return len(part)
 
     def _is_due(self, index: int) -> bool:
         unsent = self._backlog[index]
@@ -218,18 +249,24 @@ class StreamedReply:
             return False
         return index not in self._started or unsent.finish is not None or len(unsent.token_ids) >= self._interval
 
-    def _send(self, index: int) -> None:
+    def _send(self, index: int) -> int:
+        """Send a choice's buffered steps; return their bytes."""
         assert self._sink is not None
         unsent = self._backlog.pop(index)
+        self._held_bytes -= unsent.held_bytes
         self._started.add(index)
+        sent = 0
         for step in unsent.steps():
             if step.texts or step.finish is not None or self._shows_empty:
                 text = "".join(step.texts)
                 try:
-                    self._sink.write(self._render(index, text, step.token_ids, step.finish, step.logprobs))
+                    chunk = self._render(index, text, step.token_ids, step.finish, step.logprobs)
                 except Exception as error:
                     self.fail(reply_error(error))
-                    return
+                    break
+                self._sink.write(chunk)
+                sent += len(chunk)
+        return sent
 
     def _finish_if_complete(self) -> None:
         if self._sink is None or self._backlog or self._done.done():
@@ -246,35 +283,3 @@ class StreamedReply:
                 return
             self._sink.write(closing + self._encoder.ending)
         self._done.set_result(None)
-
-
-def _size_bytes(text: str, token_ids: Sequence[int], logprobs: list[ScoredPosition] | None) -> int:
-    size = _STEP_BYTES + len(text) + _TOKEN_BYTES * len(token_ids)
-    return size if logprobs is None else size + _SCORED_BYTES * sum(map(len, logprobs))
-
-
-class _UnsentOutput:
-    """Unsent output of a choice: one step, or several merged, and those that follow."""
-
-    __slots__ = ("finish", "following", "logprobs", "texts", "token_ids")
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.token_ids: list[int] = []
-        self.finish: Finish | None = None
-        self.logprobs: list[ScoredPosition] | None = None
-        self.following: list[_UnsentOutput] = []
-
-    def follow(self) -> "_UnsentOutput":
-        """Append a step that is not merged with earlier ones."""
-        self.following.append(_UnsentOutput())
-        return self.following[-1]
-
-    def steps(self) -> "list[_UnsentOutput]":
-        """Return all steps in order."""
-        return [self, *self.following]
-
-    def add_logprobs(self, logprobs: list[ScoredPosition]) -> None:
-        if self.logprobs is None:
-            self.logprobs = []
-        self.logprobs += logprobs

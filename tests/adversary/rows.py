@@ -18,6 +18,7 @@ from tests.adversary.values import (
 )
 
 _COMPLETIONS = "/v1/completions"
+_CHATS = "/v1/chat/completions"
 
 
 def _attack(name: str, path: str = _COMPLETIONS, fields: Mapping[str, Value] | None = None, **how: object) -> Attack:
@@ -32,6 +33,12 @@ def _echo(n: int) -> dict[str, Value]:
 _TEXT_ECHO = {
     **{"prompt": long_text(90_000), "n": small(200)[0]},
     **{"echo": small(True)[0], "stream": small(True)[0]},
+}
+_CONTINUED = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello world " * 2_500}]
+_CONTINUATION = {
+    **{"messages": value_of("30 kB", _CONTINUED), "max_tokens": small(4)[0], "temperature": small(1.0)[0]},
+    **{"add_generation_prompt": small(False)[0], "continue_final_message": small(True)[0]},
+    **{"stream": small(True)[0], "n": small(600)[0]},
 }
 _LARGE_EXTRA = value_of("8 MB", {"a": "x" * (8 * MIB)})
 _LONG = {"prompt": long_text(30 * MIB), "truncate_prompt_tokens": small(10)[0]}
@@ -64,6 +71,7 @@ ROWS = {
         _attack("biases", fields={"prompt": id_lists(256, 3), "logit_bias": SAMPLING["logit_bias"][0]}),
         _attack("bad words", fields={"prompt": id_lists(2_000, 3), "bad_words": SAMPLING["bad_words"][0]}),
         _attack("echoed text, streamed", fields=_TEXT_ECHO),
+        _attack("prompt ids, streamed", _CHATS, {**_CONTINUATION, "return_token_ids": small(True)[0]}),
         _attack("n", fields={"prompt": id_list(CONTEXT - 64), "n": small(16_384)[0]}),
     )
 }

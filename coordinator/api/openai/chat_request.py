@@ -201,6 +201,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,
             returns_ids=bool(self.return_token_ids),
+            repeats_prompt=bool(self.echo or self.return_token_ids or self.return_prompt_text),
             reasoning_ended=None if self.include_reasoning else True,
         )
         return request if plan is None else _planned(request, plan)

@@ -1,6 +1,6 @@
 """Streamed chunks as bytes: constant parts are rendered once per request, and only the delta per step."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any
@@ -81,9 +81,9 @@ class ChunkWriter:
         if self._options.usage_details and self._prefill is None:
             self._prefill = prefill
 
-    def opening(self) -> bytes:
+    def opening(self) -> Iterator[bytes]:
         """Render the chunks before the first delta."""
-        return b""
+        return iter(())
 
     def delta(
         self,
@@ -187,19 +187,17 @@ class ChatChunks(ChunkWriter):
         self._role = role
         self._echo = echo
 
-    def opening(self) -> bytes:
+    def opening(self) -> Iterator[bytes]:
         """Render one chunk per choice with the role, then, if requested, the message that is continued."""
-        events = [self._opening(index, {"role": self._role, "content": ""}, first=True) for index in self._indexes()]
+        for index in range(len(self._heads)):
+            yield self._opening(index, {"role": self._role, "content": ""}, first=True)
         if self._echo:
-            events += [self._opening(index, {"content": self._echo}, first=False) for index in self._indexes()]
-        return b"".join(events)
+            for index in range(len(self._heads)):
+                yield self._opening(index, {"content": self._echo}, first=False)
 
     def _add_details(self, usage: Usage, prefill: Prefill) -> None:
         super()._add_details(usage, prefill)
         usage.created_cache_tokens = prefill.created_cache_tokens
-
-    def _indexes(self) -> range:
-        return range(len(self._heads))
 
     def _opening(self, index: int, delta: dict[str, Any], first: bool) -> bytes:
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}

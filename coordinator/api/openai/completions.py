@@ -100,6 +100,7 @@ class CompletionRequest(RequestFields):
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,
             returns_ids=bool(self.return_token_ids),
+            repeats_prompt=bool(self.echo or self.return_token_ids),
         )
 
     def chunk_options(self, api: ApiSettings) -> ChunkOptions:

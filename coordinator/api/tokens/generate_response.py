@@ -1,7 +1,7 @@
 """Responses of /inference/v1/generate: vLLM's format, with both the older and the newer names of fields."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -82,9 +82,9 @@ class GenerateChunks:
         if self._usage_details and self._prefill is None:
             self._prefill = prefill
 
-    def opening(self) -> bytes:
+    def opening(self) -> Iterator[bytes]:
         """Return nothing: the stream starts with the first delta."""
-        return b""
+        return iter(())
 
     def delta(
         self,

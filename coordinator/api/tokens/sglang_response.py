@@ -1,7 +1,7 @@
 """Responses of SGLang's /generate. A chunk repeats all previous output, so parts are rendered once and joined."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from json.encoder import encode_basestring
 from typing import Any
@@ -114,9 +114,9 @@ class SglangChunks:
         """Record a choice's prefill."""
         self._choices[index].prefilled(prefill)
 
-    def opening(self) -> bytes:
+    def opening(self) -> Iterator[bytes]:
         """Return nothing: the stream starts with the first delta."""
-        return b""
+        return iter(())
 
     def delta(
         self,

@@ -109,7 +109,7 @@ def streamed(
     """Stream a call with these texts, one step and one token each; the last one has the finish."""
     stream = PartStream(call, renderer)
     stream.prefilled(0, Prefill(cached_tokens))
-    data = stream.opening()
+    data = b"".join(stream.opening())
     for i, text in enumerate(steps):
         data += stream.delta(0, text, [i], finish if i == len(steps) - 1 else None)
     return events_of(data + stream.closing(Usage(2, len(steps))) + stream.ending)

@@ -165,7 +165,7 @@ def test_usage_has_cached_and_reasoning_tokens() -> None:
     stream = PartStream(call_of([reasoning_delta("hm"), text_delta("a")]), Notes())
     stream.prefilled(0, Prefill(1))
 
-    assert stream.opening() == b"2/1 "
+    assert list(stream.opening()) == [b"2/1 "]
     stream.delta(0, "", [1], None)
     stream.delta(0, "", [2], STOP)
     assert stream.closing(Usage(2, 2)) == b" 2 2 1 1"

@@ -144,3 +144,16 @@ def test_parameters_count_once_for_each_prompt() -> None:
     cost.add_prompt(1)
     with pytest.raises(InvalidRequest, match="bytes of parameters for each of 2 prompts"):
         cost.check(2000)
+
+
+def test_a_prompt_that_choices_repeat_counts_for_each_of_them() -> None:
+    """A reply may be far larger than its request."""
+    request = GenerationRequest("r", "digits", [], pb.SamplingParams(), n=500, repeats_prompt=True)
+    cost = limits.RequestCost(request, request.sampling, MODEL)
+    cost.add_prompt(100)
+    size = 100 * 40 + 500 * 100 * 10
+
+    cost.check(size)
+    with pytest.raises(InvalidRequest, match="100 prompt tokens that n=500 choices repeat") as caught:
+        cost.check(size - 1)
+    assert caught.value.param == "n"

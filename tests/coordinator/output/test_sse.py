@@ -3,6 +3,8 @@
 One file, since all tests are of one class with the same fake encoder and reader.
 """
 
+from collections.abc import Iterator
+
 from tokenwire.coordinator.output.sse import StreamedReply
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage
@@ -16,9 +18,9 @@ class FakeEncoder:
     takes_single_steps = False
     ending = b"end"
 
-    def opening(self) -> bytes:
+    def opening(self) -> Iterator[bytes]:
         """Render an opening."""
-        return b"<"
+        yield b"<"
 
     def __init__(self) -> None:
         self.logprobs: list[ScoredPosition] = []
@@ -127,6 +129,93 @@ async def test_the_sink_is_notified_of_buffered_bytes() -> None:
     reply.resume()
 
     assert reader.held_bytes == 0
+
+
+async def test_large_buffered_output_is_sent_in_parts() -> None:
+    """Choices that all begin with a long text don't keep other requests waiting; nothing is lost or held."""
+    reply, reader = StreamedReply(FakeEncoder(), 64, 0), RecordedSink()
+    for index in range(64):
+        reply.delta(index, "a" * 2**15, [1], STOP)
+
+    reply.attach(reader)
+    at_once = len(reader.data)
+    await reply.wait()
+
+    assert 2**15 < at_once < 2**20
+    assert len(reader.data) > 64 * 2**15
+    assert reader.data.endswith(b"0+64>end")
+
+
+class LongOpening(FakeEncoder):
+    """An encoder whose opening has many parts, and may fail."""
+
+    fails = False
+
+    def opening(self) -> Iterator[bytes]:
+        """Render long parts."""
+        for _ in range(64):
+            yield b"<" * 2**15
+            if self.fails:
+                raise ValueError("not to be rendered")
+
+
+async def test_a_long_opening_is_sent_in_parts_before_anything_else() -> None:
+    """Steps that come meanwhile wait behind it."""
+    reply, reader = StreamedReply(LongOpening(), 1, 3), RecordedSink()
+
+    reply.attach(reader)
+    at_once = len(reader.data)
+    reply.delta(0, "a", [1], STOP)
+    await reply.wait()
+
+    assert 2**15 < at_once < 2**20
+    assert reader.data == b"<" * 64 * 2**15 + b"[0 a 1 stop]3+1>end"
+
+
+async def test_a_slow_reader_gets_an_opening_when_it_has_caught_up() -> None:
+    """Whoever does not read has no more of it rendered."""
+    reply, reader = StreamedReply(LongOpening(), 1, 3), RecordedSink()
+    reader.congested = True
+
+    reply.attach(reader)
+    reply.delta(0, "a", [1], STOP)
+    assert not reader.data
+    reader.congested = False
+    reply.resume()
+    await reply.wait()
+
+    assert reader.data.endswith(b"<[0 a 1 stop]3+1>end")
+
+
+async def test_an_opening_that_cannot_be_rendered_fails_the_reply() -> None:
+    """The error is its last event."""
+    encoder, reader = LongOpening(), RecordedSink()
+    encoder.fails = True
+    reply = StreamedReply(encoder, 1, 3)
+
+    reply.attach(reader)
+    await reply.wait()
+
+    assert reader.data.startswith(b"<")
+    assert reader.data.endswith(b"end")
+    assert b"!" in reader.data
+
+
+async def test_output_of_which_a_part_is_sent_is_held_in_part() -> None:
+    """A reader that is slow again while it gets what was held has only the rest held."""
+    reply, reader = StreamedReply(FakeEncoder(), 2, 0), RecordedSink()
+    reply.attach(reader)
+    reader.congested = True
+    reply.delta(0, "a", [1], None)
+    held = reader.held_bytes
+    reply.delta(1, "b", [1], None)
+    reader.congested = False
+    reader.write = lambda data: setattr(reader, "congested", True)  # type: ignore[method-assign]
+
+    reply.resume()
+
+    assert held
+    assert reader.held_bytes == held
 
 
 async def test_the_end_waits_for_a_congested_reader() -> None:

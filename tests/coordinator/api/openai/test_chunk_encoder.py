@@ -76,7 +76,7 @@ def test_weights_without_a_label_are_null() -> None:
 
 def test_a_chat_opens_with_the_role_of_every_choice() -> None:
     """One chunk per choice has the role; requested prompt ids come with it."""
-    first, second = chunks_of(chat_chunks(return_token_ids=True).opening())
+    first, second = chunks_of(b"".join(chat_chunks(return_token_ids=True).opening()))
 
     assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert second["choices"][0]["index"] == 1
@@ -87,7 +87,7 @@ def test_a_completion_has_each_prompt_once() -> None:
     """Prompt ids are in the first delta of each choice only."""
     writer = completion_chunks(return_token_ids=True)
 
-    assert writer.opening() == b""
+    assert not list(writer.opening())
     shown = [chunks_of(writer.delta(1, "x", [5], None))[0]["choices"][0]["prompt_token_ids"] for _ in range(2)]
     assert shown == [[3, 4], None]
 
@@ -148,7 +148,7 @@ def test_an_echo_puts_the_prompt_before_the_first_delta() -> None:
     texts = [chunks_of(writer.delta(index, "x", [5], None))[0]["choices"][0]["text"] for index in (0, 0, 1)]
     assert texts == ["one twox", "x", "three fourx"]
 
-    *_, echoed = chunks_of(chat_chunks(echo="Once").opening())
+    *_, echoed = chunks_of(b"".join(chat_chunks(echo="Once").opening()))
     assert echoed["choices"][0]["delta"] == {"content": "Once"}
 
 

@@ -1,0 +1,34 @@
+"""What a stream has yet to send: merged steps, steps in order, sizes."""
+
+from tokenwire.coordinator.output.unsent import UnsentOutput, size_bytes
+from tokenwire.coordinator.text.logprobs import ScoredToken
+
+
+def test_steps_that_follow_are_in_order() -> None:
+    """The first one, then each that was appended."""
+    unsent = UnsentOutput()
+    unsent.texts.append("a")
+    for text in "bc":
+        unsent.follow().texts.append(text)
+
+    assert [step.texts for step in unsent.steps()] == [["a"], ["b"], ["c"]]
+
+
+def test_log_probabilities_of_merged_steps_are_joined() -> None:
+    """Without any, there is no list."""
+    unsent = UnsentOutput()
+    assert unsent.logprobs is None
+
+    unsent.add_logprobs([[]])
+    unsent.add_logprobs([[], []])
+
+    assert unsent.logprobs == [[], [], []]
+
+
+def test_log_probabilities_are_most_of_a_size() -> None:
+    """Each text, id and scored token counts."""
+    scored = [ScoredToken(1, "a", -0.5, 1)] * 20
+
+    assert size_bytes("abc", [], None) == size_bytes("", [], None) + 3
+    assert size_bytes("", [1, 2], None) > size_bytes("", [1], None)
+    assert size_bytes("", [1], [scored]) - size_bytes("", [1], None) > 20 * 200
