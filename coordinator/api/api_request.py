@@ -156,8 +156,9 @@ class ApiRequest(Request):
                 self._json = parse_json(body)
             else:
                 await self.context.body.add(await check_shape(body))
-                with gc_disabled():
-                    self._json = parse_json(body)
+                async with self.context.body.budget.turn():
+                    with gc_disabled():
+                        self._json = parse_json(body)
             self.context.record.set_body(self._json)
             if not self.accepts_transfers:
                 check_no_transfer_fields(self._json)

@@ -2,6 +2,8 @@
 
 import asyncio
 import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tokenwire.errors import Unavailable
@@ -63,6 +65,14 @@ class BodyBudget:
         """In order of arrival."""
         self._waiting: dict[BodyMemory, tuple[int, asyncio.Future[None]]] = {}
         """With how much they wait for, in order of arrival here."""
+        self._turns = asyncio.Lock()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Give large bodies that are parsed one turn of the event loop each, so that others have theirs in between."""
+        async with self._turns:
+            await asyncio.sleep(0)
+            yield
 
     async def add(self, memory: "BodyMemory", size: int) -> None:
         """Add to what a body takes as soon as there is space. Raises Unavailable."""

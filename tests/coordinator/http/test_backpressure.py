@@ -119,3 +119,18 @@ async def test_bodies_that_all_wait_for_their_rest_end_one_after_the_other() -> 
     await rests[2]
 
     assert bodies.held_bytes == 200 * KIB
+
+
+async def test_large_bodies_have_turns_of_their_own() -> None:
+    """Whatever else the loop has to do comes between any two of them."""
+    bodies, loop = budget(1), asyncio.get_running_loop()
+    order: list[str] = []
+
+    async def parse(name: str) -> None:
+        async with bodies.turn():
+            order.append(name)
+            loop.call_soon(order.append, "others")
+
+    await asyncio.gather(*map(parse, "abc"))
+
+    assert order == ["a", "others", "b", "others", "c", "others"]
