@@ -45,6 +45,15 @@ def test_every_page_that_is_named_exists() -> None:
         assert not anchor or anchor[1:] in anchors(page), f"{file} names docs/{page}{anchor}"
 
 
+def test_every_test_that_is_named_exists() -> None:
+    """A page says which test holds a promise; the test is there, and its module is where it says."""
+    named = {match for path in PAGES for match in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", path.read_text())}
+
+    assert len(named) > 20
+    for file, test in named:
+        assert re.search(rf"^(async )?def {test}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file} has no {test}"
+
+
 def test_tables_name_their_columns() -> None:
     """Who hears a page read out gets a column's name with each cell."""
     tables = [
