@@ -14,7 +14,8 @@ TokenwireError
 ├── Overloaded           a queue is full; try again later
 ├── Unavailable          no worker can take it now; try again soon
 │   ├── WorkerDraining   this worker refuses new requests
-│   └── WorkerLost       the worker that had it was lost
+│   ├── WorkerLost       the worker that had it was lost
+│   └── RevisionLost     no worker is left that could continue it
 ├── EngineFailed         the engine failed on it
 ├── ProtocolError        the peer violated the protocol
 ├── DeadlineExceeded     it exceeded its deadline
@@ -159,6 +160,10 @@ class WorkerDraining(Unavailable):
 
 class WorkerLost(Unavailable):
     """The worker that had the request was lost."""
+
+
+class RevisionLost(Unavailable):
+    """The last worker of the revision that began the reply is gone; others would continue it differently."""
 
 
 class EngineFailed(TokenwireError):

@@ -1,4 +1,7 @@
-"""The workers of this coordinator: adds and removes their sessions, and submits requests to one of them."""
+"""The workers of this coordinator: adds and removes their sessions, and submits requests to one of them.
+
+One class beyond the usual length, since all of it is about the same sessions.
+"""
 
 import asyncio
 import contextlib
@@ -23,8 +26,10 @@ from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.coordinator.fleet.transport.vllm_http.transport import VllmHttpTransport
+from tokenwire.errors import RevisionLost
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.process.for_each import for_each
+from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -63,8 +68,8 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._reconciler = Reconciler(self._desired)
         self._members: dict[str, _Member] = {}
         """By address, in order of arrival."""
-        self._candidates: dict[tuple[str, int], list[WorkerSession]] = {}
-        """Sessions that can take requests, by model and adapter: cached until a session changes."""
+        self._candidates: dict[tuple[str, int, ModelRevision | None], list[WorkerSession]] = {}
+        """Sessions that can take requests, by model, adapter and revision: cached until a session changes."""
         self._channels = channels or ChannelFactory()
         self._vllm_http = vllm_http or VllmHttpSettings()
         self._router = router or Router()
@@ -146,63 +151,97 @@ class WorkerPool(SessionListener[WorkerSession]):
         """Add a listener; the error of one affects no other."""
         self._listeners.append(listener)
 
-    def free_capacity(self, model: str, adapter_id: int = 0) -> int:
-        """Return the free capacity of a model's workers, in sequences."""
-        return sum(max(0, _free_capacity(session)) for session in self._candidates_for(model, adapter_id))
+    def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
+        """Return the free capacity of a model's workers (of a revision), in sequences."""
+        return sum(max(0, _free_capacity(session)) for session in self._candidates_for(model, adapter_id, revision))
 
-    def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
-        """Return the capabilities common to a model's workers that can take a request now; none without workers."""
-        return common_capabilities(session.capabilities for session in self._candidates_for(model, adapter_id))
+    def capabilities(
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None
+    ) -> pb.EngineCapabilities:
+        """Return what all workers of a model (of a revision) have that can take a request now; nothing without any."""
+        candidates = self._candidates_for(model, adapter_id, revision)
+        return common_capabilities(session.capabilities for session in candidates)
 
     def capacity(self, model: str) -> int:
         """Return how many sequences the workers of a model run at a time, including disconnected ones."""
         return sum(each.workload.capacity for each in self.sessions if each.model and model in each.model.names)
 
-    def unavailable_reason(self, model: str, adapter_id: int = 0) -> str:
-        """Return why no worker can take a request for a model; empty when one can."""
-        if self._candidates_for(model, adapter_id):
+    def unavailable_reason(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> str:
+        """Return why no worker can take a request for a model (and revision); empty when one can."""
+        if self._candidates_for(model, adapter_id, revision):
             return ""
-        reasons = "; ".join(self._describe(session, adapter_id) for session in self.sessions) or "no workers found"
-        return f"No worker serves {model} right now: {reasons}"
+        reasons = (self._describe(session, adapter_id, revision) for session in self.sessions)
+        of_revision = "" if revision is None else f" in revision {revision}"
+        return f"No worker serves {model}{of_revision} right now: {'; '.join(reasons) or 'no workers found'}"
 
     def try_submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> PlacedRequest | None:
-        """Send a request to a worker of a model with free capacity, preferably for all of it; None without one."""
+        """Send a request to a worker of a model with free capacity, preferably for all of it; None without one.
+
+        Raises RevisionLost if no worker is left that could take it.
+        """
         for_all: list[WorkerSession] = []
         for_some: list[WorkerSession] = []
-        for session in self._candidates_for(model, submission.lora.id):
+        for session in self._candidates_for(model, submission.lora.id, placement.revision):
             free = _free_capacity(session)
             if free >= len(listeners):
                 for_all.append(session)
             elif free > 0:
                 for_some.append(session)
         if not for_all and not for_some:
+            self._check_revision(model, placement.revision)
             return None
         decision = self._router.choose(for_all or for_some, submission, placement)
         session, new_tokens = decision.worker, decision.new
         placement.on_placed(session)
         return PlacedRequest(decision, session.submit(submission, listeners, new_tokens), listeners)
 
-    def _candidates_for(self, model: str, adapter_id: int) -> list[WorkerSession]:
-        found = self._candidates.get((model, adapter_id))
+    def _check_revision(self, model: str, revision: ModelRevision | None) -> None:
+        """Raise RevisionLost if the workers of a model have other revisions, and none may come back with this one.
+
+        One that is not connected may, until it is no longer listed; one that is to be reconciled will.
+        """
+        sessions = [session for session in self.sessions if session.model_name == model]
+        desired = self._desired.get(model)
+        if (
+            revision is None
+            or (desired is not None and desired.weights_epoch)
+            or any(session.revision.accepts(revision) for session in sessions)
+            or not any(session.control is not None for session in sessions)
+        ):
+            return
+        others = ", ".join(sorted({session.revision.digest for session in sessions}))
+        raise RevisionLost(
+            f"The last worker of {model} in revision {revision}, which began this reply, is gone; revision {others}, "
+            "which is served now, would continue it differently.",
+            retry_after_s=1,
+        )
+
+    def _candidates_for(self, model: str, adapter_id: int, revision: ModelRevision | None) -> list[WorkerSession]:
+        found = self._candidates.get((model, adapter_id, revision))
         if found is None:
-            found = [session for session in self.sessions if self._is_candidate(session, model, adapter_id)]
-            self._candidates[model, adapter_id] = found
+            found = [session for session in self.sessions if self._is_candidate(session, model, adapter_id, revision)]
+            self._candidates[model, adapter_id, revision] = found
         return found
 
-    def _is_candidate(self, session: WorkerSession, model: str, adapter_id: int) -> bool:
+    def _is_candidate(
+        self, session: WorkerSession, model: str, adapter_id: int, revision: ModelRevision | None
+    ) -> bool:
         return (
             session.state is SessionState.READY
             and session.model is not None
             and model in session.model.names
+            and (revision is None or session.revision.accepts(revision))
             and not self._desired.out_of_sync(session.model_name, session.serving, adapter_id)
         )
 
-    def _describe(self, session: WorkerSession, adapter_id: int) -> str:
+    def _describe(self, session: WorkerSession, adapter_id: int, revision: ModelRevision | None) -> str:
         description = f"{session.address} is {session.state.value}"
         if session.state is SessionState.CONNECTING:
             return f"{description} ({session.last_error})"
+        if revision is not None and not session.revision.accepts(revision):
+            return f"{session.address} serves revision {session.revision}, which would continue the reply differently"
         out_of_sync = self.out_of_sync(session, adapter_id)
         return f"{description}, but {out_of_sync}" if out_of_sync else description
 
@@ -232,8 +271,11 @@ class WorkerPool(SessionListener[WorkerSession]):
     # Callbacks of the sessions.
 
     def is_covered(self, session: WorkerSession) -> bool:
-        """Return whether another worker of the model takes requests."""
-        return any(each is not session and self._is_candidate(each, session.model_name, 0) for each in self.sessions)
+        """Return whether another worker of the model and revision takes requests."""
+        return any(
+            each is not session and self._is_candidate(each, session.model_name, 0, session.revision)
+            for each in self.sessions
+        )
 
     def on_kv_events(self, session: WorkerSession, change: pb.CacheChange) -> None:
         """Update the prefix index."""

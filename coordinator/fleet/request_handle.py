@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.protocol.model_revision import ModelRevision
 
 if TYPE_CHECKING:
     from tokenwire.coordinator.fleet.session import WorkerSession
@@ -29,6 +30,8 @@ class Placement:
     """Whether the client gets token ids: those of a single run, or an error."""
     tenant: str = ""
     """The tenant of the request; tenants get equal shares of the capacity."""
+    revision: ModelRevision | None = None
+    """The revision of the workers that may take it; None: any."""
     on_placed: "Callable[[WorkerSession], None]" = _ignore
     """Called with each worker that gets the request or resumes a part of it, just before it is sent."""
 

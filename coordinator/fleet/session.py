@@ -22,6 +22,7 @@ from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.errors import ProtocolError, TokenwireError, WorkerLost, from_refusal
 from tokenwire.peer_auth.client import ChannelFactory
+from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.protocol.version import check_peer, protocol_version
 from tokenwire.v1 import control_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
@@ -67,6 +68,8 @@ class WorkerSession:
         self.address = address
         self.serving = pb.ServingState()
         """The worker's serving state, as announced last."""
+        self.revision = ModelRevision()
+        """What it serves, in that state."""
         self.capabilities = pb.EngineCapabilities()
         """How its engine samples."""
         self._coordinator_id = coordinator_id
@@ -100,8 +103,8 @@ class WorkerSession:
 
     def on_serving_state(self, serving: pb.ServingState) -> None:
         """Update the worker's serving state, from an event or a response, unless a newer one is known."""
-        if serving.revision > self.serving.revision:
-            self.serving = serving
+        if serving.revision > self.serving.revision and self.model is not None:
+            self.serving, self.revision = serving, ModelRevision.of(self.model, serving)
             self._listener.on_session_change(self)
 
     # Commands.
@@ -230,6 +233,7 @@ class WorkerSession:
         self.model, self.model_name = welcome.model, welcome.model.names[0]
         self.weight_version = welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
+        self.revision = ModelRevision.of(welcome.model, welcome.serving)
         self.capabilities = welcome.capabilities
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
         stats = self._slots.discard.stats = self._stats_by_model.setdefault(self.model_name, SessionStats())
@@ -240,7 +244,8 @@ class WorkerSession:
         self.state, self.worker_drains, self.engine_died = SessionState.READY, welcome.draining, False
         self.recent_starts.take_all()
         self._update_state()
-        log.info("worker %s: %s on %s, ready", self.address, self.model_name, welcome.model.engine)
+        serves = f"{self.model_name} (revision {self.revision})"
+        log.info("worker %s: %s on %s, ready", self.address, serves, welcome.model.engine)
 
     # Events.
 

@@ -42,6 +42,8 @@ _DO: dict[type[TokenwireError], str] = {
     errors.WorkerDraining: "Nothing: coordinators send the request to another worker. Without one, as above.",
     errors.WorkerLost: "Retry after the seconds in `Retry-After`. The reply could not be "
     "[resumed](../explanation/failure.md#lost-workers).",
+    errors.RevisionLost: "Retry: a worker of [another revision](../explanation/failure.md#only-by-the-same-model) "
+    "begins a reply of its own.",
     errors.EngineFailed: "Retry once; then read the worker's log.",
     errors.ProtocolError: "Upgrade the older side; then read the logs of both.",
     errors.DeadlineExceeded: "Allow more time: `X-Request-Timeout`, `--request-timeout`.",

@@ -26,6 +26,8 @@ class Layout:
     workers: int = 3
     worker_options: tuple[str, ...] = ()
     first_worker_options: tuple[str, ...] = ()
+    rollout: bool = False
+    """The second half of the workers has other weights. With `listed`."""
     proxied: bool = False
     """A proxy stands before each worker."""
     listed: bool = False
@@ -58,9 +60,24 @@ class FaultyCluster:
         """Return a worker's address."""
         return f"unix:{self.folder}/{number}.sock"
 
+    def revisions(self) -> list[list[int]]:
+        """Return the workers of each revision."""
+        numbers = list(self.workers)
+        half = len(numbers) // 2
+        return [numbers[:half], numbers[half:]] if self._layout.rollout else [numbers]
+
+    async def show_only(self, numbers: Sequence[int]) -> None:
+        """List these workers alone, and wait until the coordinator has no others."""
+        self.announce(numbers)
+        gone = [self.address(number) for number in self.workers if number not in numbers]
+        for address in gone:
+            await asyncio.to_thread(self.coordinator.wait_for, f"worker {address} removed", 60)
+
     def start_worker(self, number: int, *options: str) -> None:
         """Start a worker without waiting for it."""
         self._starts += 1
+        weights = ["--sim-seed", "1"] if self._layout.rollout and 2 * number >= self._layout.workers else []
+        options = (*options, *weights)
         simulation = ["--sim-step-ms", str(STEP_MS), "--sim-max-num-seqs", "400", *self._layout.worker_options]
         arguments = ["worker", "--engine", "sim", "--listen", self.address(number), *simulation, *options]
         log = self.folder / f"worker-{number}-{self._starts}.log"

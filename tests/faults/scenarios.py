@@ -84,7 +84,6 @@ async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tok
     """Inject a fault during streams and compare these to uninterrupted ones."""
     count = streams or fault.streams
     async with running_cluster(folder, fault.layout) as cluster:
-        undisturbed = [ClientRecord(_body(number, tokens, fault.sampling)) for number in range(_PROMPTS)]
         running = [ClientRecord(_body(number, tokens, fault.sampling)) for number in range(count)]
         tasks = cluster.begin(running)
         await asyncio.gather(*(stream.began.wait() for stream in running))
@@ -93,14 +92,25 @@ async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tok
         await fault.strike(cluster)
         await asyncio.gather(*tasks)
         # Afterwards and not before: faults that strike by number of tokens must meet the streams.
-        await asyncio.gather(*cluster.begin(undisturbed))
+        undisturbed = []
+        for numbers in cluster.revisions():
+            if len(numbers) < len(cluster.workers):
+                await cluster.show_only(numbers)
+            undisturbed.append([ClientRecord(_body(number, tokens, fault.sampling)) for number in range(_PROMPTS)])
+            await asyncio.gather(*cluster.begin(undisturbed[-1]))
     return _compare(fault, running, undisturbed, struck)
 
 
-def _compare(fault: Fault, running: list[ClientRecord], undisturbed: list[ClientRecord], struck: float) -> FaultOutcome:
-    problems = [stream.problem for stream in (*running, *undisturbed) if stream.problem]
+def _compare(
+    fault: Fault, running: list[ClientRecord], undisturbed: list[list[ClientRecord]], struck: float
+) -> FaultOutcome:
+    """Compare streams to uninterrupted ones of any revision."""
+    problems = [stream.problem for stream in (*running, *itertools.chain(*undisturbed)) if stream.problem]
     complete = [(number, stream) for number, stream in enumerate(running) if not stream.problem]
-    corrupted = sum(stream.output != undisturbed[number % _PROMPTS].output for number, stream in complete)
+    corrupted = sum(
+        all(stream.output != streams[number % _PROMPTS].output for streams in undisturbed)
+        for number, stream in complete
+    )
     return FaultOutcome(
         fault,
         len(running),
@@ -234,6 +244,12 @@ _REPLAY_S = 6.0
 
 FAULTS = (
     Fault("kill -9 of one of three workers", kill, 1.5, streams=300),
+    Fault(
+        "kill -9 during a rollout: two workers of each of two revisions",
+        kill,
+        1.5,
+        layout=Layout(workers=4, listed=True, rollout=True),
+    ),
     Fault("kill -9, seeded", kill, _REPLAY_S, layout=Layout(worker_options=_GENERATORS), sampling=_SEEDED),
     Fault("worker out of memory (exit 137)", wait, 1.5, layout=Layout(first_worker_options=_after(2500, "exit"))),
     Fault("engine crash", wait, 1.5, layout=Layout(first_worker_options=_after(2500, "crash"))),

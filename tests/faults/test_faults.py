@@ -10,6 +10,7 @@ pytestmark = pytest.mark.slow
 
 _NAMES = [
     "kill -9 of one of three workers",
+    "kill -9 during a rollout: two workers of each of two revisions",
     "kill -9, seeded",
     "engine crash, penalties",
     "SIGTERM of a worker",

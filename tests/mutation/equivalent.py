@@ -14,8 +14,8 @@ EQUIVALENT = {
     "coordinator/fleet/admission/fair_queue.py: self._virtual_time = 0.0  ->  self._virtual_time = 1.0": SHIFT,
     (
         "coordinator/fleet/admission/queue.py: "
-        "def (self, model: str, adapter_id: int=0) -> str:"
-        "  ->  def (self, model: str, adapter_id: int=1) -> str:"
+        "def (self, model: str, adapter_id: int=0, revision: ModelRevision | None=None) -> str:"
+        "  ->  def (self, model: str, adapter_id: int=1, revision: ModelRevision | None=None) -> str:"
     ): INTERFACE,
     (
         "coordinator/fleet/admission/queue.py: "
@@ -24,8 +24,8 @@ EQUIVALENT = {
     ): FASTER,
     (
         "coordinator/fleet/failover/failover.py: "
-        "def (self, model: str, adapter_id: int=0) -> pb.EngineCapabilities:"
-        "  ->  def (self, model: str, adapter_id: int=1) -> pb.EngineCapabilities:"
+        "def (self, model: str, adapter_id: int=0, revision: ModelRevision | None=None) -> pb.EngineCapabilities:"
+        "  ->  def (self, model: str, adapter_id: int=1, revision: ModelRevision | None=None) -> pb.EngineCapabilities:"
     ): INTERFACE,
     (
         "coordinator/fleet/failover/poison_cache.py: "

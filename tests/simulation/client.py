@@ -261,6 +261,10 @@ class SimulatedClient:
         placements = self._placements.get(self.request_id, [])
         self._check_adapter(placements)
         self._check(not (wrong := oracle.take(token_ids, placements)), wrong)
+        crossed, oracle.crossed = oracle.crossed, ""
+        self._check(
+            not (crossed and self._witness.announces_weights), f"choice {index} went on with other weights, {crossed}"
+        )
         self._check_logprobs(choice, token_ids)
         self._texts[index] += self._text_of(choice)
         self._check_text(index, finish)

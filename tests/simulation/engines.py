@@ -40,6 +40,11 @@ class Placement:
     """The version of the weights with which the engine generated each token so far."""
 
     @property
+    def checkpoint(self) -> int:
+        """The seed of its engine: the weights that the worker started with."""
+        return self.engine.checkpoint
+
+    @property
     def has_state(self) -> bool:
         """Whether a sequence that begins with ids of another one does not go on as that one would."""
         return self.source._rules.generator
@@ -87,6 +92,7 @@ class RecordedEngine(SimulatedEngine):
         super().__init__(settings)
         self.placed: dict[EngineSequence, Placement] = {}
         self._on_weights = on_weights
+        self.checkpoint = settings.seed
         self.instance = instance
         """The worker process."""
         self._intake_s = intake_s

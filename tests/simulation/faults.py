@@ -40,6 +40,8 @@ _RESUMED_POLLS = 100
 _RESUMED_LATER_S = 0.5
 _JUST_BEGUN = 2
 """Tokens."""
+OTHER_WEIGHTS = 1
+"""The seed of engines with other weights than most have."""
 WEIGHTS = ("/usr", "/etc", "/bin")
 """Directories that every machine has: a simulated engine reads only their names."""
 
@@ -140,6 +142,18 @@ class Faults:
         if worker.node is node:
             worker.kill(silent=False)
         worker.start(self._run.engine_settings)
+
+    def _roll_out(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
+        self._restart_with(OTHER_WEIGHTS, worker, args)
+
+    def _roll_back(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
+        self._restart_with(0, worker, args)
+
+    def _restart_with(self, weights: int, worker: WorkerHost, args: dict[str, Any]) -> None:
+        """Replace a worker by one with these weights, as a Deployment does: it drains, and the new one comes later."""
+        worker.weights = weights
+        worker.terminate()
+        self._start_later(worker, 8.0 + args["length"])
 
     # The network.
 

@@ -38,6 +38,8 @@ class ChoiceOracle:
         """The end that the engine reports with the last id, if any."""
         self.moved = 0
         """How often the placement has changed."""
+        self.crossed = ""
+        """Where it has just gone on at an engine that started with other weights; empty: nowhere."""
         self._prompt = tuple(prompt)
         self._seed = seed
         self._current = -1
@@ -83,9 +85,16 @@ class ChoiceOracle:
         for number in range(max(0, self._current), len(placements)):
             if self._may_run(placements[: number + 1]) and self._draws(number, placements[number], token):
                 self.moved += self._current not in (-1, number)
+                self._check_weights(placements, number)
                 self._current = number
                 return True
         return False
+
+    def _check_weights(self, placements: Sequence[Placement], number: int) -> None:
+        """Note where it goes on with other weights, unless an operation has brought them to all workers."""
+        placement, before = placements[number], placements[self._current if self._current >= 0 else number]
+        if placement.checkpoint != before.checkpoint and not placement.weights:
+            self.crossed = f"from {before.engine.instance} to {placement.engine.instance} at {len(self.token_ids)}"
 
     def _draw(self, number: int, placement: Placement) -> tuple[list[int], pb.Finish | None]:
         if number not in self._drawn:

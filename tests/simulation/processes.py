@@ -55,6 +55,8 @@ class WorkerHost:
         self.engine: RecordedEngine | None = None
         self.minor = MINOR
         """The minor version of the protocol that its next process has."""
+        self.weights = 0
+        """The seed of its engines, which stands for the weights that they start with."""
         self.broken = False
         """Whether its engine was broken, so that it must be replaced."""
         self._world = world
@@ -84,7 +86,11 @@ class WorkerHost:
     async def _main(self, node: Node, settings: SimulationSettings) -> None:
         self._shutdown = asyncio.Event()
         self.engine = RecordedEngine(
-            settings, f"{self.name}/{node.number}", self._intake_s, self._placements, self._on_weights
+            replace(settings, seed=self.weights),
+            f"{self.name}/{node.number}",
+            self._intake_s,
+            self._placements,
+            self._on_weights,
         )
         server = WorkerServer(
             self.engine, WorkerSettings(self.address, drain_timeout_s=_DRAIN_TIMEOUT_S), SimulatedPort(self._network)

@@ -17,6 +17,7 @@ from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHa
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Overloaded, Unavailable
+from tokenwire.protocol.model_revision import ModelRevision
 
 _REPLY_TOKENS = 256
 """What a choice counts as, besides its prompt."""
@@ -27,6 +28,13 @@ Expected = Callable[[str], tuple[str, int] | None]
 
 def _cost(entry: QueuedRequest) -> int:
     return len(entry.submission.prompt_token_ids) + _REPLY_TOKENS * len(entry.listeners)
+
+
+def _could_have_gone(entry: QueuedRequest, placed: PlacedRequest, submission: Submission) -> bool:
+    """Return whether a queued request could have been sent in place of one that was."""
+    revision = entry.placement.revision
+    may_go_there = revision is None or placed.session.revision.accepts(revision)
+    return may_go_there and entry.submission.lora.id == submission.lora.id
 
 
 def _class(entry: QueuedRequest) -> tuple[bool, int]:
@@ -151,7 +159,7 @@ class QueueWitness:
         if handle is not None:
             waiting = self._waiting(model)
             started = next((each for each in waiting if each.submission is submission), None)
-            others = [each for each in waiting if each is not started and each.submission.lora.id == submission.lora.id]
+            others = [each for each in waiting if each is not started and _could_have_gone(each, handle, submission)]
             if started is not None:
                 self._on_started(started, others, len(others) + 1 == len(waiting))
             elif others:
@@ -162,9 +170,9 @@ class QueueWitness:
         """Return how many sequences the workers run at a time."""
         return self._pool.capacity(model)
 
-    def unavailable_reason(self, model: str, adapter_id: int = 0) -> str:
+    def unavailable_reason(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> str:
         """Return why no worker can take a request."""
-        return self._pool.unavailable_reason(model, adapter_id)
+        return self._pool.unavailable_reason(model, adapter_id, revision)
 
     def _on_started(self, entry: QueuedRequest, others: Sequence[QueuedRequest], alike: bool) -> None:
         """Judge the start of a queued request before `others` of its adapter; `alike`: there are no others at all."""

@@ -12,7 +12,7 @@ from tests.simulation.chance import Escape
 from tests.simulation.client import SimulatedClient
 from tests.simulation.conversations import Conversations
 from tests.simulation.engines import Placements
-from tests.simulation.faults import Faults
+from tests.simulation.faults import OTHER_WEIGHTS, Faults
 from tests.simulation.http import HttpExchange
 from tests.simulation.invariants import Epochs, leftovers, violations_now
 from tests.simulation.network import Network
@@ -35,6 +35,7 @@ logging.disable(logging.CRITICAL)
 _CHECK_S = 0.25
 """Interval of the checks of the whole fleet."""
 _END_LIMIT_S = 150.0
+_REVISION_LOST = "The last worker of "
 _SETTLE_LIMIT_S = 60.0
 """How long after the end of all faults requests may take, and then the fleet."""
 
@@ -78,6 +79,8 @@ class SimulationRun:
             WorkerHost(self.world, self.network, index, config["intake_s"], self.placements, self._on_weights)
             for index in range(config["workers"])
         ]
+        for index in config.get("other_weights", ()):
+            self.workers[index].weights = OTHER_WEIGHTS
         self.coordinators = [
             CoordinatorHost(self.world, self.network, index, addresses, self.witness, self._watch)
             for index in range(config["coordinators"])
@@ -249,6 +252,9 @@ class SimulationRun:
         count["chat continued by another coordinator"] = len(moved)
         count["chat continued by another coordinator by exact ids"] = sum(each.reused_ids for each in moved)
         count["adapter asked for"] = sum(client.spec["model"] is not None for client in self.clients)
+        count["fleet of two revisions"] = len({worker.weights for worker in self.workers}) > 1
+        errors = [client.error.get("message", "") for client in self.clients]
+        count["reply ended with the last worker of its revision"] = sum(_REVISION_LOST in each for each in errors)
         for client in self.clients:
             count["adapter's stream moved"] += sum(each.moved for each in client.choices if client.spec["model"])
             count["reply of several weight versions"] += client.several_versions

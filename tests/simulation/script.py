@@ -18,6 +18,8 @@ OPERATIONS = (
     *("load_weights", "load_missing_weights", "label_weights", "label_meanwhile", "load_adapter", "unload_adapter"),
 )
 """Events that an operator or trainer causes."""
+ROLLOUTS = ("roll_out", "roll_back")
+"""A worker is replaced by one with the fleet's other weights, or by one with its own again."""
 UPGRADES = ("roll_workers", "roll_coordinators")
 """Rolling restarts under another minor version of the protocol."""
 STORE_EVENTS = ("store_dies", "store_fails", "store_stalls", "store_evicts", "store_cut", "turn_elsewhere")
@@ -39,7 +41,7 @@ class ScriptedEvent:
     at: float
     """Virtual seconds from the beginning."""
     kind: str
-    """"request", or one of FAULTS, OPERATIONS, UPGRADES and STORE_EVENTS."""
+    """"request", or one of FAULTS, OPERATIONS, ROLLOUTS, UPGRADES and STORE_EVENTS."""
     args: dict[str, Any] = field(default_factory=dict)
 
 
@@ -88,6 +90,7 @@ def generate_script(seed: int) -> Script:
         kinds += ["load_weights", rng.choice(["late_operation", *_LOSSES])]
     for _ in range(rng.choice([0, 3, 8, 15, 25])):
         events.append(ScriptedEvent(_time(rng, config), rng.choice(kinds), _arguments(rng, config)))
+    events += _rollout(random.Random(f"rollout {seed}"), config, kinds)
     return Script(seed, config, tuple(sorted(events, key=lambda event: event.at)))
 
 
@@ -121,6 +124,16 @@ def _config(rng: random.Random) -> dict[str, Any]:
             "seeds": pick(["positional", "positional", "generator"]),
         },
     }
+
+
+def _rollout(rng: random.Random, config: dict[str, Any], kinds: list[str]) -> list[ScriptedEvent]:
+    """Give some workers of a part of the fleets other weights, and return what happens to workers because of that."""
+    config["other_weights"] = rng.choice([[], [], [0], [0, 1]])
+    if not config["other_weights"] or set(kinds) <= set(UPGRADES):
+        return []
+    times = rng.choice([1, 2, 4])
+    happens = [rng.choice([*ROLLOUTS, *_LOSSES]) for _ in range(times)]
+    return [ScriptedEvent(_time(rng, config), kind, _arguments(rng, config)) for kind in happens]
 
 
 def _store(rng: random.Random, config: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ _PLAIN: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("store",), None),
     (("store", "latency_s"), 0.0005),
     (("adapters",), []),
+    (("other_weights",), []),
     (("request_timeout_s",), None),
     (("max_queue",), None),
     (("engine", "eos_rate"), 0.0),

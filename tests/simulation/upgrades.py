@@ -24,6 +24,8 @@ _HAS_CAPABILITIES = 4
 """The minor version with which workers say which requests can be generated again."""
 _HOLDS_ABORTS = 5
 """The minor version with which a worker learns that a request may have been aborted elsewhere."""
+_ANNOUNCES_WEIGHTS = 6
+"""The minor version with which workers say which weights they started with."""
 
 
 class Upgrades:
@@ -67,6 +69,7 @@ class Upgrades:
     async def _roll(self, hosts: Sequence[WorkerHost | CoordinatorHost], args: dict[str, Any]) -> None:
         minor = _MINORS[int(args["draw"] * 1000) % len(_MINORS)]
         self.oldest = min(self.oldest, minor)
+        self._run.witness.announces_weights = self.oldest >= _ANNOUNCES_WEIGHTS
         for host in hosts:
             host.minor = minor
             if isinstance(host, WorkerHost):

@@ -46,6 +46,8 @@ class Witness:
         self.weights = WeightOrders()
         self.states = PublishedStates()
         self.adapters = AdapterLedger()
+        self.announces_weights = True
+        """Whether all workers so far say which weights they started with."""
         self.ended_sessions = 0
         """With one goes a submission that has not left its coordinator yet, too: no stay shows it."""
         self.unlisted = 0

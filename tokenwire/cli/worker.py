@@ -18,6 +18,7 @@ from tokenwire.process.gc_tuning import freeze_heap, gc_disabled
 from tokenwire.process.logs import LogSettings, configure_logging, is_quiet
 from tokenwire.process.shared_options import default_cache_dir
 from tokenwire.process.startup import reporter
+from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.worker.engine.interface import Engine
 from tokenwire.worker.settings import EngineSettings, WorkerSettings
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
@@ -94,7 +95,8 @@ async def _run(engine: Engine, settings: WorkerSettings) -> int:
             log.info("stopped while starting")
             return 0
         await starting
-        log.info("ready: %s on %s", ", ".join(server.welcome().model.names), server.address)
+        model = server.welcome().model
+        log.info("ready: %s (revision %s) on %s", ", ".join(model.names), ModelRevision.of(model), server.address)
         freeze_heap()
         await server.serve(shutdown)
         return 0

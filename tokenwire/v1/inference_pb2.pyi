@@ -140,7 +140,7 @@ class ServingState(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., revision: _Optional[int] = ..., unmanaged: _Optional[bool] = ..., paused: _Optional[bool] = ..., sleeping: _Optional[bool] = ..., sleep_level: _Optional[int] = ..., awake_parts: _Optional[_Iterable[str]] = ..., weight_version: _Optional[str] = ..., weights_epoch: _Optional[int] = ..., weights_path: _Optional[str] = ..., weights_fault: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[LoraAdapter, _Mapping]]] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("names", "root", "max_model_len", "max_token_id", "tokenizer_digest", "default_sampling_params_json", "max_num_seqs", "engine", "model_type", "architecture")
+    __slots__ = ("names", "root", "max_model_len", "max_token_id", "tokenizer_digest", "default_sampling_params_json", "max_num_seqs", "engine", "model_type", "architecture", "weights_digest", "dtype", "quantization")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
     MAX_MODEL_LEN_FIELD_NUMBER: _ClassVar[int]
@@ -151,6 +151,9 @@ class Model(_message.Message):
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     MODEL_TYPE_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    QUANTIZATION_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     root: str
     max_model_len: int
@@ -161,7 +164,10 @@ class Model(_message.Message):
     engine: str
     model_type: str
     architecture: str
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., root: _Optional[str] = ..., max_model_len: _Optional[int] = ..., max_token_id: _Optional[int] = ..., tokenizer_digest: _Optional[str] = ..., default_sampling_params_json: _Optional[str] = ..., max_num_seqs: _Optional[int] = ..., engine: _Optional[str] = ..., model_type: _Optional[str] = ..., architecture: _Optional[str] = ...) -> None: ...
+    weights_digest: str
+    dtype: str
+    quantization: str
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., root: _Optional[str] = ..., max_model_len: _Optional[int] = ..., max_token_id: _Optional[int] = ..., tokenizer_digest: _Optional[str] = ..., default_sampling_params_json: _Optional[str] = ..., max_num_seqs: _Optional[int] = ..., engine: _Optional[str] = ..., model_type: _Optional[str] = ..., architecture: _Optional[str] = ..., weights_digest: _Optional[str] = ..., dtype: _Optional[str] = ..., quantization: _Optional[str] = ...) -> None: ...
 
 class Submit(_message.Message):
     __slots__ = ("request_id", "slots", "prompt_token_ids", "sampling_params", "priority", "cache_salt", "lora", "session_id", "data_parallel_rank", "trace_headers", "reasoning_ended", "reasoning_parser_kwargs_json", "resumed_after_ms")

@@ -100,6 +100,9 @@ class SimulatedEngine(Engine):
             default_sampling_params_json=json.dumps(model.default_sampling_params),
             max_num_seqs=self._settings.max_num_seqs,
             engine=f"simulated {tokenwire.__version__}",
+            weights_digest=self._settings.weights_digest,
+            dtype="float32",
+            quantization="none",
         )
 
     def capabilities(self) -> pb.EngineCapabilities:

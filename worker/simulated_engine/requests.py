@@ -81,8 +81,7 @@ class RequestPlanner:
             seed = random.getrandbits(60)
         else:
             seed = 0 if is_greedy(params) else sequence_seed(params.seed, index)
-        model = (self.settings.seed, weights) if weights else (self.settings.seed,)
-        return stable_hash(*model, seed, lora_id)
+        return stable_hash(weights or self.settings.seed, seed, lora_id)
 
     def _rules(self, params: pb.SamplingParams, prompt: list[int], fails_after: int | None) -> TokenRules:
         remaining = self.model.max_model_len - len(prompt)

@@ -1,5 +1,6 @@
 """Settings of a simulated engine, validated once."""
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,6 +135,12 @@ class SimulationSettings:
         Then only a run from the start generates the same tokens; one that continues from prompt and tokens does not.
         """
         return self.seeds == "generator"
+
+    @property
+    def weights_digest(self) -> str:
+        """Digest of what takes the place of weights: the seed, or the script."""
+        weights = (self.seed, self.script, self.eos_rate)
+        return hashlib.sha256(repr(("simulated", *weights)).encode()).hexdigest()
 
     @property
     def prefill_per_step(self) -> int | None:

@@ -1,4 +1,7 @@
-"""The engine interface implemented with vLLM's AsyncLLM, built from the operator's own vLLM arguments."""
+"""The engine interface implemented with vLLM's AsyncLLM, built from the operator's own vLLM arguments.
+
+One class beyond the usual length, because start, requests and stop change what it knows of the same engine.
+"""
 
 import asyncio
 import inspect
@@ -35,6 +38,7 @@ from tokenwire.worker.vllm_engine.kv_events import KvEventSubscriber
 from tokenwire.worker.vllm_engine.sampling import to_vllm
 from tokenwire.worker.vllm_engine.tokenizer import tokenizer_files
 from tokenwire.worker.vllm_engine.warm_up import warm_up
+from tokenwire.worker.vllm_engine.weights import weights_digest_of
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +78,7 @@ class VllmEngine(VllmAdmin):
         self._on_kv_events: OnKvEvents | None = None
         self._kv_event_subscriber = KvEventSubscriber(self._publish_kv_events) if kv_events else None
         self._files: dict[str, bytes] = {}
+        self._weights_digest = ""
         self._start_thread: Background[Any] | None = None
         self._stopped = False
         self._traced = False
@@ -95,7 +100,8 @@ class VllmEngine(VllmAdmin):
         try:
             self._traced = await self._llm.is_tracing_enabled()
             self._capabilities = await engine_capabilities(self._llm)
-            await self._start_driver()
+            digest = asyncio.to_thread(weights_digest_of, llm.vllm_config)
+            self._weights_digest, _ = await asyncio.gather(digest, self._start_driver())
             if self._kv_event_subscriber is not None:
                 self._kv_event_subscriber.start()
         except BaseException:
@@ -171,6 +177,9 @@ class VllmEngine(VllmAdmin):
             engine=f"vllm {vllm.__version__.partition('+')[0]}",
             model_type=config.hf_config.model_type or "",
             architecture=next(iter(config.architectures or ()), ""),
+            weights_digest=self._weights_digest,
+            dtype=str(config.dtype).removeprefix("torch."),
+            quantization=str(config.quantization or "none"),
         )
 
     def capabilities(self) -> pb.EngineCapabilities:

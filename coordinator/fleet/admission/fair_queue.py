@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tokenwire.coordinator.fleet.request_handle import Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.protocol.model_revision import ModelRevision
 
 # The length of a reply is unknown: each sequence counts as this many tokens in addition to its prompt.
 _REPLY_TOKENS = 256
@@ -103,15 +104,17 @@ class _Shares:
             del self._waiting[tenant]
 
 
+_Group = tuple[int, ModelRevision | None]
+"""Requests that the same workers may take: those with an adapter and of a revision."""
 _Lane = tuple[bool, int, str]
-"""The queued requests of one adapter that go in order of arrival: whether they are new, priority and tenant."""
+"""The queued requests of one group that go in order of arrival: whether they are new, priority and tenant."""
 
 
 class FairQueue:
     """The queued requests of one model.
 
-    Tenants of one priority get equal shares of the work. Each adapter has its own lanes, because not every worker has
-    every adapter.
+    Tenants of one priority get equal shares of the work. Each adapter and revision has its own lanes, because not every
+    worker has it.
     """
 
     def __init__(self) -> None:
@@ -119,8 +122,8 @@ class FairQueue:
         """Queued sequences."""
         self.requests = 0
         self.size_bytes = 0
-        self._lanes: dict[int, dict[_Lane, OrderedDict[QueuedRequest, None]]] = {}
-        """By adapter; without empty ones."""
+        self._lanes: dict[_Group, dict[_Lane, OrderedDict[QueuedRequest, None]]] = {}
+        """By group; without empty ones."""
         self._shares: dict[int, _Shares] = {}
         """By priority, while new requests of it are queued."""
         self._arrivals = itertools.count()
@@ -128,7 +131,7 @@ class FairQueue:
     def add(self, entry: QueuedRequest) -> None:
         """Enqueue a request."""
         lane = _lane_of(entry)
-        self._lanes.setdefault(entry.submission.lora.id, {}).setdefault(lane, OrderedDict())[entry] = None
+        self._lanes.setdefault(_group_of(entry), {}).setdefault(lane, OrderedDict())[entry] = None
         entry.arrival = next(self._arrivals)
         is_new, priority, tenant = lane
         if is_new:
@@ -140,12 +143,13 @@ class FairQueue:
     def remove(self, entry: QueuedRequest, started: bool) -> None:
         """Remove a queued request; one that started counts as its tenant's work."""
         entry.queued = False
-        lane, lanes = _lane_of(entry), self._lanes[entry.submission.lora.id]
+        group, lane = _group_of(entry), _lane_of(entry)
+        lanes = self._lanes[group]
         del lanes[lane][entry]
         if not lanes[lane]:
             del lanes[lane]
         if not lanes:
-            del self._lanes[entry.submission.lora.id]
+            del self._lanes[group]
         is_new, priority, tenant = lane
         if is_new:  # a resumed request counted when it was first started
             self._shares[priority].remove(tenant, entry.cost if started else 0)
@@ -159,22 +163,35 @@ class FairQueue:
         """Yield the queued requests, in no particular order."""
         return (entry for lanes in self._lanes.values() for lane in lanes.values() for entry in lane)
 
-    def waits(self, adapter_id: int) -> bool:
-        """Return whether requests of an adapter are queued."""
-        return adapter_id in self._lanes
+    def waits(self, adapter_id: int, revision: ModelRevision | None = None) -> bool:
+        """Return whether requests are queued that workers with an adapter and a revision may take."""
+        return any(adapter_id == adapter and _overlap(revision, other) for adapter, other in self._lanes)
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether not all of its requests wait for the same workers."""
+        return len(self._lanes) > 1
 
     def heads(self) -> list[QueuedRequest]:
-        """Return the first request of each adapter, in order."""
+        """Return the first request of each adapter and revision, in order."""
         return [entry for _, entry in sorted(map(self._first, self._lanes.values()))]
 
     def _first(self, lanes: Mapping[_Lane, Iterable[QueuedRequest]]) -> tuple[_QueueOrder, QueuedRequest]:
-        """Return the first of an adapter's requests, after its order, which no two requests have alike."""
+        """Return the first of a group's requests, after its order, which no two requests have alike."""
         return min((self._order(lane, first := next(iter(entries))), first) for lane, entries in lanes.items())
 
     def _order(self, lane: _Lane, first: QueuedRequest) -> _QueueOrder:
         is_new, priority, tenant = lane
         start_tag = self._shares[priority].start_tag(tenant) if is_new else 0.0
         return is_new, priority, start_tag, first.arrival
+
+
+def _group_of(entry: QueuedRequest) -> _Group:
+    return entry.submission.lora.id, entry.placement.revision
+
+
+def _overlap(one: ModelRevision | None, other: ModelRevision | None) -> bool:
+    return one is None or other is None or one.accepts(other)
 
 
 def _lane_of(entry: QueuedRequest) -> _Lane:

@@ -16,6 +16,7 @@ from tokenwire.coordinator.fleet.slots import SlotListener, fail_listener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, reply_error
 from tokenwire.process.for_each import for_each
+from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -39,8 +40,8 @@ class AdmissionWorkers(Protocol):
     def capacity(self, model: str) -> int:
         """Return the maximum sequences that the workers of a model run at a time."""
 
-    def unavailable_reason(self, model: str, adapter_id: int = 0) -> str:
-        """Return why no worker can take a request for a model; empty when one can."""
+    def unavailable_reason(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> str:
+        """Return why no worker can take a request for a model (and revision); empty when one can."""
 
 
 class AdmissionQueue(PoolListener):
@@ -82,7 +83,7 @@ class AdmissionQueue(PoolListener):
     ) -> RequestHandle:
         """Send a request to a worker, or queue it. Raises Overloaded when the queue is full, or Unavailable."""
         queue = self._queues.get(model)
-        if queue is None or not queue.waits(submission.lora.id):
+        if queue is None or not queue.waits(submission.lora.id, placement.revision):
             handle = self._try_send(model, submission, listeners, placement)
             if handle is not None:
                 return handle
@@ -129,6 +130,8 @@ class AdmissionQueue(PoolListener):
         self._queues[entry.model] = queue
         queue.add(entry)
         entry.timer = asyncio.get_running_loop().call_later(self._settings.queue_timeout_s, self._give_up, entry)
+        if queue.is_divided:  # those before it may wait for other workers
+            self.on_capacity()
         self._check_later()
         return entry
 
@@ -185,7 +188,7 @@ class AdmissionQueue(PoolListener):
         model, queue = entry.model, self._queues[entry.model]
         self._remove(entry)
         self._rejections[model, "timeout"] += 1
-        absence = self._workers.unavailable_reason(model, entry.submission.lora.id)
+        absence = self._workers.unavailable_reason(model, entry.submission.lora.id, entry.placement.revision)
         timed_out = f"No worker had capacity for this request within {self._settings.queue_timeout_s:g} s."
         error = Unavailable(absence or timed_out, retry_after_s=self._throughput(model).wait_s(queue.sequences))
         for listener in entry.listeners:

@@ -26,12 +26,14 @@ from tokenwire.errors import (
     EngineFailed,
     Overloaded,
     PoisonRequest,
+    RevisionLost,
     TokenwireError,
     Unavailable,
     WorkerLost,
     reply_error,
 )
 from tokenwire.process.for_each import for_each
+from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ _TICK_S = 0.05
 """Interval for resending refused requests, deciding on suspects and moving sequences off draining workers."""
 _MOVED_AT_ONCE = 8
 
-Capabilities = Callable[[str, int], pb.EngineCapabilities]
+Capabilities = Callable[[str, int, ModelRevision | None], pb.EngineCapabilities]
 
 _LOST = WorkerLost("The worker that generated this reply was lost.", retry_after_s=1)
 
@@ -51,11 +53,13 @@ _LOST = WorkerLost("The worker that generated this reply was lost.", retry_after
 class FailoverWorkers(Protocol):
     """What failover needs of the workers; see WorkerPool."""
 
-    def free_capacity(self, model: str, adapter_id: int = 0) -> int:
-        """Return the free capacity of a model's workers, in sequences."""
+    def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
+        """Return the free capacity of a model's workers (of a revision), in sequences."""
 
-    def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
-        """Return the capabilities common to a model's workers."""
+    def capabilities(
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None
+    ) -> pb.EngineCapabilities:
+        """Return the capabilities common to a model's workers (of a revision)."""
 
     def is_alive(self, instance_id: str) -> bool | None:
         """Return whether the process of a lost worker still runs; None while unknown."""
@@ -212,12 +216,19 @@ class Failover(PoolListener):
         rest = remainder(request.submission, sequence.index, prefix, sequence.prompt_scored)
         listener: SlotListener = Replay(sequence, sequence.token_ids[:]) if replayed else sequence
         on_placed = functools.partial(request.on_placed, rest, [sequence])
-        placement = replace(request.placement, resumed=True, avoid=sequence.avoid, on_placed=on_placed)
+        revision = self._revision(sequence)
+        placement = replace(
+            request.placement, resumed=True, avoid=sequence.avoid, revision=revision, on_placed=on_placed
+        )
         if prefix and rest.max_tokens == 0:
             sequence.end_at_limit()
             return
         try:
             sequence.handle = self._below.submit(request.model, rest, [listener], placement)
+        except RevisionLost as error:
+            self.stats.failed += 1
+            sequence.end_with(error)
+            return
         except (Unavailable, Overloaded) as error:
             self._give_up(sequence, error)
             return
@@ -234,7 +245,13 @@ class Failover(PoolListener):
     def _recovery(self, sequence: ResumableSequence, capabilities: Capabilities | None = None) -> Recovery:
         """Return how a sequence with tokens is resumed; `capabilities` defaults to those of the workers."""
         request, capabilities = sequence.request, capabilities or self._workers.capabilities
-        return sequence.recovery(capabilities(request.model, request.submission.lora.id), self._is_exact(request))
+        workers = capabilities(request.model, request.submission.lora.id, self._revision(sequence))
+        return sequence.recovery(workers, self._is_exact(request))
+
+    def _revision(self, sequence: ResumableSequence) -> ModelRevision | None:
+        """Return the revision whose workers may resume a sequence: any, until the client has a part of the reply."""
+        request = sequence.request
+        return sequence.revision if request.has_output else request.placement.revision
 
     def _can_resume(self, sequence: ResumableSequence) -> bool:
         return not sequence.token_ids or self._recovery(sequence) is not Recovery.NONE
@@ -278,10 +295,10 @@ class Failover(PoolListener):
         capabilities = functools.cache(self._workers.capabilities)  # the same for many sequences, and looked up often
         running = (sequence for sequence in self.live if sequence.session is session)
         movable = list(islice((each for each in running if self._is_movable(each, capabilities)), _MOVED_AT_ONCE))
-        free: dict[tuple[str, int], int] = {}
+        free: dict[tuple[str, int, ModelRevision | None], int] = {}
         for sequence in movable:
             request = sequence.request
-            key = request.model, request.submission.lora.id
+            key = request.model, request.submission.lora.id, self._revision(sequence)
             free[key] = free.get(key, self._workers.free_capacity(*key)) - 1
             if free[key] >= 0 and sequence.session is session:  # else it has left with another one of its request
                 _each([sequence], lambda sequence: self._move(sequence, session))

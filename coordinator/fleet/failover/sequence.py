@@ -17,6 +17,7 @@ from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
 from tokenwire.process.for_each import for_each
+from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:
@@ -80,6 +81,11 @@ class ResumableRequest:
         self.abort_first_submission()
         for_each(self.sequences, ResumableSequence.abort)
 
+    @property
+    def has_output(self) -> bool:
+        """Whether the client has a part of the reply, be it of another sequence."""
+        return any(sequence.prompt_scored or sequence.token_ids for sequence in self.sequences)
+
     def running_together(self) -> "list[ResumableSequence]":
         """Return the sequences that still run in the first submission."""
         return [
@@ -125,6 +131,7 @@ class ResumableSequence:
         "_listener",
         "_policy",
         "_prefilled",
+        "_revision",
         "_session",
         "avoid",
         "ended",
@@ -157,6 +164,8 @@ class ResumableSequence:
         self._last_result: TokenwireError | pb.Finish | None = None
         """The error or finish of the lost worker."""
         self._session: WorkerSession | None = None
+        self._revision: ModelRevision | None = None
+        """That of the workers that it had before."""
         self._began_at = 0
         self._prefilled = False
 
@@ -164,6 +173,13 @@ class ResumableSequence:
     def session(self) -> "WorkerSession | None":
         """The session with its worker; None while it has none."""
         return self._session
+
+    @property
+    def revision(self) -> ModelRevision | None:
+        """What its worker serves now, or served when it was lost; of workers with unknown weights, the one before."""
+        if self._session is None or (self._revision is not None and not self._session.revision.is_known):
+            return self._revision
+        return self._session.revision
 
     @property
     def gained(self) -> int:
@@ -268,7 +284,8 @@ class ResumableSequence:
         self._close([], pb.Finish(reason=pb.FINISH_REASON_ABORT))
 
     def detach(self) -> None:
-        """Detach from its worker, before its slot there is aborted."""
+        """Detach from its worker: it is lost, or the slot there is about to be aborted."""
+        self._revision = self.revision
         self._session = None
 
     def abort(self) -> None:
@@ -293,8 +310,8 @@ class ResumableSequence:
         return stops
 
     def _lose(self, died: bool, certain: bool, counts: bool, refused: bool, result: TokenwireError | pb.Finish) -> None:
-        session, self._session = self._session, None
-        instance_id = session.instance_id if session is not None else ""
+        instance_id = "" if self._session is None else self._session.instance_id
+        self.detach()
         self.avoid |= {instance_id}
         self.losses += counts
         self._last_result = result

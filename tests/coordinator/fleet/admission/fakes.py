@@ -11,6 +11,7 @@ from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHa
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Unavailable
+from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 
 MODEL = "m"
@@ -57,7 +58,7 @@ class CapacityWorkers:
         """Return how many sequences run at a time."""
         return 20
 
-    def unavailable_reason(self, model: str, adapter_id: int = 0) -> str:
+    def unavailable_reason(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> str:
         """Return why there is no worker."""
         if adapter_id not in self.capacities:
             return f"no worker has adapter {adapter_id}"

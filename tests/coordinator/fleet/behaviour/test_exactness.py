@@ -16,16 +16,32 @@ from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHa
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import EngineFailed
+from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine
+from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 GENERATORS = pytest.mark.parametrize("cluster", [{"seeds": "generator"}], indirect=True)
 """Settings of an engine in which each request samples from its own generator, as in most engines."""
 
 
+class Imprecise(SimulatedEngine):
+    """Generates other tokens with the same weights, as another kind of GPU may."""
+
+    def __init__(self) -> None:
+        super().__init__(SimulationSettings(step_ms=4, seeds="generator", seed=99))
+
+    def describe(self) -> pb.Model:
+        """Announce the weights of all engines here."""
+        model = super().describe()
+        model.weights_digest = SimulationSettings().weights_digest
+        return model
+
+
 async def lose_to_another_model(cluster: Cluster, placement: Placement) -> Listener:
     """Send a seeded request, lose its worker, and keep one that generates other tokens; return when it has ended."""
     await cluster.lose("two")
-    await cluster.start("two", step_ms=4, seeds="generator", seed=99)
+    await cluster.start("two", engine=Imprecise())
     listener = Listener()
     handle = cluster.failover.submit("simulated", greedy_submit(**SEEDED), [listener], placement)
     if handle.explain().endswith("two.sock"):
@@ -61,7 +77,9 @@ async def test_a_diverging_replay_continues_from_the_tokens_for_clients_that_get
 class Unpromising(WorkerPool):
     """Workers without known capabilities."""
 
-    def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
+    def capabilities(
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None
+    ) -> pb.EngineCapabilities:
         """Return no capabilities."""
         return pb.EngineCapabilities()
 

@@ -17,6 +17,7 @@ from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Overloaded, PoisonRequest, Unavailable, WorkerLost
+from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 
 ABORT = pb.FINISH_REASON_ABORT
@@ -60,11 +61,13 @@ class SuccessiveWorkers:
         self.free = 9
         self.invariant: int | None = None
 
-    def free_capacity(self, model: str, adapter_id: int = 0) -> int:
+    def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
         """Return what the test set."""
         return self.free
 
-    def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
+    def capabilities(
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None
+    ) -> pb.EngineCapabilities:
         """Return whether they compute an adapter's tokens alike in any batch."""
         return pb.EngineCapabilities(batch_invariant=adapter_id == self.invariant)
 

@@ -1,0 +1,126 @@
+"""No reply goes on at a worker of another revision: one with other weights would continue it as another model."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.coordinator.fleet.behaviour.cluster import SEEDED, Cluster, some_tokens
+from tests.workers import Listener, until
+from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
+from tokenwire.errors import RevisionLost, Unavailable, WorkerLost
+
+
+@pytest.fixture
+async def rollout(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """One worker of each of two revisions: the weights of a simulated engine are its seed."""
+    cluster = Cluster(tmp_path, FailoverSettings(), queue_timeout_s=getattr(request, "param", 20.0))
+    cluster.connect()
+    await cluster.start("one", step_ms=4, seed=1)
+    await cluster.start("two", step_ms=4, seed=2)
+    yield cluster
+    await cluster.stop()
+
+
+IMPATIENT = pytest.mark.parametrize("rollout", [0.3], indirect=True, ids=["impatient"])
+
+
+async def streams_on(cluster: Cluster, name: str, count: int = 4, **sampling: Any) -> list[Listener]:
+    """Send requests until so many are on a worker, and wait for their tokens."""
+    found: list[Listener] = []
+    while len(found) < count:
+        handle, (listener,) = cluster.send(**sampling)
+        if handle.explain().split(";")[0].endswith(f"{name}.sock"):
+            found.append(listener)
+    for listener in found:
+        await some_tokens(listener)
+    return found
+
+
+@IMPATIENT
+@pytest.mark.parametrize("sampling", [{}, SEEDED, {"presence_penalty": 1.0}], ids=["greedy", "seeded", "replayed"])
+async def test_no_stream_goes_on_with_other_weights(rollout: Cluster, sampling: dict[str, Any]) -> None:
+    """However it would be resumed; once the time to wait for its worker is over, it ends with an error."""
+    (undisturbed,) = await streams_on(rollout, "one", 1, **sampling)
+    await undisturbed.ended.wait()
+    streams = await streams_on(rollout, "one", **sampling)
+
+    await rollout.lose("one")
+
+    for listener in streams:
+        await listener.ended.wait()
+        assert isinstance(listener.error, WorkerLost | Unavailable)
+        assert len(listener.token_ids) < 120
+        assert listener.token_ids == undisturbed.token_ids[: len(listener.token_ids)]
+
+
+async def test_a_stream_waits_for_a_worker_of_its_revision(rollout: Cluster) -> None:
+    """One that is back in time, or another one with the same weights."""
+    (undisturbed,) = await streams_on(rollout, "one", 1)
+    await undisturbed.ended.wait()
+    (listener,) = await streams_on(rollout, "one", 1)
+
+    await rollout.lose("one")
+    await rollout.start("three", step_ms=4, seed=1)
+
+    await listener.ended.wait()
+    assert listener.token_ids == undisturbed.token_ids
+    assert listener.resumptions == 1
+
+
+async def test_a_stream_ends_when_its_worker_returns_with_other_weights(rollout: Cluster) -> None:
+    """At once, and with an error that says why."""
+    (listener,) = await streams_on(rollout, "one", 1)
+    lost = next(each.revision for each in rollout.pool.sessions if each.address.endswith("one.sock"))
+
+    await rollout.lose("one")
+    await rollout.start("one", step_ms=4, seed=3)
+
+    await listener.ended.wait()
+    assert isinstance(listener.error, RevisionLost)
+    assert f"The last worker of simulated in revision {lost}" in listener.error.message
+
+
+async def test_a_request_without_tokens_is_started_anywhere(tmp_path: Path) -> None:
+    """Its client has nothing that other weights would not have begun."""
+    cluster = Cluster(tmp_path, FailoverSettings())
+    cluster.connect()
+    await cluster.start("one", step_ms=60_000, seed=1)
+    _, (listener,) = cluster.send()
+    await cluster.start("two", step_ms=4, seed=2)
+
+    await cluster.lose("one")
+
+    await listener.ended.wait()
+    assert listener.error is None
+    assert len(listener.token_ids) == 120
+    await cluster.stop()
+
+
+async def test_a_stream_stays_on_a_draining_worker_without_another_of_its_revision(rollout: Cluster) -> None:
+    """It ends there, as if there were no other worker."""
+    (listener,) = await streams_on(rollout, "one", 1)
+    await rollout.worker("one").drain(10.0)
+    await listener.ended.wait()
+    assert listener.error is None
+    assert len(listener.token_ids) == 120
+    assert not listener.resumptions
+
+
+async def test_weights_of_an_operation_are_those_of_all_workers(rollout: Cluster) -> None:
+    """They started with different ones, and continue each other's replies since all have loaded the same."""
+    for session in rollout.pool.sessions:
+        server = rollout.worker(Path(session.address.removeprefix("unix:")).stem) if session.control else None
+        if server is not None:
+            await server._controller.load_weights(7, "/usr", "new", True)
+    await until(lambda: len({each.revision for each in rollout.pool.sessions if each.control}) == 1)
+    (listener,) = await streams_on(rollout, "one", 1)
+    (undisturbed,) = await streams_on(rollout, "two", 1)
+
+    await rollout.lose("one")
+
+    await listener.ended.wait()
+    await undisturbed.ended.wait()
+    assert listener.token_ids == undisturbed.token_ids
+    assert listener.resumptions == 1
