@@ -37,6 +37,8 @@ class Metrics:
         if self.tenants is not None:
             self.registry.register(self.tenants)
         self.registry.register(fleet)
+        if workers is not None:
+            self.registry.register(workers)
         ProcessCollector(registry=self.registry)
         info = Gauge("tokenwire_build_info", "1, with the version.", ("version",), registry=self.registry)
         info.labels(__version__).set(1)

@@ -3,24 +3,25 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from tokenwire.coordinator.fleet.control_client import call_worker
 from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.coordinator.observability.metrics.worker_text import RelayedFamilies
 from tokenwire.errors import TokenwireError
 from tokenwire.process.for_each import for_each
 from tokenwire.v1 import control_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-_PREFIX = "vllm:"
-_RELAYED = frozenset({"gauge", "counter"})
-"""Histograms have many series: Prometheus scrapes workers for them."""
 _FRESH_S = 1.0
 _TIMEOUT_S = 1.0
 
 
-class Relay:
+class Relay(Collector):
     """Fetches the metrics of all connected workers concurrently, at most once a second."""
 
     def __init__(self, sessions: Callable[[], Sequence[WorkerSession]]) -> None:
@@ -28,6 +29,21 @@ class Relay:
         self._fetching = asyncio.Lock()
         self._fetched_at = float("-inf")
         self._text = b""
+        self._rejected: dict[str, int] = {}
+        """Lines of each worker's metrics that were rejected since it is listed."""
+        self._rejecting: set[str] = set()
+        """Workers whose last metrics had such lines."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Return how much was rejected."""
+        family = CounterMetricFamily(
+            "tokenwire_relay_rejected_lines",
+            "Lines of a worker's own metrics that were not relayed: invalid, or beyond the limits.",
+            labels=("worker",),
+        )
+        for session in self._sessions():
+            family.add_metric((session.address,), self._rejected.get(session.address, 0))
+        yield family
 
     async def text(self) -> bytes:
         """Return the families of all workers in Prometheus' text format, without those that do not respond in time."""
@@ -37,9 +53,18 @@ class Relay:
                 responses = await asyncio.gather(*map(_fetch, connected))
                 pairs = zip(connected, responses, strict=True)
                 texts = {session.address: text for session, text in pairs if text is not None}
-                self._text = relabelled(texts).encode()
+                # In a thread, because workers decide how long their texts are.
+                self._text, rejected = await asyncio.to_thread(merged_texts, texts)
+                self._record(rejected)
                 self._fetched_at = time.monotonic()
             return self._text
+
+    def _record(self, rejected: Mapping[str, int]) -> None:
+        for address in rejected.keys() - self._rejecting:
+            log.warning("worker %s: %d lines of its metrics are not relayed", address, rejected[address])
+        self._rejecting = set(rejected)
+        listed = [session.address for session in self._sessions()]
+        self._rejected = {each: self._rejected.get(each, 0) + rejected.get(each, 0) for each in listed}
 
 
 async def _fetch(session: WorkerSession) -> str | None:
@@ -51,36 +76,14 @@ async def _fetch(session: WorkerSession) -> str | None:
     return str(response.text)
 
 
-def relabelled(texts: Mapping[str, str]) -> str:
-    """Merge the families of several workers, given by address, and label each sample with its worker."""
-    families: dict[str, list[str]] = {}
-    for_each(texts, lambda address: _add(families, address, texts[address]))
-    return "".join(f"{line}\n" for lines in families.values() for line in lines)
+def merged_texts(texts: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:
+    """Merge the metrics of several workers, given by address; return them, and how many lines of whom were rejected."""
+    families = RelayedFamilies()
+    rejected: dict[str, int] = {}
 
+    def add(address: str) -> None:
+        if count := families.add(address, texts[address]):
+            rejected[address] = count
 
-def _add(families: dict[str, list[str]], address: str, text: str) -> None:
-    label = 'worker="' + address.replace("\\", r"\\").replace('"', r"\"") + '"'
-    help_line, samples = "", None
-    for line in text.splitlines():
-        if line.startswith("# HELP "):
-            help_line, samples = line, None
-        elif line.startswith("# TYPE "):
-            samples = _family(families, help_line, line)
-        elif samples is not None and line:
-            samples.append(_with_label(line, label))
-
-
-def _family(families: dict[str, list[str]], help_line: str, type_line: str) -> list[str] | None:
-    """Return the lines of a family, started if it is new; None for one that is not relayed."""
-    _, _, name, kind = type_line.split(" ", 3)
-    if not name.startswith(_PREFIX) or kind not in _RELAYED or name.endswith("_created"):
-        return None
-    return families.setdefault(name, [help_line, type_line])
-
-
-def _with_label(sample: str, label: str) -> str:
-    name, brace, rest = sample.partition("{")
-    if brace:
-        return f"{name}{{{label}{'' if rest.startswith('}') else ','}{rest}"
-    name, _, value = sample.partition(" ")
-    return f"{name}{{{label}}} {value}"
+    for_each(texts, add)
+    return "".join(f"{line}\n" for line in families.lines()).encode(), rejected

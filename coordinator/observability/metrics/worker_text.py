@@ -1,0 +1,128 @@
+"""Reads the metrics of workers, which may contain anything: only lines that are valid and within limits are relayed.
+
+Its regular expressions are linear in the length of a line. Lines pass unchanged but for the worker's label.
+"""
+
+import re
+from collections.abc import Iterator
+
+_LONGEST_TEXT = 1 << 20
+"""Characters. vLLM's text with eight engines has about 300 thousand, most of them in histograms."""
+_LONGEST_LINE = 4096
+_MOST_LINES = 2000
+"""Of one worker: samples, good and bad. The first beyond them is rejected, and nothing after it is read."""
+_MOST_LABELS = 64
+"""vLLM's information about its cache has about 25."""
+_LONGEST_HELP = 512
+_RELAYED = frozenset({"gauge", "counter"})
+"""Histograms have many series: Prometheus scrapes workers for them."""
+
+_NAME = "vllm:[a-zA-Z0-9_:]{1,128}"
+"""No family of the coordinator's own begins like this."""
+_LABEL = r'[a-zA-Z_][a-zA-Z0-9_]{0,127}="(?:[^"\\]|\\[\\n"])*"'
+_VALUE = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|Inf|NaN)"
+_SAMPLE_LINE = re.compile(rf"({_NAME})(?:\{{((?:{_LABEL}(?:,|(?=\}})))*)\}})? ({_VALUE})")
+_LABEL_NAMES = re.compile(r'([a-zA-Z0-9_]+)="(?:[^"\\]|\\[\\n"])*"')
+_HELP_LINE = re.compile(rf"# HELP ({_NAME}) ((?:[^\\]|\\[\\n])*)")
+_TYPE_LINE = re.compile(rf"# TYPE ({_NAME}) (gauge|counter)")
+
+
+class RelayedFamilies:
+    """The gauges and counters of several workers, merged: one family each, whose samples name their worker."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, str] = {}
+        self._helps: dict[str, str] = {}
+        self._samples: dict[str, list[str]] = {}
+        """Lines by family; one without samples is left out."""
+
+    def add(self, address: str, text: str) -> int:
+        """Add the metrics of a worker; return how many of its lines were rejected."""
+        if len(text) > _LONGEST_TEXT:
+            return 1
+        worker = _WorkerText(self, address)
+        for line in text.split("\n"):
+            worker.read(line)
+            if worker.lines > _MOST_LINES:
+                break
+        return worker.rejected
+
+    def declare(self, name: str, kind: str, help_text: str) -> list[str] | None:
+        """Return the lines of a family, to be added to; None if another worker gives it another type."""
+        if self._types.setdefault(name, kind) != kind:
+            return None
+        self._helps.setdefault(name, help_text)
+        return self._samples.setdefault(name, [])
+
+    def lines(self) -> Iterator[str]:
+        """Yield Prometheus' text format."""
+        for name, samples in self._samples.items():
+            if samples:
+                yield f"# HELP {name} {self._helps[name]}"
+                yield f"# TYPE {name} {self._types[name]}"
+                yield from samples
+
+
+class _WorkerText:
+    """Reads the lines of one worker into the families of all."""
+
+    def __init__(self, families: RelayedFamilies, address: str) -> None:
+        self.lines = 0
+        """Samples so far."""
+        self.rejected = 0
+        self._families = families
+        self._label = 'worker="' + address.replace("\\", r"\\").replace('"', r"\"") + '"'
+        self._known: set[tuple[str, frozenset[str]]] = set()
+        """Series so far: one that appears twice makes Prometheus reject a scrape."""
+        self._help = ("", "")
+        self._name = ""
+        self._lines: list[str] | None = None
+        """Those of the family that is being read; None for one that is not relayed."""
+
+    def read(self, line: str) -> None:
+        """Read the next line."""
+        if line.startswith("# HELP "):
+            self._lines = None
+            found = _HELP_LINE.fullmatch(line) if _is_sane(line) else None
+            self._help = (found[1], found[2][:_LONGEST_HELP].rstrip("\\")) if found else ("", "")
+        elif line.startswith("# TYPE "):
+            self._lines = self._declared(line)
+        elif line and self._lines is not None:
+            self.lines += 1
+            sample = self._sample(line) if self.lines <= _MOST_LINES else None
+            if sample is None:
+                self.rejected += 1
+            else:
+                self._lines.append(sample)
+
+    def _declared(self, line: str) -> list[str] | None:
+        if not line.startswith("# TYPE vllm:") or line.rpartition(" ")[2] not in _RELAYED:
+            return None
+        found = _TYPE_LINE.fullmatch(line)
+        if found is not None and found[1].endswith("_created"):
+            return None
+        lines = None
+        if found is not None:
+            self._name, kind = found.groups()
+            lines = self._families.declare(self._name, kind, self._help[1] if self._help[0] == self._name else "")
+        self.rejected += lines is None
+        return lines
+
+    def _sample(self, line: str) -> str | None:
+        """Return a sample's line with its worker; None if it is invalid or known."""
+        found = _SAMPLE_LINE.fullmatch(line) if _is_sane(line) else None
+        if found is None or found[1] != self._name:
+            return None
+        labels = list(_LABEL_NAMES.finditer(found[2] or ""))
+        names = {label[1] for label in labels}
+        series = found[1], frozenset(label[0] for label in labels)
+        is_reserved = "worker" in names or any(name.startswith("__") for name in names)
+        if is_reserved or series in self._known or len(names) != len(labels) or len(labels) > _MOST_LABELS:
+            return None
+        self._known.add(series)
+        own = ",".join((self._label, *(label[0] for label in labels)))
+        return f"{found[1]}{{{own}}} {found[3]}"
+
+
+def _is_sane(line: str) -> bool:
+    return len(line) <= _LONGEST_LINE and line.isprintable()
