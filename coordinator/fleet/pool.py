@@ -293,10 +293,8 @@ class WorkerPool(SessionListener[WorkerSession]):
         if lost or session.engine_died:
             certain = session.engine_died or session.alive is False
             starts = session.recent_starts.take_all()
-            for_each(
-                self._listeners,
-                lambda listener: listener.on_worker_lost(session.model_name, session.instance_id, certain, starts),
-            )
+            worker = session.model_name, session.instance_id, certain, starts, session.unproven_at
+            for_each(self._listeners, lambda listener: listener.on_worker_lost(*worker))
         if session.state is SessionState.CONNECTING:
             if not any(each.model_name == session.model_name and each.control is not None for each in self.sessions):
                 for_each(self._listeners, lambda listener: listener.on_model_lost(session.model_name))

@@ -18,8 +18,13 @@ class PoolListener:
     def on_worker_draining(self, session: "WorkerSession") -> None:
         """Called while a worker that announced its shutdown is connected."""
 
-    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[Submission]) -> None:
-        """Called with a lost worker's model and recent starts; `certain`: it is known to be dead."""
+    def on_worker_lost(
+        self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[Submission], unproven_at: str = ""
+    ) -> None:
+        """Called with a lost worker's model and recent starts; `certain`: it is known to be dead.
+
+        `unproven_at`: its address, if it had served no request before.
+        """
 
     def on_worker_survived(self, model: str, submission: Submission) -> None:
         """Called when a worker survived the start of a request."""

@@ -52,6 +52,8 @@ class WorkerSession:
     engine_died = False
     """Whether it shuts down because its engine died."""
     last_error = "not connected yet"
+    proven = False
+    """Whether it has served a request since it is connected."""
     _retired = False
 
     def __init__(
@@ -81,7 +83,7 @@ class WorkerSession:
         self._stats_by_model = {} if stats_by_model is None else stats_by_model
         self._gaps: TokenGaps | None = None
         """None where frames are not whole steps."""
-        self.recent_starts = RecentStarts(partial(self._listener.on_survived, self))
+        self.recent_starts = RecentStarts(self._on_survived)
         """Requests that the worker has just started."""
         self.breaker = CircuitBreaker()
         self.losses = dict.fromkeys(LossReason, 0)
@@ -89,6 +91,11 @@ class WorkerSession:
         self._liveness = LivenessMonitor(liveness or LivenessSettings(), worker=address)
         self._commands = CommandQueue()
         self._transport: WorkerTransport | None = None
+
+    @property
+    def unproven_at(self) -> str:
+        """The worker's address if it has served no request since it is connected; else empty."""
+        return "" if self.proven else self.address
 
     @property
     def control(self) -> control_pb2_grpc.ControlStub | None:
@@ -239,7 +246,7 @@ class WorkerSession:
         stats = self._slots.discard.stats = self._stats_by_model.setdefault(self.model_name, SessionStats())
         # Plain vLLM servers have neither heartbeats nor steps.
         self._gaps = TokenGaps(stats, time.monotonic()) if welcome.heartbeat_ms else None
-        self.alive = True
+        self.alive, self.proven = True, False
         self._liveness.on_connected()
         self.state, self.worker_drains, self.engine_died = SessionState.READY, welcome.draining, False
         self.recent_starts.take_all()
@@ -281,6 +288,10 @@ class WorkerSession:
         else:
             self.state = SessionState.STALLED if self._liveness.stalled else SessionState.READY
         self._listener.on_session_change(self)
+
+    def _on_survived(self, submission: Submission) -> None:
+        self.proven = True
+        self._listener.on_survived(self, submission)
 
     def _on_refusal(self, refusal: pb.Refusal) -> None:
         if not refusal.slots:

@@ -1,4 +1,4 @@
-"""A request that kills engines kills two, however often and however it is sent; others are served."""
+"""A request that kills engines kills two, or three that served nobody, however it is sent; others are served."""
 
 import contextlib
 from contextlib import ExitStack
@@ -22,14 +22,17 @@ def dead(workers: list[Process]) -> int:
     return sum(worker.popen.poll() is not None for worker in workers)
 
 
+@pytest.mark.parametrize(("served", "deaths"), [(False, 3), (True, 2)])
 @pytest.mark.parametrize("attempts", ["0", "3"])
-def test_sending_it_again_kills_no_other_worker(tmp_path: Path, attempts: str) -> None:
+def test_sending_it_again_kills_no_other_worker(tmp_path: Path, attempts: str, served: bool, deaths: int) -> None:
     """With and without failover, the real client retries it; its last response is a 422."""
     with ExitStack() as stack:
         started = [stack.enter_context(simulated_worker(tmp_path, *FAULTS, name=f"worker-{n}")) for n in range(4)]
         addresses = [address for _, address in started]
         _, url = stack.enter_context(coordinator(tmp_path, addresses, "--failover-attempts", attempts))
         client = stack.enter_context(openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=2))
+        for _ in started if served else ():  # one on each worker, by turns
+            client.completions.create(model="simulated", prompt="Hi", max_tokens=5)
         for _ in range(4):
             with pytest.raises(openai.APIStatusError) as rejected:
                 client.completions.create(model="simulated", prompt=POISON, max_tokens=5)
@@ -39,11 +42,11 @@ def test_sending_it_again_kills_no_other_worker(tmp_path: Path, attempts: str) -
         assert "Two workers died" in rejected.value.message
         assert answer.usage is not None
         assert answer.usage.completion_tokens == 5
-        assert dead([worker for worker, _ in started]) == 2
+        assert dead([worker for worker, _ in started]) == deaths
 
 
 def test_processes_that_share_a_port_share_the_cache(tmp_path: Path) -> None:
-    """On any of them, the request kills two workers in total."""
+    """On any of them, the request kills three workers in total, which have served nobody."""
     with ExitStack() as stack:
         started = [stack.enter_context(simulated_worker(tmp_path, *FAULTS, name=f"worker-{n}")) for n in range(4)]
         addresses = [address for _, address in started]
@@ -57,7 +60,7 @@ def test_processes_that_share_a_port_share_the_cache(tmp_path: Path) -> None:
                 client.completions.create(model="simulated", prompt=POISON, max_tokens=5)
 
         assert rejected.value.status_code == 422
-        assert dead([worker for worker, _ in started]) == 2
+        assert dead([worker for worker, _ in started]) == 3
 
 
 async def test_requests_of_disconnected_clients_count_too(tmp_path: Path) -> None:
@@ -69,7 +72,7 @@ async def test_requests_of_disconnected_clients_count_too(tmp_path: Path) -> Non
         _, url = stack.enter_context(coordinator(tmp_path, [address for _, address in started]))
         body: dict[str, Any] = {"model": "simulated", "prompt": POISON, "max_tokens": 5, "stream": True}
         async with httpx.AsyncClient(base_url=url) as client:
-            for deaths in (1, 2):
+            for deaths in (1, 2, 3):
                 with contextlib.suppress(httpx.TimeoutException):
                     await client.post("/v1/completions", json=body, timeout=0.2)
                 await until(lambda deaths=deaths: dead(workers) >= deaths)  # type: ignore[misc]

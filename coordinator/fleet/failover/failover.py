@@ -45,6 +45,8 @@ _TICK_S = 0.05
 """Interval for resending refused requests, deciding on suspects and moving sequences off draining workers."""
 _MOVED_AT_ONCE = 8
 
+_WorkerDeath = tuple[str, bool, str]
+"""Of a worker: its instance id, whether it is certain, and its address if it had served no request."""
 Capabilities = Callable[[str, int, ModelRevision | None], pb.EngineCapabilities]
 
 _LOST = WorkerLost("The worker that generated this reply was lost.", retry_after_s=1)
@@ -174,13 +176,13 @@ class Failover(PoolListener):
     def _process_losses(self) -> None:
         losses = {sequence: loss for sequence, loss in self._lost if not sequence.ended}
         self._lost = []
-        deaths: dict[tuple[str, bool], list[ResumableSequence]] = {}
+        deaths: dict[_WorkerDeath, list[ResumableSequence]] = {}
         _each(losses, lambda sequence: self._decide(sequence, losses[sequence], deaths))
         for_each(deaths, lambda death: self._on_death(*death, deaths[death]))
         self._schedule()
 
-    def _on_death(self, instance_id: str, certain: bool, sequences: list[ResumableSequence]) -> None:
-        verdict = self._detector.classify(instance_id, sequences, certain)
+    def _on_death(self, instance_id: str, certain: bool, unproven_at: str, sequences: list[ResumableSequence]) -> None:
+        verdict = self._detector.classify(instance_id, sequences, certain, unproven_at)
         log.warning("worker instance %s lost: resuming %d sequence(s) elsewhere", instance_id, len(verdict.cleared))
         self._apply(verdict)
 
@@ -189,7 +191,7 @@ class Failover(PoolListener):
         _each(verdict.cleared, self._resume)
 
     def _decide(
-        self, sequence: ResumableSequence, loss: Loss, deaths: dict[tuple[str, bool], list[ResumableSequence]]
+        self, sequence: ResumableSequence, loss: Loss, deaths: dict[_WorkerDeath, list[ResumableSequence]]
     ) -> None:
         """Resume or end a lost sequence, or add it to the deaths that the detector classifies."""
         if sequence.request.aborted:
@@ -197,7 +199,7 @@ class Failover(PoolListener):
         elif self._stopped or sequence.losses > self._settings.attempts or not self._can_resume(sequence):
             self._give_up(sequence)
         elif loss.died:
-            deaths.setdefault((loss.instance_id, loss.certain), []).append(sequence)
+            deaths.setdefault((loss.instance_id, loss.certain, loss.unproven_at), []).append(sequence)
         elif loss.refused:
             self._waiting.append(sequence)
         else:

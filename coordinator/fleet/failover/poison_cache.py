@@ -3,9 +3,9 @@
 PoisonDetector classifies the requests that are running when workers die. A client that sends the same request again
 creates a new one, and after a disconnect, or without failover, there is no request to classify. So the requests that
 a lost worker had just started are stored by a fingerprint of model, adapter, prompt and sampling parameters. One that
-was the only suspect common to two deaths is rejected for a while. If there were several, each is retried in isolation
-from the others, and rejected if a worker dies of its isolated retry. A request that gets its first few tokens, or
-finishes normally, is cleared.
+was the only suspect common to enough deaths (see `incriminates`) is rejected for a while. If there were several, each
+is retried in isolation from the others, and rejected if a worker dies of its isolated retry. A request that gets its
+first few tokens, or finishes normally, is cleared.
 
 Limits: only the processes of one port share it, and changing a prompt by a token changes the fingerprint.
 """
@@ -18,6 +18,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tokenwire.coordinator.fleet.failover.poison_detection import incriminates
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonEvent, PoisonJournal
 from tokenwire.coordinator.fleet.failover.recovery import gets_seed
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
@@ -46,6 +47,8 @@ class Death:
     certain: bool
     """Whether it is known to be dead or to hang; else it counts once its process is known to be gone."""
     suspects: set[Fingerprint]
+    unproven_at: str = ""
+    """The address of a worker that had served no request before; else empty."""
 
 
 class PoisonCache(PoolListener):
@@ -79,23 +82,26 @@ class PoisonCache(PoolListener):
             return
         fingerprint = fingerprint_of(model, submission)
         mine = [death for death in self.deaths if fingerprint in death.suspects and self._is_death(death)]
-        if len(mine) > 1 and self._confirmed_among(mine[-1]) == 1:
+        is_suspect = incriminates(death.unproven_at for death in mine)
+        if is_suspect and self._confirmed_among(_last_that_counts(mine)) == 1:
             self._add(fingerprint)
         if fingerprint in self.poison:
             raise PoisonRequest(
                 "Two workers died when they started this request. It is not retried, and rejected for "
                 f"{_TTL_S / 60:.0f} minutes."
             )
-        if len(mine) > 1:
+        if is_suspect:
             self._retry_isolated(fingerprint)
 
-    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[Submission]) -> None:
+    def on_worker_lost(
+        self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[Submission], unproven_at: str = ""
+    ) -> None:
         """Record the loss of a worker (`certain`: it died) with the requests that it had just started."""
         suspects = frozenset(fingerprint_of(model, submission) for submission in recent_starts)
         if not suspects:
             return
-        self._record(PoisonEvent("death", self._clock(), suspects, instance_id, certain))
-        if self._isolated is not None and self._isolated[0] in suspects and certain:
+        self._record(PoisonEvent("death", self._clock(), suspects, instance_id, certain, unproven_at))
+        if self._isolated is not None and self._isolated[0] in suspects and certain and not unproven_at:
             self._add(self._isolated[0])
 
     def on_worker_survived(self, model: str, submission: Submission) -> None:
@@ -129,7 +135,8 @@ class PoisonCache(PoolListener):
         fingerprints = event.fingerprints
         match event.kind:
             case "death":
-                self._add_death(Death(event.instance_id, event.when, event.certain, set(fingerprints)))
+                death = Death(event.instance_id, event.when, event.certain, set(fingerprints), event.unproven_at)
+                self._add_death(death)
             case "survived":
                 for death in self.deaths:
                     death.suspects -= fingerprints
@@ -143,6 +150,7 @@ class PoisonCache(PoolListener):
             if known.instance_id == death.instance_id:
                 known.suspects |= death.suspects
                 known.certain |= death.certain
+                known.unproven_at = known.unproven_at and death.unproven_at  # it may have served another process
                 return
         self.deaths.append(death)
 
@@ -166,9 +174,11 @@ class PoisonCache(PoolListener):
         raise Unavailable(message, retry_after_s=_RETRY_AFTER_S)
 
     def _confirmed_among(self, death: Death) -> int:
-        """Return the number of suspects of a death that are suspects of another one too."""
-        others = [other for other in self.deaths if other is not death and self._is_death(other)]
-        return sum(any(suspect in other.suspects for other in others) for suspect in death.suspects)
+        """Return the number of suspects of a death that are suspects of enough others too."""
+        deaths = [each for each in self.deaths if each is death or self._is_death(each)]
+        return sum(
+            incriminates(each.unproven_at for each in deaths if suspect in each.suspects) for suspect in death.suspects
+        )
 
     def _is_death(self, death: Death) -> bool:
         return death.certain or self._is_alive(death.instance_id) is False
@@ -179,6 +189,12 @@ class PoisonCache(PoolListener):
             self.deaths.popleft()
         for fingerprint in [each for each, until in self.poison.items() if until <= now]:
             del self.poison[fingerprint]
+
+
+def _last_that_counts(deaths: Sequence[Death]) -> Death:
+    """Return the last one; where those of workers that had served a request are enough, the last of these."""
+    proven = [death for death in deaths if not death.unproven_at]
+    return (proven if incriminates("" for _ in proven) else deaths)[-1]
 
 
 def fingerprint_of(model: str, submission: Submission) -> Fingerprint:

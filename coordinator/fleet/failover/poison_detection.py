@@ -4,7 +4,8 @@ When a worker dies, the requests that it had just started (with at most a few to
 is suspect in the deaths of two worker processes within a time window is poison if it is the only one, once these
 processes are known to be gone: a worker whose connection was cut and that responds again did not die. If there are
 several, they are retried one after the other, isolated from the other suspects, and one is poison if a worker dies
-of its isolated retry. Requests in mid-reply are never suspects.
+of its isolated retry. Requests in mid-reply are never suspects. A worker that dies before it has served any request
+may fail for everybody, so two such deaths are not enough: see `incriminates`.
 
 Limits: a request that is harmful only after more tokens is not detected, and ends when its attempts are used up; and
 one that was alone in its prefill on two workers that were killed from outside within the window is a false positive.
@@ -18,6 +19,8 @@ from dataclasses import dataclass, field
 from tokenwire.coordinator.fleet.failover.sequence import ResumableRequest, ResumableSequence
 
 _FEW_TOKENS = 4
+_DEATHS_OF_PROVEN = 2
+_DEATHS_OF_ANY = 3
 _WINDOW_S = 60.0
 _DECISION_S = 30.0
 """Maximum time for which a suspect waits until it is known whether its workers died."""
@@ -43,6 +46,8 @@ class _Death:
     when: float
     certain: bool
     """Whether the worker is known to be dead or to hang; else it is dropped if its process turns out to live."""
+    unproven_at: str
+    """The address of a worker that had served no request before; else empty."""
 
 
 @dataclass(slots=True)
@@ -53,6 +58,17 @@ class _Suspects:
     since: float
     sequences: dict[ResumableRequest, list[ResumableSequence]]
     """By request."""
+
+
+def incriminates(unproven_at: Iterable[str]) -> bool:
+    """Return whether so many deaths make a request poison, if it is the only one that they have in common.
+
+    Of each death: the address of a worker that had served no request before, else an empty string. One that dies
+    again and again without serving any is one such worker.
+    """
+    deaths = list(unproven_at)
+    proven = deaths.count("")
+    return proven >= _DEATHS_OF_PROVEN or proven + len(set(deaths) - {""}) >= _DEATHS_OF_ANY
 
 
 class PoisonDetector:
@@ -73,16 +89,21 @@ class PoisonDetector:
         self._sequences: dict[ResumableRequest, list[ResumableSequence]] = {}
         """Those that wait for their isolated retry, by request."""
 
-    def classify(self, instance_id: str, lost: Iterable[ResumableSequence], certain: bool = False) -> Verdict:
+    def classify(
+        self, instance_id: str, lost: Iterable[ResumableSequence], certain: bool = False, unproven_at: str = ""
+    ) -> Verdict:
         """Return which sequences of a lost worker are resumed and which are poison; the others wait.
 
-        They wait for `review` or an isolated retry. `certain`: the worker is already known to be dead.
+        They wait for `review` or an isolated retry. `certain`: the worker is already known to be dead. `unproven_at`:
+        its address, if it had served no request before.
         """
         certain = certain or self._is_alive(instance_id) is False
         cleared: list[ResumableSequence] = []
         suspects: dict[ResumableRequest, list[ResumableSequence]] = {}
         for sequence in lost:
-            if sequence.gained <= _FEW_TOKENS and self._suspect(sequence.request, instance_id, certain):
+            if sequence.gained <= _FEW_TOKENS and self._suspect(
+                sequence.request, instance_id, _Death(self._clock(), certain, unproven_at)
+            ):
                 suspects.setdefault(sequence.request, []).append(sequence)
             else:
                 cleared.append(sequence)
@@ -139,21 +160,22 @@ class PoisonDetector:
         """Remove a request that has ended."""
         self._deaths.pop(request, None)
 
-    def _suspect(self, request: ResumableRequest, instance_id: str, certain: bool) -> bool:
+    def _suspect(self, request: ResumableRequest, instance_id: str, last: _Death) -> bool:
         """Record a request as suspect; return whether it already was in another death."""
-        now = self._clock()
         deaths = self._deaths.setdefault(request, {})
-        before = any(other != instance_id and now - death.when <= _WINDOW_S for other, death in deaths.items())
-        deaths[instance_id] = _Death(now, certain)
+        before = any(other != instance_id and last.when - death.when <= _WINDOW_S for other, death in deaths.items())
+        deaths[instance_id] = last
         return before
 
     def _is_cleared(self, request: ResumableRequest, instance_id: str) -> bool:
-        """Drop losses that were not deaths; return whether the loss of this worker was not, or was the only one."""
+        """Drop losses that were not deaths; return whether the loss of this worker was not, or too few others were."""
         deaths = self._deaths[request]
         for other in [other for other, death in deaths.items() if not death.certain and self._is_alive(other)]:
             del deaths[other]
         last = deaths.get(instance_id)
-        return last is None or sum(last.when - death.when <= _WINDOW_S for death in deaths.values()) < 2
+        if last is None or (request is self._isolated and last.unproven_at):
+            return True  # such a worker's death does not answer whether an isolated request is harmful
+        return not incriminates(death.unproven_at for death in deaths.values() if last.when - death.when <= _WINDOW_S)
 
     def _is_certain(self, request: ResumableRequest) -> bool:
         return all(death.certain or self._is_alive(other) is False for other, death in self._deaths[request].items())

@@ -23,6 +23,8 @@ class PoisonEvent:
     instance_id: str = ""
     """Of the worker that died."""
     certain: bool = False
+    unproven_at: str = ""
+    """Its address, if it had served no request before."""
 
 
 class PoisonJournal:
@@ -59,9 +61,11 @@ class PoisonJournal:
 
 def _dumped(event: PoisonEvent) -> bytes:
     fingerprints = sorted(each.hex() for each in event.fingerprints)
-    return json.dumps([event.kind, event.when, fingerprints, event.instance_id, event.certain]).encode()
+    return json.dumps(
+        [event.kind, event.when, fingerprints, event.instance_id, event.certain, event.unproven_at]
+    ).encode()
 
 
 def _loaded(line: bytes) -> PoisonEvent:
-    kind, when, fingerprints, instance_id, certain = json.loads(line)
-    return PoisonEvent(kind, when, frozenset(map(bytes.fromhex, fingerprints)), instance_id, certain)
+    kind, when, fingerprints, *worker = json.loads(line)
+    return PoisonEvent(kind, when, frozenset(map(bytes.fromhex, fingerprints)), *worker)

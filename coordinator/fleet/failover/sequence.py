@@ -38,6 +38,8 @@ class Loss:
     """Whether it uses up one of the request's attempts."""
     refused: bool
     """Whether the worker is there but refused the request."""
+    unproven_at: str = ""
+    """The worker's address, if it had served no request before."""
 
 
 class FailoverPolicy(Protocol):
@@ -310,12 +312,13 @@ class ResumableSequence:
         return stops
 
     def _lose(self, died: bool, certain: bool, counts: bool, refused: bool, result: TokenwireError | pb.Finish) -> None:
-        instance_id = "" if self._session is None else self._session.instance_id
+        session = self._session
+        instance_id, unproven_at = ("", "") if session is None else (session.instance_id, session.unproven_at)
         self.detach()
         self.avoid |= {instance_id}
         self.losses += counts
         self._last_result = result
-        self._policy.on_lost(self, Loss(instance_id, died, certain, counts, refused))
+        self._policy.on_lost(self, Loss(instance_id, died, certain, counts, refused, unproven_at))
 
     def _end(self) -> None:
         if not self.ended:

@@ -259,7 +259,9 @@ class BrokenListener(PoolListener):
         """Raise."""
         raise ValueError("broken")
 
-    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[Submission]) -> None:
+    def on_worker_lost(
+        self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[Submission], unproven_at: str = ""
+    ) -> None:
         """Raise."""
         raise ValueError("broken")
 
@@ -276,7 +278,9 @@ class Recorder(PoolListener):
         """Record the call."""
         self.capacity.set()
 
-    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[Submission]) -> None:
+    def on_worker_lost(
+        self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[Submission], unproven_at: str = ""
+    ) -> None:
         """Record the worker."""
         self.lost.append((model, instance_id))
 

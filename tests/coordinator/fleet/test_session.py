@@ -210,6 +210,26 @@ async def test_what_a_worker_reports_is_passed_on(address: str) -> None:
         assert await asyncio.wait_for(got.get(), 10) == (session, "request")
 
 
+async def test_a_worker_is_proven_once_it_has_served_a_request(address: str) -> None:
+    """Until its session ends: after that it may be another process, or no longer serve anybody."""
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome())
+        (slot,) = (await anext(requests)).submit.slots
+        await context.write(_frame(slot, [1], pb.Finish(slot=slot, reason=pb.FINISH_REASON_STOP)))
+        await anext(requests)
+
+    async with scripted_worker(address, script), running_session(WorkerSession(address, "test", accept)) as session:
+        session.breaker = Impatient()
+        await until(lambda: session.state is SessionState.READY)
+        assert session.unproven_at == address
+        session.submit(submission(), [Listener()])
+        await until(lambda: not session.unproven_at)
+        session.submit(submission(), [Listener()])
+        await until(lambda: session.unproven_at == address)
+
+
 async def test_a_request_runs_to_its_end(address: str) -> None:
     """Each listener gets the prefill info, its tokens and one finish; then both slots are free."""
     async with running_worker(address) as worker, ready_session(address) as session:

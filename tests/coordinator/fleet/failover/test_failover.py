@@ -58,6 +58,7 @@ class SuccessiveWorkers:
         """Whether requests are queued in place of being sent."""
         self.instance_id = ""
         """Of the worker for all requests, if it is one."""
+        self.proven = True
         self.free = 9
         self.invariant: int | None = None
 
@@ -86,8 +87,9 @@ class SuccessiveWorkers:
         """Take it, or raise."""
         if self.refuses is not None:
             raise self.refuses
-        session = WorkerSession("nowhere", "test", accept)
+        session = WorkerSession(f"nowhere:{len(self.parts)}", "test", accept)
         session.instance_id = self.instance_id or str(len(self.parts))
+        session.proven = self.proven
         session.capabilities = self.capabilities(model, submission.lora.id)
         if not self.queues:
             placement.on_placed(session)
@@ -437,6 +439,25 @@ async def test_two_dead_engines_end_the_request(failover: Failover, workers: Suc
 
         assert isinstance(listener.error, PoisonRequest)
         assert failover.stats.poison == request + 1
+
+
+async def test_two_workers_that_served_nobody_else_leave_a_request_alone(
+    failover: Failover, workers: SuccessiveWorkers
+) -> None:
+    """They may fail for everybody: a third one gets it, and is resumed at once. If that dies too, it is poison."""
+    workers.proven = False
+    workers.living = dict.fromkeys("012345", False)
+    (innocent,) = submitted(failover)
+    for number in range(2):
+        (await workers.part(number)).lose()
+    (await workers.part(2)).listeners[0].step([7], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+    (poison,) = submitted(failover, prompt=2)
+    for number in range(3, 6):
+        (await workers.part(number)).lose()
+    await poison.ended.wait()
+
+    assert (innocent.token_ids, innocent.error) == ([7], None)
+    assert isinstance(poison.error, PoisonRequest)
 
 
 NOBODY = Unavailable("nobody")

@@ -54,6 +54,43 @@ def test_a_request_that_killed_twice_is_rejected_for_a_while(cache: PoisonCache,
     cache.check("m", POISON)
 
 
+def test_workers_that_served_nobody_else_are_less_proof(cache: PoisonCache) -> None:
+    """Three are enough, and a worker that restarts is one."""
+    for instance_id, address in (("a", "a:1"), ("b", "b:1"), ("a2", "a:1")):
+        cache.on_worker_lost("m", instance_id, True, [POISON], address)
+        cache.check("m", POISON)
+    cache.on_worker_lost("m", "c", True, [POISON, OTHER], "c:1")
+
+    with pytest.raises(PoisonRequest):
+        cache.check("m", POISON)
+    cache.check("m", OTHER)
+
+
+def test_a_worker_that_served_nobody_says_nothing_about_an_isolated_retry(cache: PoisonCache) -> None:
+    """The request is tried again."""
+    lose(cache, "a", POISON, OTHER)
+    lose(cache, "b", POISON, OTHER)
+    cache.check("m", POISON)
+    cache.on_worker_lost("m", "c", True, [POISON], "c:1")
+    cache.check("m", POISON)
+    cache.on_worker_lost("m", "d", True, [POISON])
+
+    with pytest.raises(PoisonRequest):
+        cache.check("m", POISON)
+
+
+def test_a_worker_that_served_another_process_counts_in_full(time: Clock, tmp_path: Path) -> None:
+    """Each process that loses it says whether it was served."""
+    one, other = (PoisonCache(lambda instance_id: False, time, PoisonJournal(tmp_path)) for _ in range(2))
+    one.on_worker_lost("m", "a", True, [POISON], "a:1")
+    other.on_worker_lost("m", "a", True, [POISON])
+    one.on_worker_lost("m", "b", True, [POISON])
+
+    for cache in (one, other):
+        with pytest.raises(PoisonRequest):
+            cache.check("m", POISON)
+
+
 def test_a_worker_that_responds_again_did_not_die(cache: PoisonCache, living: dict[str, bool | None]) -> None:
     """A worker whose process may still run does not count either."""
     lose(cache, "a", POISON)

@@ -91,6 +91,42 @@ def test_several_suspects_are_retried_one_after_the_other(detector: PoisonDetect
     assert not detector.retrying
 
 
+def test_two_workers_that_served_nobody_else_are_no_proof(detector: PoisonDetector) -> None:
+    """They may fail for everybody. Three are, or two more that had."""
+    suspect, other = sequence(), sequence()
+    detector.classify("a", [suspect, other], unproven_at="a:1")
+    assert detector.classify("b", [suspect, other], unproven_at="b:1").cleared == [suspect, other]
+    assert detector.classify("c", [suspect], unproven_at="c:1").poison == [suspect]
+    assert detector.classify("d", [other]).poison == [other]
+
+
+def test_a_worker_that_always_fails_is_one(detector: PoisonDetector) -> None:
+    """However often it restarts, as long as it serves nobody."""
+    suspect = sequence()
+    for number in range(5):
+        assert detector.classify(f"a{number}", [suspect], unproven_at="a:1").cleared == [suspect]
+    assert detector.classify("b", [suspect], unproven_at="b:1").cleared == [suspect]
+
+
+def test_one_that_failed_for_everybody_and_one_that_did_not_are_no_proof(detector: PoisonDetector) -> None:
+    """Another one that had served a request is."""
+    suspect = sequence()
+    detector.classify("a", [suspect], unproven_at="a:1")
+    assert detector.classify("b", [suspect]).cleared == [suspect]
+    assert detector.classify("c", [suspect]).poison == [suspect]
+
+
+def test_a_worker_that_served_nobody_says_nothing_about_an_isolated_retry(detector: PoisonDetector) -> None:
+    """The request is sent to another one, still isolated."""
+    one, two = sequence(), sequence()
+    detector.classify("a", [one, two])
+    detector.classify("b", [one, two])
+    assert list(detector.next_isolated_retry(open_until_ended)) == [one]
+    assert detector.classify("c", [one], unproven_at="c:1").cleared == [one]
+    assert not detector.next_isolated_retry(open_until_ended)
+    assert detector.classify("d", [one]).poison == [one]
+
+
 class Processes:
     """Worker processes that run, ended, or are unknown."""
 

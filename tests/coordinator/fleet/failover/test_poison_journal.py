@@ -10,7 +10,9 @@ from tokenwire.coordinator.fleet.failover.poison_journal import PoisonEvent, Poi
 
 def death(number: int) -> PoisonEvent:
     """Return an event."""
-    return PoisonEvent("death", float(number), frozenset({b"one", b"two"}), f"instance {number}", certain=True)
+    return PoisonEvent(
+        "death", float(number), frozenset({b"one", b"two"}), f"instance {number}", certain=True, unproven_at="a"
+    )
 
 
 def test_every_process_reads_all_events_once(tmp_path: Path) -> None:

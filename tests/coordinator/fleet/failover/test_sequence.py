@@ -78,11 +78,11 @@ LOST, DRAINING, FULL, AWAY = WorkerLost("gone"), WorkerDraining("leaves"), Overl
 @pytest.mark.parametrize(
     ("error", "drains", "loss"),
     [
-        (LOST, False, Loss("", died=True, certain=False, counts=True, refused=False)),
-        (LOST, True, Loss("", died=False, certain=False, counts=False, refused=False)),
-        (DRAINING, True, Loss("", died=False, certain=False, counts=False, refused=False)),
-        (AWAY, False, Loss("", died=False, certain=False, counts=True, refused=True)),
-        (FULL, False, Loss("", died=False, certain=False, counts=False, refused=True)),
+        (LOST, False, Loss("", died=True, certain=False, counts=True, refused=False, unproven_at="nowhere")),
+        (LOST, True, Loss("", died=False, certain=False, counts=False, refused=False, unproven_at="nowhere")),
+        (DRAINING, True, Loss("", died=False, certain=False, counts=False, refused=False, unproven_at="nowhere")),
+        (AWAY, False, Loss("", died=False, certain=False, counts=True, refused=True, unproven_at="nowhere")),
+        (FULL, False, Loss("", died=False, certain=False, counts=False, refused=True, unproven_at="nowhere")),
     ],
 )
 def test_an_error_of_its_worker_is_a_loss(error: TokenwireError, drains: bool, loss: Loss) -> None:
