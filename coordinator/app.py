@@ -1,4 +1,7 @@
-"""Composes the coordinator: pool, models, generation, routes."""
+"""Composes the coordinator: pool, models, generation, routes.
+
+One file, since all parts are put together in one place.
+"""
 
 import asyncio
 import ipaddress
@@ -40,6 +43,7 @@ from tokenwire.coordinator.fleet.discovery.parse import parse_source
 from tokenwire.coordinator.fleet.discovery.source import DiscoverySource
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
+from tokenwire.coordinator.fleet.operation_trust import OperationTrust, Unsigned
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.routing import Router
 from tokenwire.coordinator.fleet.status import FleetStatus
@@ -58,6 +62,7 @@ from tokenwire.coordinator.observability.siblings import Siblings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import ChannelFactory
+from tokenwire.peer_auth.operation_keys import open_operation_keys
 
 if TYPE_CHECKING:
     from tokenwire.coordinator.observability.tracing import Tracing
@@ -177,7 +182,9 @@ def build_core(
     The keyword arguments replace its name among coordinators, its connections to workers, and its history's store.
     """
     readiness = Readiness()
-    desired = DesiredStates(settings.admin.stale_weights)
+    operation_keys = open_operation_keys(settings.admin.operations_key_file, settings.admin.operations_keys)
+    trust = OperationTrust(operation_keys, Unsigned.by_routes(settings.admin.rl_routes, settings.admin.lora_routes))
+    desired = DesiredStates(settings.admin.stale_weights, trust)
     expected = ExpectedModels(settings.expected_models, settings.admission)
     models = ModelDirectory(settings, desired, expected=expected)
     coordinator_id = coordinator_id or f"{socket.gethostname()}:{os.getpid()}"

@@ -1,4 +1,7 @@
-"""Admin operations: a control call to all workers of a model, with a result for each. Not atomic."""
+"""Admin operations: a control call to all workers of a model, with a result for each. Not atomic.
+
+One class beyond the usual length, since each operation is a method over the same sessions.
+"""
 
 import asyncio
 import contextlib
@@ -7,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tokenwire.coordinator.fleet import operations
 from tokenwire.coordinator.fleet.control_client import ControlCall, adopt_state, call_worker
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.pool import WorkerPool
@@ -75,26 +79,31 @@ class FleetAdmin:
         """Hold new requests; "abort" running ones, "wait" for them to finish or "keep" them frozen."""
         request = pb.PauseGenerationRequest(mode=_mode(mode), clear_cache=clear_cache)
         self._record_abort(model, mode)
-        return await self._operate(model, "pause", lambda stub: stub.PauseGeneration, request)
+        operation = operations.pause(self._before(model))
+        return await self._operate(model, "pause", lambda stub: stub.PauseGeneration, request, operation)
 
     async def resume(self, model: str | None) -> WorkerResults:
         """Resume generation."""
-        return await self._operate(model, "resume", lambda stub: stub.ResumeGeneration, pb.ResumeGenerationRequest())
+        request = pb.ResumeGenerationRequest()
+        return await self._operate(model, "resume", lambda stub: stub.ResumeGeneration, request, operations.resume())
 
     async def sleep(self, model: str | None, level: int, mode: str) -> WorkerResults:
         """Free memory: level 0 only pauses, 1 offloads weights, 2 drops them."""
         request = pb.SleepRequest(level=level, mode=_mode(mode))
         self._record_abort(model, mode)
-        return await self._operate(model, "sleep", lambda stub: stub.Sleep, request)
+        return await self._operate(model, "sleep", lambda stub: stub.Sleep, request, operations.sleep(level))
 
     async def wake_up(self, model: str | None, tags: Sequence[str]) -> WorkerResults:
         """Undo `sleep`, completely or by tags; responses are WakeUpResponse."""
-        return await self._operate(model, "wake_up", lambda stub: stub.WakeUp, pb.WakeUpRequest(tags=tags))
+        request, operation = pb.WakeUpRequest(tags=tags), operations.wake_up(self._before(model), tags)
+        return await self._operate(model, "wake_up", lambda stub: stub.WakeUp, request, operation)
 
     async def load_weights(self, model: str | None, path: str, version: str, reset_prefix_cache: bool) -> WorkerResults:
         """Load weights from a directory on each worker."""
         request = pb.LoadWeightsRequest(path=path, weight_version=version, reset_prefix_cache=reset_prefix_cache)
-        return await self._operate(model, "load_weights", lambda stub: stub.LoadWeights, request)
+        request.epoch = self._desired.next_epoch(self.model(model))
+        operation = operations.load_weights(request.epoch, path, version)
+        return await self._operate(model, "load_weights", lambda stub: stub.LoadWeights, request, operation)
 
     async def transfer(self, model: str | None, stage: str, arguments: Mapping[str, Any]) -> WorkerResults:
         """Run a stage of a weight transfer: init, start, start_draft, update, finish or shutdown."""
@@ -102,12 +111,15 @@ class FleetAdmin:
         if isinstance(base, int):
             return await self._init_transfer(model, dict(arguments), base)
         request = pb.UpdateWeightsRequest(stage=_STAGES[stage], arguments_json=json.dumps(arguments))
-        return await self._operate(model, f"{stage} of a transfer", lambda stub: stub.UpdateWeights, request)
+        request.epoch = self._desired.next_epoch(self.model(model))
+        operation = operations.transfer(request.epoch, stage, arguments)
+        return await self._operate(model, f"{stage} of a transfer", lambda stub: stub.UpdateWeights, request, operation)
 
     async def set_weight_version(self, model: str | None, version: str) -> WorkerResults:
         """Set the weight version."""
         request = pb.SetWeightVersionRequest(weight_version=version)
-        return await self._operate(model, "set_weight_version", lambda stub: stub.SetWeightVersion, request)
+        operation = inference_pb2.Operation(weight_version=version)
+        return await self._operate(model, "set_weight_version", lambda stub: stub.SetWeightVersion, request, operation)
 
     async def load_lora(
         self, model: str | None, name: str, path: str, replace: bool = False, is_3d: bool = False
@@ -127,15 +139,16 @@ class FleetAdmin:
         number = self._desired.new_adapter_id(epoch)
         adapter = inference_pb2.LoraAdapter(name=name, id=number, path=path, is_3d_lora_weight=is_3d)
         request = pb.LoadLoraRequest(adapter=adapter, epoch=epoch)
-        return await self._operate(base, "load_lora", lambda stub: stub.LoadLora, request)
+        operation = inference_pb2.Operation(load_adapter=adapter)
+        return await self._operate(base, "load_lora", lambda stub: stub.LoadLora, request, operation)
 
     async def unload_lora(self, name: str) -> WorkerResults:
         """Unload an adapter. Raises NotFound."""
         adapter = self._desired.adapter(name)
         if adapter is None:
             raise NotFound(f"The lora adapter '{name}' cannot be found.", param="lora_name")
-        request = pb.UnloadLoraRequest(id=adapter.lora.id)
-        return await self._operate(adapter.model, "unload_lora", lambda stub: stub.UnloadLora, request)
+        request, operation = pb.UnloadLoraRequest(id=adapter.lora.id), inference_pb2.Operation(unload_adapter=name)
+        return await self._operate(adapter.model, "unload_lora", lambda stub: stub.UnloadLora, request, operation)
 
     # Calls that do not change the desired state.
 
@@ -199,16 +212,20 @@ class FleetAdmin:
     async def _init_transfer(self, model: str | None, arguments: dict[str, Any], offset: int) -> WorkerResults:
         """Initialize a transfer, giving each worker the ranks after those of the workers before it."""
         requests = {}
-        epoch = self._desired.next_epoch(self.model(model))
+        name = self.model(model)
+        epoch = self._desired.next_epoch(name)
+        record = self._record(name, epoch, operations.transfer(epoch, "init", arguments))
         # Workers may change between the two calls: the transfer is for those present at both.
-        sessions, configurations = self.sessions(model), await self._configurations(model)
+        sessions, configurations = self._believed_sessions(name), await self._configurations(model)
         for session in sessions:
             configuration = configurations.get(session.address)
             if configuration is None:
                 continue
             info = {**arguments["init_info"], "rank_offset": offset}
             init = json.dumps({**arguments, "init_info": info})
-            requests[session] = pb.UpdateWeightsRequest(stage=_STAGES["init"], arguments_json=init, epoch=epoch)
+            requests[session] = pb.UpdateWeightsRequest(
+                stage=_STAGES["init"], arguments_json=init, epoch=epoch, record=record
+            )
             offset += configuration["parallel_config"]["world_size_across_dp"]
 
         def call(session: WorkerSession) -> ControlCall[Any]:
@@ -220,28 +237,61 @@ class FleetAdmin:
         if mode == "abort" and self.sessions(model):
             self._on_abort(self.model(model))
 
-    async def _operate(self, model: str | None, stage: str, method: Method, request: Any) -> WorkerResults:
-        if not request.epoch:
-            request.epoch = self._desired.next_epoch(self.model(model))
-        adoptions = asyncio.gather(*map(self._adopt, self.sessions(model)))  # they begin first
-        results, _ = await asyncio.gather(self._call_all(model, stage, method, request), adoptions)
+    async def _operate(
+        self, model: str | None, stage: str, method: Method, request: Any, operation: inference_pb2.Operation
+    ) -> WorkerResults:
+        name = self.model(model)
+        request.epoch = request.epoch or self._desired.next_epoch(name)
+        request.record.CopyFrom(self._record(name, request.epoch, operation))
+        sessions = self._believed_sessions(name)
+        adoptions = asyncio.gather(*map(self._adopt, sessions))  # they begin first
+        results, _ = await asyncio.gather(self._call_each(sessions, stage, method, request), adoptions)
         return results
 
+    def _before(self, model: str | None) -> inference_pb2.ServingState:
+        """Return what is desired before an operation."""
+        return self._desired.get(self.model(model)) or inference_pb2.ServingState()
+
+    def _record(self, model: str, epoch: int, operation: inference_pb2.Operation) -> inference_pb2.OperationRecord:
+        operation.model, operation.epoch = model, epoch
+        return self._desired.sign(operation)
+
+    def _believed_sessions(self, model: str | None) -> list[WorkerSession]:
+        """Return the sessions that operations are for: a worker that is set aside fails none. Raises Unavailable."""
+        sessions = self.sessions(model)
+        asides = {each: self._desired.set_aside(each.model_name, each.serving) for each in sessions if each.control}
+        believed = [session for session in sessions if not asides.get(session)]
+        if not any(session.control for session in believed):
+            reasons = "; ".join(f"{session.address}: {reason}" for session, reason in asides.items())
+            raise Unavailable(f"Every worker is set aside: {reasons}", retry_after_s=2)
+        return believed
+
     async def _adopt(self, session: WorkerSession) -> None:
-        """Let a worker that has drifted catch up first: an operation makes all of its state the newest, old or not."""
+        """Let a worker that has drifted catch up first, so that all carry out an operation on the same state."""
         if self._desired.has_drifted(session.model_name, session.serving):
+            target = self._desired.target(session.model_name, session.serving)
             with contextlib.suppress(TokenwireError):  # reconciled again later
-                await call_worker(session, adopt_state(self._desired.get(session.model_name), self._timeout_s))
+                await call_worker(session, adopt_state(target, self._timeout_s))
 
     async def _call_all(
         self, model: str | None, stage: str, method: Method, request: Any, timeout_s: float | None = None
+    ) -> WorkerResults:
+        return await self._call_each(self.sessions(model), stage, method, request, timeout_s)
+
+    async def _call_each(
+        self,
+        sessions: Sequence[WorkerSession],
+        stage: str,
+        method: Method,
+        request: Any,
+        timeout_s: float | None = None,
     ) -> WorkerResults:
         timeout_s = timeout_s or self._timeout_s
 
         def call(session: WorkerSession) -> ControlCall[Any]:
             return lambda stub: method(stub)(request, timeout=timeout_s)
 
-        return await _fan_out(self.sessions(model), stage, call)
+        return await _fan_out(sessions, stage, call)
 
 
 async def _fan_out(

@@ -1,13 +1,15 @@
-"""The desired state of each model: the newest serving state announced by any of its workers."""
+"""The desired state of each model: what the newest believed operations that its workers repeat lead to."""
 
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tokenwire.coordinator.fleet.operation_trust import NONCE_BITS, OperationTrust
+from tokenwire.protocol.operation_records import fold, latest
 from tokenwire.v1 import inference_pb2 as pb
 
-_NONCE_BITS = 16
 _MAX_ADAPTER_ID = 2**31 - 1
+_INITIAL = pb.ServingState()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,47 +24,98 @@ class Adapter:
 class DesiredStates:
     """Desired states by the first name of the model. A model without admin operations so far has none."""
 
-    def __init__(self, stale_weights: bool = False) -> None:
+    def __init__(self, stale_weights: bool = False, trust: OperationTrust | None = None) -> None:
         self._stale_weights = stale_weights
+        self._trust = trust or OperationTrust()
         self._desired: dict[str, pb.ServingState] = {}
         self._issued: dict[str, int] = {}
         # Two coordinators never give their operations the same epoch, so one of them is always the newer.
-        self._nonce = random.getrandbits(_NONCE_BITS)
+        self._nonce = random.getrandbits(NONCE_BITS)
 
     def observe(self, model: str, state: pb.ServingState) -> bool:
-        """Update the desired state from an announced one; return whether it changed."""
-        current = self._desired.get(model, pb.ServingState())
-        # Concurrent operations can leave two states of one epoch: all coordinators choose the same.
-        if state.unmanaged or state.weights_fault or _order(state) <= _order(current):
+        """Update the desired state by the records in an announced one; return whether it changed."""
+        current = self._desired.get(model, _INITIAL)
+        known = {record.operation for record in current.records}
+        believed = self._trust.believed(model, state, current.epoch)
+        new = [self._trust.renew(record) for record in believed if record.operation not in known]
+        records = latest([*current.records, *new]) if new else current.records
+        if all(record.operation in known for record in records):
             return False
-        self._desired[model] = _shared_part(state)
+        self._desired[model] = fold(records)
         return True
 
     def get(self, model: str) -> pb.ServingState | None:
         """Return the desired state of a model; not to be modified."""
         return self._desired.get(model)
 
+    def reload_keys(self) -> bool:
+        """Use changed keys from now on, also for the records that are known; return whether there are any."""
+        if not self._trust.reload():
+            return False
+        for desired in self._desired.values():
+            renewed = [self._trust.renew(record) for record in desired.records]
+            del desired.records[:]
+            desired.records.extend(renewed)
+        return True
+
     def next_epoch(self, model: str) -> int:
-        """Return the epoch for a new operation, newer than all epochs seen or issued here."""
-        desired = self._desired.get(model)
-        newest = max(desired.epoch if desired else 0, self._issued.get(model, 0))
-        epoch = ((newest >> _NONCE_BITS) + 1) << _NONCE_BITS | self._nonce
+        """Return the epoch for a new operation, newer than all epochs believed or issued here."""
+        newest = max(self._desired.get(model, _INITIAL).epoch, self._issued.get(model, 0))
+        epoch = max(self._trust.now(), ((newest >> NONCE_BITS) + 1) << NONCE_BITS) | self._nonce
         self._issued[model] = epoch
         return epoch
+
+    def sign(self, operation: pb.Operation) -> pb.OperationRecord:
+        """Return the record of an operation."""
+        return self._trust.sign(operation.SerializeToString(deterministic=True))
+
+    def target(self, model: str, state: pb.ServingState) -> pb.ServingState:
+        """Return what a worker that announces a state is to adopt: what is desired, and its own where nothing is."""
+        desired, target = self._desired.get(model, _INITIAL), pb.ServingState()
+        target.CopyFrom(desired)
+        if not self._trust.follows_everything:
+            target.CopyFrom(_shared_part(state))
+            del target.adapters[:]
+            target.adapters.extend(desired.adapters)
+            target.records.extend(desired.records)
+        # Without a label, the one that the worker has given to weights that it is to keep.
+        elif not desired.weight_version and state.weights_epoch == desired.weights_epoch:
+            target.weight_version = state.weight_version
+        target.epoch = max(desired.epoch, state.epoch)
+        return target
 
     def has_drifted(self, model: str, state: pb.ServingState) -> bool:
         """Return whether a worker has to be reconciled."""
         desired = self._desired.get(model)
-        return desired is not None and not state.unmanaged and _shared_part(state) != desired
+        if desired is None or state.unmanaged or self.set_aside(model, state):
+            return False
+        return self._differs(model, state) or (bool(state.records) and self._lacks_records(desired, state))
+
+    def set_aside(self, model: str, state: pb.ServingState) -> str:
+        """Return why a worker gets neither requests nor operations, whatever else it announces; empty if it does."""
+        newest = self._desired.get(model, _INITIAL).epoch
+        if problem := self._trust.problem(model, state, newest):
+            return problem
+        unrecorded = self._trust.needs_signatures and not state.records and not state.unmanaged
+        if unrecorded and state.epoch > newest and self._differs(model, state):
+            return (
+                f"it carried out operation {state.epoch}, of which it has no record, as workers before protocol "
+                "version 1.6 do, or because a coordinator without a key ordered it: restart the worker"
+            )
+        return ""
 
     def out_of_sync(self, model: str, state: pb.ServingState, adapter_id: int = 0) -> str:
         """Return why a worker gets no new requests (for an adapter); empty when it is in sync."""
-        desired = self._desired.get(model, pb.ServingState())
         if state.weights_fault:
             return f"its weights are inconsistent: {state.weights_fault}"
-        if desired.epoch and not self._stale_weights and _weights(state) != _weights(desired):
-            return f"it has the weights {state.weight_version}, not {desired.weight_version}"
-        if desired.epoch and (state.paused, state.sleeping) != (desired.paused, desired.sleeping):
+        if problem := self.set_aside(model, state):
+            return f"it is set aside: {problem}"
+        desired = self._desired.get(model, _INITIAL)
+        follows = self._trust.follows_everything
+        if follows and not self._stale_weights and not _has_weights(state, desired):
+            wanted = desired.weight_version or "those that it started with"
+            return f"it has the weights {state.weight_version}, not {wanted}"
+        if (state.paused, state.sleeping) != (desired.paused, desired.sleeping):
             return f"it is {'paused' if state.paused else 'running'}, unlike the desired state"
         if adapter_id and all(adapter.id != adapter_id for adapter in state.adapters):
             return "the adapter is not loaded"
@@ -86,11 +139,16 @@ class DesiredStates:
             number = number % _MAX_ADAPTER_ID + 1
         return number
 
+    def _differs(self, model: str, state: pb.ServingState) -> bool:
+        target = self.target(model, state)
+        return _shared_part(state) != _shared_part(target)
 
-def _order(state: pb.ServingState) -> tuple[int, int, bytes]:
-    """Return what is greater of the newer state: of two with one epoch, one worker has missed an update of weights."""
-    shared = _shared_part(state).SerializeToString(deterministic=True) if state.epoch else b""
-    return state.epoch, state.weights_epoch, shared
+    def _lacks_records(self, desired: pb.ServingState, state: pb.ServingState) -> bool:
+        announced = {record.operation: record.signatures for record in state.records}
+        if any(record.operation not in announced for record in desired.records):
+            return True
+        signed = desired.records if self._trust.needs_signatures else ()
+        return any(signature not in announced[each.operation] for each in signed for signature in each.signatures)
 
 
 def _shared_part(state: pb.ServingState) -> pb.ServingState:
@@ -98,9 +156,10 @@ def _shared_part(state: pb.ServingState) -> pb.ServingState:
     shared = pb.ServingState()
     shared.CopyFrom(state)
     shared.ClearField("revision")
+    shared.ClearField("records")
     shared.DiscardUnknownFields()
     return shared
 
 
-def _weights(state: pb.ServingState) -> tuple[int, str]:
-    return state.weights_epoch, state.weight_version
+def _has_weights(state: pb.ServingState, desired: pb.ServingState) -> bool:
+    return state.weights_epoch == desired.weights_epoch and desired.weight_version in ("", state.weight_version)

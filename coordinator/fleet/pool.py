@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 _IDLE_CHECK_S = 0.1
 """Polling interval for the last slot of a worker to be removed: a callback would cost something in every frame."""
+_KEYS_CHECK_S = 5.0  # a change of the keys of operations may set workers aside, or end that
 
 
 @dataclass(slots=True)
@@ -75,6 +76,7 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._router = router or Router()
         self._liveness = liveness
         self._changed = asyncio.Event()
+        self._checking_keys: asyncio.Task[None] | None = None
         self._listeners: list[PoolListener] = []
 
     @property
@@ -92,6 +94,8 @@ class WorkerPool(SessionListener[WorkerSession]):
 
         A worker to be removed gets no new requests; its session closes when its last slot has ended.
         """
+        if self._checking_keys is None:
+            self._checking_keys = asyncio.create_task(self._check_keys())
         listed = dict.fromkeys(addresses)
         for address in listed:
             member = self._members.get(address)
@@ -109,13 +113,17 @@ class WorkerPool(SessionListener[WorkerSession]):
     async def stop(self) -> None:
         """Close all sessions; workers abort their requests."""
         members = list(self._members.values())
+        tasks = [member.running for member in members]
+        if self._checking_keys is not None:
+            tasks.append(self._checking_keys)
         self._members.clear()
         self._candidates.clear()
         for member in members:
             if member.removal is not None:
                 member.removal.cancel()
-            member.running.cancel()
-        await asyncio.gather(*(member.running for member in members), return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._reconciler.stop()
 
     async def wait_ready(self) -> None:
@@ -138,6 +146,10 @@ class WorkerPool(SessionListener[WorkerSession]):
         out_of_sync = self._desired.out_of_sync(session.model_name, session.serving, adapter_id)
         error = self._reconciler.reconcile_error(session)
         return f"{out_of_sync} ({error})" if out_of_sync and error else out_of_sync
+
+    def set_aside(self, session: WorkerSession) -> str:
+        """Return why a worker gets neither requests nor operations; empty if it does."""
+        return self._desired.set_aside(session.model_name, session.serving)
 
     def reconcile_error(self, session: WorkerSession) -> str:
         """Return the last error of reconciling a worker; empty without one."""
@@ -302,10 +314,22 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._router.on_worker_state(session, f"{session.serving.weights_epoch} {session.serving.weight_version}")
         if session.worker_drains:
             for_each(self._listeners, lambda listener: listener.on_worker_draining(session))
-        changed = self._desired.observe(session.model_name, session.serving)
-        self._candidates.clear()  # a callback may have filled it by the old desired state
-        for_each(self.sessions if changed else (session,), self._reconciler.consider)
+        self._observe([session])
         self.on_slots_freed()
+
+    def _observe(self, sessions: Iterable[WorkerSession]) -> None:
+        """Update the desired states by what sessions announce, and reconcile what has drifted."""
+        changed = [self._desired.observe(each.model_name, each.serving) for each in sessions]
+        self._candidates.clear()  # a callback may have filled it by the old desired state
+        for_each(self.sessions if any(changed) else sessions, self._reconciler.consider)
+
+    async def _check_keys(self) -> None:
+        """Judge all workers again whenever the keys of operations change."""
+        while True:
+            await asyncio.sleep(_KEYS_CHECK_S)
+            if self._desired.reload_keys():
+                self._observe([each for each in self.sessions if each.state is not SessionState.CONNECTING])
+                self.on_slots_freed()
 
     def on_slots_freed(self) -> None:
         """Pass on that a worker may have free capacity."""

@@ -1,4 +1,7 @@
-"""Attacks a coordinator with expensive requests, and reports those that a background client suffers from."""
+"""Attacks a coordinator with expensive requests, and reports those that a background client suffers from.
+
+With --hostile-worker, a worker attacks the others of its model instead.
+"""
 
 import argparse
 import asyncio
@@ -10,6 +13,8 @@ from tests.adversary.draws import Attack, draw
 from tests.adversary.report import line_of, record_of, summary_of, table_of
 from tests.adversary.rows import ROWS
 from tests.adversary.runner import Measurement, run_attacks
+from tests.adversary.worker_attacks import WORKER_ATTACKS
+from tests.adversary.worker_runner import WITH_KEY, lying_fleet
 
 
 def _attacks(arguments: argparse.Namespace) -> dict[str, Attack]:
@@ -35,6 +40,17 @@ async def _run(attacks: dict[str, Attack], arguments: argparse.Namespace) -> lis
     return done
 
 
+async def _run_worker_attacks() -> int:
+    violations = 0
+    async with lying_fleet(*WITH_KEY) as fleet:
+        for attack in WORKER_ATTACKS:
+            problems = await fleet.attack(attack)
+            violations += bool(problems)
+            sys.stdout.write(f"{'; '.join(problems) or 'ok':>12}  {attack.name}\n")
+            sys.stdout.flush()
+    return 1 if violations else 0
+
+
 def main() -> int:
     """Run the selected attacks, or all named ones; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.adversary", description=__doc__)
@@ -43,9 +59,12 @@ def main() -> int:
     parser.add_argument("--draws", type=int, help="run the attacks of so many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
     parser.add_argument("--limit", type=float, default=30.0, help="seconds until an attack is given up (default: 30)")
+    parser.add_argument("--hostile-worker", action="store_true", help="let a worker announce what nobody ordered")
     parser.add_argument("--once", action="store_true", help="report violations without repeating them")
     parser.add_argument("--json", type=Path, help="write all measurements into this file")
     arguments = parser.parse_args()
+    if arguments.hostile_worker:
+        return asyncio.run(_run_worker_attacks())
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
     done = asyncio.run(_run(_attacks(arguments), arguments))

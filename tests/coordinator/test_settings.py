@@ -1,5 +1,6 @@
 """Settings of a coordinator that contradict each other are rejected at its start."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,14 +31,14 @@ def test_a_plain_vllm_server_has_its_tokenizer_here(tmp_path: Path) -> None:
     assert CoordinatorSettings(("http://x:1",), tokenizer=tmp_path).tokenizer == tmp_path
 
 
-@pytest.mark.parametrize("routes", [{"rl_routes": True}, {"lora_routes": True}])
-def test_admin_routes_next_to_api_keys_need_a_key_of_their_own(tmp_path: Path, routes: dict[str, bool]) -> None:
+@pytest.mark.parametrize("routes", [AdminSettings(rl_routes=True), AdminSettings(lora_routes=True)])
+def test_admin_routes_next_to_api_keys_need_a_key_of_their_own(tmp_path: Path, routes: AdminSettings) -> None:
     """Every tenant could change the weights otherwise."""
     (keys := tmp_path / "keys").write_text("tenant sesame\n")
 
     with pytest.raises(InvalidRequest, match="--admin-key-file"):
-        CoordinatorSettings(("x:1",), auth=AuthSettings(keys), admin=AdminSettings(**routes))  # type: ignore[arg-type]
-    with_key = AdminSettings(admin_key=AdminKey("open"), **routes)
+        CoordinatorSettings(("x:1",), auth=AuthSettings(keys), admin=routes)
+    with_key = replace(routes, admin_key=AdminKey("open"))
     assert CoordinatorSettings(("x:1",), auth=AuthSettings(keys), admin=with_key).admin is with_key
 
 

@@ -22,6 +22,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
             "chatTemplate": "{{ messages }}",
             "tls": {"existingSecret": "front-door"},
             "adminKey": {"existingSecret": "admin"},
+            "operationsKey": {"existingSecret": "operations", "key": "keys"},
             "service": {"type": "LoadBalancer", "port": 443, "annotations": {"example.com/internal": "true"}},
             "ingress": {"enabled": True},
             "extraEnv": [{"name": "TOKENWIRE_ROUTING", "value": "load"}],

@@ -3,6 +3,7 @@
 One file, since every test is one rule over the same list of renderings.
 """
 
+import base64
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -153,8 +154,9 @@ def test_scaled_objects_have_no_fixed_replicas(manifests: list[Manifest]) -> Non
 
 
 def test_secrets_are_files(manifests: list[Manifest]) -> None:
-    """The chart creates no secrets, and none is an argument or a variable: options name mounted files."""
-    assert not of_kind(manifests, "Secret")
+    """The chart creates none but the key of operations, and none is an argument or a variable: options name mounted
+    files."""
+    assert {each["metadata"]["name"].rpartition("-operations-key")[2] for each in of_kind(manifests, "Secret")} <= {""}
     for _, template in pod_templates(manifests):
         only = container(template)
         for variable in only.get("env", ()):
@@ -164,6 +166,31 @@ def test_secrets_are_files(manifests: list[Manifest]) -> None:
         mounted = {mount["mountPath"] for mount in only["volumeMounts"]}
         named = [option.partition("=")[2] for option in only["args"] if "=/etc/tokenwire/" in option]
         assert {path.rpartition("/")[0] for path in named} <= mounted
+
+
+def test_only_coordinators_get_the_key_of_operations(manifests: list[Manifest]) -> None:
+    """The chart's own, or an existing one: a worker that had it could command all others."""
+    (option,) = {each for each in _arguments(manifests, "coordinator") if each.startswith("--operations-key-file=")}
+    mount, key = option.partition("=")[2].rsplit("/", 1)
+    secrets = {each["metadata"]["name"]: each["data"] for each in of_kind(manifests, "Secret")}
+    for name, template in pod_templates(manifests):
+        volumes = {volume["name"]: volume.get("secret") for volume in template["spec"]["volumes"]}
+        mounted = {each["mountPath"]: volumes[each["name"]] for each in container(template)["volumeMounts"]}
+        if name == "coordinator":
+            named = mounted[mount]["secretName"]
+            assert named == "operations" or len(base64.b64decode(secrets[named][key])) >= 32
+        else:
+            assert mount not in mounted
+            assert not any(secret and secret["secretName"] in secrets for secret in volumes.values())
+
+
+def _arguments(manifests: list[Manifest], component: str) -> list[str]:
+    return [
+        argument
+        for name, template in pod_templates(manifests)
+        if name == component
+        for argument in container(template)["args"]
+    ]
 
 
 def test_mounts_and_volumes_agree(manifests: list[Manifest]) -> None:

@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from tests.model import real_desired as desired_states
-from tests.model.operations import Verb, request_of, undone
+from tests.model.operations import Verb, undone
 from tests.model.real_desired import NOTHING
 from tests.model.real_worker import ADOPTION, CATCH_UP, Answer, Call, WorkerKey, WorkerTable
 from tokenwire.v1 import control_pb2
-from tokenwire.v1 import inference_pb2 as pb
 
 CUT, CONNECTING, CONNECTED = range(3)
 """Whether coordinator and worker are connected; CONNECTING until the welcome was read."""
+FORGED = 99
+"""In place of the number of an operation that a hostile worker announces: it is made up."""
+DIRECT_RESUME = "ResumeGeneration", control_pb2.ResumeGenerationRequest().SerializeToString()
+"""By others than coordinators."""
 IDLE, WAITING, ASKING = range(3)
 """What a Reconciler does for a worker: nothing, sleep until it looks again, or wait for an answer."""
 
@@ -61,12 +64,11 @@ class Fleet(NamedTuple):
     """Numbers of the operations that have not begun."""
     epochs: tuple[tuple[int, int], ...]
     """Epoch and number of those that have."""
-    settled: tuple[int, ...]
-    """Those that every worker confirmed and every coordinator has seen."""
     worker_restarts: int
     coordinator_restarts: int
     cuts: int
     direct: int
+    lies: int
 
 
 class Happening(NamedTuple):
@@ -97,6 +99,8 @@ class Scope:
     """Connections that break; a partition is several."""
     direct: int = 0
     """Calls to a worker by others, outside admin operations: they resume it."""
+    lies: int = 0
+    """States that a hostile worker announces: made up, or with the record of any one operation."""
 
 
 class AdminModel:
@@ -115,11 +119,11 @@ class AdminModel:
             tuple(Coordinator(2 * number + 2) for number in range(scope.coordinators)),
             tuple(range(len(scope.verbs))),
             (),
-            (),
             scope.worker_restarts,
             scope.coordinator_restarts,
             scope.cuts,
             scope.direct,
+            scope.lies,
         )
 
     def key(self, state: int) -> WorkerKey:
@@ -132,8 +136,7 @@ class AdminModel:
         When such a message is read makes no difference, now or later: revisions only rise. Coordinators are not sorted,
         since their epochs distinguish them.
         """
-        absorbed = state._replace(nodes=tuple(sorted(_absorb(node) for node in state.nodes)))
-        return absorbed if absorbed.nodes == state.nodes else self._settled(absorbed)
+        return state._replace(nodes=tuple(sorted(_absorb(node) for node in state.nodes)))
 
     # What may happen.
 
@@ -168,7 +171,7 @@ class AdminModel:
             if self._table.waits_for(node.state):
                 yield Happening(f"{self._table.waits_for(node.state)} done", worker=w), self.work(state, w, None)
             if state.direct:
-                resume = Call(-1, 0, ADOPTION, *request_of(Verb.RESUME, 0, 0))
+                resume = Call(-1, 0, ADOPTION, *DIRECT_RESUME)
                 yield (
                     Happening("resume directly", worker=w),
                     self.work(state._replace(direct=state.direct - 1), w, resume),
@@ -181,6 +184,11 @@ class AdminModel:
             for c in range(len(state.coordinators)):
                 if state.cuts and state.nodes[w].pairs[c].link != CUT:
                     yield Happening("cut", c, w), self.cut(state._replace(cuts=state.cuts - 1), c, w)
+        if state.lies:
+            for c in range(len(state.coordinators)):
+                for number in (FORGED, *(number for _, number in state.epochs)):
+                    lying = state._replace(lies=state.lies - 1)
+                    yield Happening("lie", c, detail=number), self.believe(lying, c, self.lie(state, number))
         if state.coordinator_restarts:
             for c in range(len(state.coordinators)):
                 for nonce in (2 * len(state.coordinators) + 1, 1):  # greater or less than all others
@@ -192,13 +200,14 @@ class AdminModel:
         """Send an operation to all workers that are connected."""
         coordinator = state.coordinators[c]
         epoch = desired_states.next_epoch(coordinator.desired, coordinator.issued, coordinator.nonce)
-        method, request = request_of(self.scope.verbs[number], number, epoch)
+        method, request = desired_states.request(coordinator.desired, self.scope.verbs[number], number, epoch)
         for w, node in enumerate(state.nodes):
             pair = node.pairs[c]
             if pair.link == CONNECTED:
                 requests = [*pair.requests]
                 if self._catches_up(state, c, pair):
-                    requests.append(Call(c, pair.connection, CATCH_UP, "AdoptState", _adoption(coordinator.desired)))
+                    adoption = desired_states.adoption(coordinator.desired, pair.received)
+                    requests.append(Call(c, pair.connection, CATCH_UP, "AdoptState", adoption))
                 requests.append(Call(c, pair.connection, number, method, request))
                 state = _with_pair(state, c, w, pair._replace(requests=tuple(requests)))
         state = _with_coordinator(state, c, coordinator._replace(issued=epoch))
@@ -253,16 +262,29 @@ class AdminModel:
     def _learn(self, state: Fleet, c: int, w: int, pair: Pair, serving: bytes) -> Fleet:
         """WorkerSession.on_serving_state, and WorkerPool.on_session_change behind it."""
         if pair.received and desired_states.revision_of(serving) <= desired_states.revision_of(pair.received):
-            return self._settled(_with_pair(state, c, w, pair))
+            return _with_pair(state, c, w, pair)
         state = _with_pair(state, c, w, pair._replace(received=serving))
+        if self._observed(state.coordinators[c].desired, serving) == state.coordinators[c].desired:
+            return self._consider(state, c, w)
+        return self.believe(state, c, serving)
+
+    def believe(self, state: Fleet, c: int, serving: bytes) -> Fleet:
+        """Let a coordinator update its desired state, and reconcile all workers if that changes."""
         coordinator = state.coordinators[c]
         desired = self._observed(coordinator.desired, serving)
         if desired == coordinator.desired:
-            return self._settled(self._consider(state, c, w))
-        state = self._settled(_with_coordinator(state, c, coordinator._replace(desired=desired)))
+            return state
+        state = _with_coordinator(state, c, coordinator._replace(desired=desired))
         for each in range(len(state.nodes)):
             state = self._consider(state, c, each)
         return state
+
+    def lie(self, state: Fleet, number: int) -> bytes:
+        """Return what a hostile worker announces: a pause that nobody ordered, or one operation as if it were all."""
+        if number == FORGED:
+            return desired_states.forged()
+        epoch = next(epoch for epoch, each in state.epochs if each == number)
+        return desired_states.replayed(self.scope.verbs[number], number, epoch)
 
     def _observed(self, desired: bytes, serving: bytes) -> bytes:
         return desired_states.observed(desired, serving)
@@ -270,14 +292,6 @@ class AdminModel:
     def _catches_up(self, state: Fleet, c: int, pair: Pair) -> bool:
         """FleetAdmin._adopt."""
         return self._has_drifted(state, c, pair)
-
-    def _settled(self, state: Fleet) -> Fleet:
-        """Note which operations all workers have confirmed, and are in what all coordinators desire."""
-        verbs, settled = self.scope.verbs, set(state.settled)
-        for number in _confirmed(state) - settled:
-            if not any(undone(each.desired, verbs, state.epochs, (number,)) for each in state.coordinators):
-                settled.add(number)
-        return state._replace(settled=tuple(sorted(settled)))
 
     # Reconciler.
 
@@ -294,7 +308,8 @@ class AdminModel:
         pair = state.nodes[w].pairs[c]
         if not self._has_drifted(state, c, pair):
             return _with_pair(state, c, w, pair._replace(phase=IDLE))
-        call = Call(c, pair.connection, ADOPTION, "AdoptState", _adoption(state.coordinators[c].desired))
+        adoption = desired_states.adoption(state.coordinators[c].desired, pair.received)
+        call = Call(c, pair.connection, ADOPTION, "AdoptState", adoption)
         return _with_pair(state, c, w, pair._replace(phase=ASKING, requests=(*pair.requests, call)))
 
     def _has_drifted(self, state: Fleet, c: int, pair: Pair) -> bool:
@@ -356,13 +371,15 @@ class AdminModel:
         (agreed,) = desired
         if any(agreed and desired_states.shared_part(serving) != agreed for serving in managed):
             return "a worker does not have the desired state"
-        confirmed = state.settled if self.scope.worker_restarts else tuple(sorted(_confirmed(state)))
+        confirmed = tuple(sorted(_confirmed(state)))
         found = (undone(serving, self.scope.verbs, state.epochs, confirmed) for serving in managed)
         return next((text for text in found if text), "")
 
     def step_violation(self, before: Fleet, after: Fleet) -> str:
         """Return whether a coordinator that did not restart fell back to an older desired state."""
         for old, new in zip(before.coordinators, after.coordinators, strict=True):
+            if desired_states.is_made_up(new.desired):
+                return "a coordinator desires what nobody ordered"
             if old.nonce == new.nonce and desired_states.epoch_of(new.desired) < desired_states.epoch_of(old.desired):
                 return "the epoch of a desired state went back"
         return ""
@@ -395,11 +412,6 @@ def _is_old(serving: bytes, pair: Pair) -> bool:
 
 def _is_read(answer: Answer, c: int, pair: Pair) -> bool:
     return (answer.caller, answer.connection) == (c, pair.connection) and answer.operation != CATCH_UP
-
-
-def _adoption(desired: bytes) -> bytes:
-    target = pb.ServingState.FromString(desired)
-    return control_pb2.AdoptStateRequest(target=target).SerializeToString(deterministic=True)
 
 
 def _with_node(state: Fleet, w: int, node: WorkerNode) -> Fleet:

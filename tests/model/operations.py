@@ -1,10 +1,11 @@
 """The admin operations of the model: their requests, and what each of them promises."""
 
 import enum
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
-from google.protobuf.message import Message
-
+from tokenwire.coordinator.fleet import operations
 from tokenwire.v1 import control_pb2 as control
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -28,13 +29,8 @@ def version_of(number: int) -> str:
     return f"version {number}"
 
 
-def request_of(verb: Verb, number: int, epoch: int) -> tuple[str, bytes]:
-    """Return the control call of an operation, and its request."""
-    method, request = _message(verb, number, epoch)
-    return method, request.SerializeToString(deterministic=True)
-
-
-def _message(verb: Verb, number: int, epoch: int) -> tuple[str, Message]:
+def request_of(verb: Verb, number: int, epoch: int) -> tuple[str, Any]:
+    """Return the control call of an operation, and its request, without a record."""
     match verb:
         case Verb.PAUSE:
             return "PauseGeneration", control.PauseGenerationRequest(mode=control.PAUSE_MODE_KEEP, epoch=epoch)
@@ -50,6 +46,19 @@ def _message(verb: Verb, number: int, epoch: int) -> tuple[str, Message]:
             return "LoadWeights", load
 
 
+def operation_of(verb: Verb, number: int, epoch: int, desired: pb.ServingState) -> pb.Operation:
+    """Return what an operation sets, by what was desired before."""
+    match verb:
+        case Verb.PAUSE | Verb.PAUSE_WAIT:
+            return operations.pause(desired)
+        case Verb.RESUME:
+            return operations.resume()
+        case Verb.LABEL:
+            return pb.Operation(weight_version=version_of(number))
+        case Verb.LOAD:
+            return operations.load_weights(epoch, WEIGHTS_PATH, version_of(number))
+
+
 @cache
 def undone(
     serving: bytes, verbs: tuple[Verb, ...], epochs: tuple[tuple[int, int], ...], confirmed: tuple[int, ...]
@@ -61,19 +70,34 @@ def undone(
     state = pb.ServingState.FromString(serving)
     begun = {number: epoch for epoch, number in epochs}
     for number in confirmed:
-        rivals = [
-            each for each in begun if _field(verbs[each]) == _field(verbs[number]) and begun[each] >= begun[number]
-        ]
-        if not any(_holds(state, verbs[each], each) for each in rivals):
-            return f"operation {number} ({verbs[number]}) was confirmed by all workers and is undone"
+        for field, holds in _PROMISES.items():
+            if verbs[number] not in holds:
+                continue
+            rivals = [each for each in begun if verbs[each] in holds and begun[each] >= begun[number]]
+            if not any(holds[verbs[each]](state, each, begun[each]) for each in rivals):
+                return f"operation {number} ({verbs[number]}) was confirmed by all workers, and its {field} is undone"
     return ""
 
 
-def _field(verb: Verb) -> str:
-    return "weights" if verb in (Verb.LABEL, Verb.LOAD) else "pause"
+def _is_paused(state: pb.ServingState, number: int, epoch: int) -> bool:
+    return state.paused
 
 
-def _holds(state: pb.ServingState, verb: Verb, number: int) -> bool:
-    if verb in (Verb.PAUSE, Verb.PAUSE_WAIT):
-        return state.paused
-    return not state.paused if verb is Verb.RESUME else state.weight_version == version_of(number)
+def _is_running(state: pb.ServingState, number: int, epoch: int) -> bool:
+    return not state.paused
+
+
+def _has_label(state: pb.ServingState, number: int, epoch: int) -> bool:
+    return state.weight_version == version_of(number)
+
+
+def _has_weights(state: pb.ServingState, number: int, epoch: int) -> bool:
+    return state.weights_epoch == epoch
+
+
+_PROMISES: dict[str, dict[Verb, Callable[[pb.ServingState, int, int], bool]]] = {
+    "pause state": {Verb.PAUSE: _is_paused, Verb.PAUSE_WAIT: _is_paused, Verb.RESUME: _is_running},
+    "label": {Verb.LABEL: _has_label, Verb.LOAD: _has_label},
+    "weights": {Verb.LOAD: _has_weights},
+}
+"""What operations promise by what they change."""

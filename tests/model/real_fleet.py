@@ -8,13 +8,24 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, cast
 
-from tests.model.admin import ASKING, CONNECTED, CONNECTING, CUT, IDLE, WAITING, AdminModel, Fleet, Happening, Pair
-from tests.model.operations import WEIGHTS_PATH, Verb, request_of, version_of
-from tests.model.real_desired import MODEL, NOTHING
+from tests.model.admin import (
+    ASKING,
+    CONNECTED,
+    CONNECTING,
+    CUT,
+    DIRECT_RESUME,
+    IDLE,
+    WAITING,
+    AdminModel,
+    Fleet,
+    Happening,
+    Pair,
+)
+from tests.model.operations import WEIGHTS_PATH, Verb, version_of
+from tests.model.real_desired import MODEL, NOTHING, desired_states
 from tests.model.real_worker import ADOPTION, CATCH_UP, METHODS, Answer, Call, RealWorker, WorkerOutput, encode
 from tests.model.stepped_loop import TIMER, SteppedLoop
 from tokenwire.coordinator.fleet.admin import FleetAdmin
-from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.reconciler import Reconciler
 from tokenwire.coordinator.fleet.session import WorkerSession
@@ -135,16 +146,22 @@ class RealCoordinator:
         self.nonce = nonce
         self.sessions: list[Link] = []
         """As WorkerPool has them."""
-        self.desired = DesiredStates()
+        self.desired = desired_states()
         self.desired._nonce = nonce
         self.reconciler = Reconciler(self.desired, timeout_s=TIMEOUT_S)
         self._admin = FleetAdmin(cast("WorkerPool", self), self.desired, TIMEOUT_S)
 
     def on_session_change(self, link: Link) -> None:
         """As WorkerPool does."""
-        changed = self.desired.observe(MODEL, link.serving)
+        self._consider(self.sessions if self.desired.observe(MODEL, link.serving) else [link])
+
+    def on_lie(self, serving: pb.ServingState) -> None:
+        """As WorkerPool does for a worker that the model does not have."""
+        self._consider(self.sessions if self.desired.observe(MODEL, serving) else [])
+
+    def _consider(self, links: list[Link]) -> None:
         operation = OPERATION.set(ADOPTION)
-        for each in self.sessions if changed else (link,):
+        for each in links:
             timer = TIMER.set(each.timer)
             self.reconciler.consider(cast("WorkerSession", each))
             TIMER.reset(timer)
@@ -180,6 +197,7 @@ class RealFleet:
 
     def __init__(self, model: AdminModel) -> None:
         self._model = model
+        self._state = model.initial()
         self._loop = SteppedLoop()
         scope = model.scope
         self._workers = [RealWorker(self._loop) for _ in range(scope.workers)]
@@ -199,6 +217,7 @@ class RealFleet:
         for number, happening in enumerate(trace, 1):
             state = next(after for event, after in self._model.steps(state) if event == happening)
             self._apply(happening)
+            self._state = state
             self._loop.settle()
             self._compare(state, f"after step {number}, {happening}")
         return state
@@ -216,8 +235,11 @@ class RealFleet:
                 self._workers[w] = RealWorker(self._loop)
             case "restart":
                 self._restart(c, detail)
+            case "lie":
+                lie = self._model.lie(self._state, detail)
+                self._loop.call_soon(self._coordinators[c].on_lie, pb.ServingState.FromString(lie))
             case "resume directly":
-                self._work(w, Call(-1, 0, ADOPTION, *request_of(Verb.RESUME, 0, 0)))
+                self._work(w, Call(-1, 0, ADOPTION, *DIRECT_RESUME))
             case _ if c < 0:
                 self._work(w, None)
             case _:

@@ -43,8 +43,9 @@ def _fleet(scope: Scope, states: int, long: bool = False) -> Row:
         "coordinator restart": scope.coordinator_restarts,
         "connection cut": scope.cuts,
         "direct change": scope.direct,
+        "lie": scope.lies,
     }
-    faults = "".join(f", {count} {name}" for name, count in counts.items() if count)
+    faults = "".join(f", {count} {name}{'s' * (count > 1)}" for name, count in counts.items() if count)
     return Row(f"{scope.coordinators} x {scope.workers}, {verbs}{faults}", lambda: _admin(scope), states, long)
 
 
@@ -54,19 +55,22 @@ def _session(name: str, scope: SlotScope, states: int, long: bool = False) -> Ro
 
 PAUSE, WAIT, RESUME, LABEL, LOAD = Verb.PAUSE, Verb.PAUSE_WAIT, Verb.RESUME, Verb.LABEL, Verb.LOAD
 ROWS = (
-    _fleet(Scope((WAIT, RESUME), workers=1), 199),
+    _fleet(Scope((WAIT, RESUME), workers=1), 188),
     _fleet(Scope((WAIT, RESUME), coordinators=1), 407),
-    _fleet(Scope((WAIT, RESUME), workers=1, worker_restarts=1), 6_741),
+    _fleet(Scope((WAIT, RESUME), workers=1, worker_restarts=1), 6_373),
     _fleet(Scope((WAIT, RESUME), coordinators=1, worker_restarts=1), 3_649),
-    _fleet(Scope((PAUSE, LABEL), coordinators=1, worker_restarts=1), 2_617),
-    _fleet(Scope((LOAD, RESUME), coordinators=1, worker_restarts=1, cuts=1), 41_225),
-    _fleet(Scope((WAIT, LOAD, RESUME), coordinators=1), 16_297),
+    _fleet(Scope((PAUSE, LABEL), coordinators=1, worker_restarts=1), 2_594),
+    _fleet(Scope((LOAD, RESUME), coordinators=1, worker_restarts=1, cuts=1), 41_002),
+    _fleet(Scope((WAIT, LOAD, RESUME), coordinators=1), 16_263),
+    _fleet(Scope((PAUSE, LABEL), coordinators=1, worker_restarts=1, coordinator_restarts=1), 37_384),
     _fleet(Scope((PAUSE,), worker_restarts=1), 7_088),
-    _fleet(Scope((PAUSE,), coordinator_restarts=1), 3_343),
+    _fleet(Scope((PAUSE,), coordinator_restarts=1), 3_223),
     _fleet(Scope((PAUSE,), cuts=1), 2_211),
     _fleet(Scope((PAUSE,), direct=1), 2_585),
-    _fleet(Scope((PAUSE,), worker_restarts=1, coordinator_restarts=1), 124_132, long=True),
-    _fleet(Scope((PAUSE, LABEL)), 166_991, long=True),
+    _fleet(Scope((PAUSE, RESUME), coordinators=1, lies=2), 2_563),
+    _fleet(Scope((PAUSE, LABEL), workers=1, coordinator_restarts=1, lies=1), 30_516),
+    _fleet(Scope((PAUSE,), worker_restarts=1, coordinator_restarts=1), 120_636, long=True),
+    _fleet(Scope((PAUSE, LABEL)), 118_249, long=True),
     _session("a stop string, aborts", SlotScope(2, frozenset({0}), aborts=True), 8_099),
     _session("aborts, a hand back", SlotScope(2, aborts=True, hand_back=True), 26_258),
     _session(

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.model import real_desired
-from tests.model.admin import AdminModel, Fleet, Pair, Scope
+from tests.model.admin import AdminModel, Scope
 from tests.model.explore import explore
 from tests.model.operations import Verb
 from tests.model.real_session import CoordinatorEnd
@@ -32,18 +32,26 @@ class _Forgetful(AdminModel):
         return real_desired.shared_part(serving)
 
 
-class _Hasty(AdminModel):
-    """Sends operations to workers that have missed earlier ones."""
+class _Shallow(AdminModel):
+    """Follows nothing but the newest operation."""
 
-    def _catches_up(self, state: Fleet, c: int, pair: Pair) -> bool:
-        return False
+    def _observed(self, desired: bytes, serving: bytes) -> bytes:
+        return real_desired.newest_alone(super()._observed(desired, serving))
+
+
+class _Gullible(AdminModel):
+    """Believes a hostile worker."""
+
+    def _observed(self, desired: bytes, serving: bytes) -> bytes:
+        return serving if serving == real_desired.forged() else super()._observed(desired, serving)
 
 
 @pytest.mark.parametrize(
     ("model", "scope", "text", "steps"),
     [
         (_Forgetful, Scope((Verb.PAUSE,), worker_restarts=1), "went back", 6),
-        (_Hasty, Scope((Verb.PAUSE, Verb.LABEL), 1, worker_restarts=1), "operation 0 (pause) was confirmed", 18),
+        (_Shallow, Scope((Verb.PAUSE, Verb.LABEL), 1, workers=1), "does not have the desired state", 5),
+        (_Gullible, Scope((Verb.PAUSE,), 1, workers=1, lies=1), "what nobody ordered", 1),
     ],
 )
 def test_a_fault_of_a_coordinator_is_found(model: type[AdminModel], scope: Scope, text: str, steps: int) -> None:

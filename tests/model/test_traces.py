@@ -11,7 +11,7 @@ from tests.model.operations import Verb, undone
 from tests.model.real_fleet import RealFleet
 from tests.model.real_worker import WorkerTable
 
-ALL = Scope(tuple(Verb), worker_restarts=1, coordinator_restarts=1, cuts=1, direct=1)
+ALL = Scope(tuple(Verb), worker_restarts=1, coordinator_restarts=1, cuts=1, direct=1, lies=1)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_long_random_traces_lead_the_code_where_they_lead_the_model(table: Worke
 
     assert sum(len(trace) for trace in traces) > 2_000
     assert {happening.kind for trace in traces for happening in trace} >= {
-        *("begin", "deliver", "receive", "answer", "look again", "connect", "cut", "restart", "resume directly"),
+        *("begin", "deliver", "receive", "answer", "look again", "connect", "cut", "restart", "resume directly", "lie"),
         *("sequences done", "weights done"),
     }
     for trace in traces:

@@ -11,7 +11,7 @@ from tests.simulation.aborts import PlacedSequence, is_aborted_everywhere, is_re
 from tests.simulation.client import SimulatedClient
 from tests.simulation.engines import RecordedEngine
 from tests.simulation.http import HttpExchange
-from tests.simulation.invariants import epochs_of
+from tests.simulation.invariants import MODEL, epochs_of
 from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
 from tests.simulation.script import ScriptedEvent
 from tests.simulation.versions import MISSING
@@ -126,6 +126,13 @@ class Faults:
     def _slow_engine(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._break_engine("slow_engine", worker, args)
 
+    def _lie(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
+        """Let a worker announce what nobody ordered. Without a key, coordinators believe it."""
+        if self._run.script.config["signed"] and worker.is_running and worker.server is not None:
+            state = worker.server._controller.state
+            worker.announce(self._run.witness.records.lie(MODEL, state, args["draw"]))
+            self._world.call_later(args["length"] + _REPLACED_AFTER_S, self._replace, worker, worker.node)
+
     def _break_engine(self, kind: str, worker: WorkerHost, args: dict[str, Any]) -> None:
         worker.break_engine(_ENGINE_FAULTS[kind])
         self._world.call_later(args["length"] + _REPLACED_AFTER_S, self._replace, worker, worker.node)
@@ -227,8 +234,10 @@ class Faults:
         await self._try(core.admin.resume(None))
 
     def _engines(self, addresses: Collection[str]) -> list[RecordedEngine]:
+        """Return the engines that operations are for: a worker that lies is set aside."""
         hosts = (each for each in self._run.workers if each.address in addresses and each.is_running)
-        return [host.engine for host in hosts if host.engine is not None]
+        honest = (host for host in hosts if host.node is not None and not host.node.lies)
+        return [host.engine for host in honest if host.engine is not None]
 
     def _sleep(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         async def sleep_and_wake(core: Core) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from tests.simulation.processes import CoordinatorHost, WorkerHost
+from tests.simulation.serving_states import OrderedRecords
 from tests.simulation.skew import without_unknown
 from tests.simulation.world import Node
 from tokenwire.coordinator.app import Core
@@ -48,6 +49,14 @@ def violations_now(coordinators: Sequence[CoordinatorHost]) -> Iterator[str]:
             yield f"{coordinator.name} has {owned} placed sequences in {core.pool.open_slots} open slots"
 
 
+def made_up(coordinators: Sequence[CoordinatorHost], ordered: OrderedRecords) -> Iterator[str]:
+    """Yield the coordinators that desire what none of them ordered."""
+    for coordinator in coordinators:
+        state = None if coordinator.core is None else coordinator.core.pool._desired.get(MODEL)
+        if state is not None and not all(map(ordered.includes, state.records)):
+            yield f"{coordinator.name} desires what no coordinator has ordered"
+
+
 def epochs_of(workers: Sequence[WorkerHost]) -> set[int]:
     """Return the newest operations that workers have carried out."""
     servers = [worker.server for worker in workers if worker.is_running]
@@ -65,16 +74,22 @@ def leftovers(coordinators: Sequence[CoordinatorHost], workers: Sequence[WorkerH
             found.append(f"{coordinator.name} still serves {len(coordinator.http.tasks)} requests")
     for worker in workers:
         found += [f"{worker.name} {problem}" for problem in _worker_leftovers(worker, len(coordinators))]
-    desired = {_desired(each) for each in coordinators}
+    desired = {_desired(each, workers) for each in coordinators}
     if len(desired) > 1:
         found.append("the coordinators want different states")
     return found
 
 
-def _desired(coordinator: CoordinatorHost) -> bytes:
+def _desired(coordinator: CoordinatorHost, workers: Sequence[WorkerHost]) -> tuple[bytes, ...]:
+    """Return what a coordinator wants of each worker."""
     assert coordinator.core is not None
-    state = coordinator.core.pool._desired.get(MODEL)
-    return b"" if state is None else without_unknown(state).SerializeToString(deterministic=True)
+    targets = []
+    for worker in workers:
+        assert worker.server is not None
+        target = coordinator.core.pool._desired.target(MODEL, worker.server._controller.state)
+        target.ClearField("records")  # a coordinator of an older version has made its own
+        targets.append(without_unknown(target).SerializeToString(deterministic=True))
+    return tuple(targets)
 
 
 def _coordinator_leftovers(core: Core, workers: int) -> Iterator[str]:

@@ -21,6 +21,7 @@ from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import TokenwireError
 from tokenwire.protocol.version import MINOR
+from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.server import WorkerServer
 from tokenwire.worker.settings import WorkerSettings
 from tokenwire.worker.simulated_engine.faults import FaultKind
@@ -119,6 +120,13 @@ class WorkerHost:
         if self.node is not None and self.is_running:
             self.node.kill()
             self._network.remove(self.node, silent)
+
+    def announce(self, state: pb.ServingState) -> None:
+        """Announce a state that the worker does not have, now and to coordinators that connect later."""
+        if self.node is not None and self.is_running and self.server is not None:
+            self.broken = self.node.lies = True
+            self.server._controller._published = state
+            self.node.call(self.server._broadcast_serving_state, state)
 
     def break_engine(self, kind: FaultKind) -> None:
         """Inject a fault into the engine."""

@@ -110,9 +110,9 @@ FAULTS = (
         "416b6de",
         "worker/state/serving_state.py",
         "        turn = asyncio.create_task(self._lock.acquire())  # here, so that it queues in order of arrival\n"
-        "        await self._run_to_completion(self._resume(epoch, turn))\n",
+        "        await self._run_to_completion(self._resume(epoch, turn, records))\n",
         "        async def resume() -> None:\n"
-        "            await self._resume(epoch, asyncio.create_task(self._lock.acquire()))\n\n"
+        "            await self._resume(epoch, asyncio.create_task(self._lock.acquire()), records)\n\n"
         "        await self._run_to_completion(resume())\n",
     ),
     PastFault(

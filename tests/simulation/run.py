@@ -14,7 +14,7 @@ from tests.simulation.conversations import Conversations
 from tests.simulation.engines import Placements
 from tests.simulation.faults import OTHER_WEIGHTS, Faults
 from tests.simulation.http import HttpExchange
-from tests.simulation.invariants import Epochs, leftovers, violations_now
+from tests.simulation.invariants import Epochs, leftovers, made_up, violations_now
 from tests.simulation.network import Network
 from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
 from tests.simulation.progress import ProgressWatch
@@ -197,6 +197,9 @@ class SimulationRun:
                 self.violate(problem)
             for problem in violations_now(self.coordinators):
                 self.violate(problem)
+            if self.script.config["signed"]:
+                for problem in made_up(self.coordinators, self.witness.records):
+                    self.violate(problem)
             for witness in self._tenant_witnesses.values():
                 witness.observe()
             progress.check()

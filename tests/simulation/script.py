@@ -10,7 +10,7 @@ from tests.simulation.tenants import draw_key, draw_keys
 FAULTS = (
     *("kill", "power_cut", "chase_resumed", "terminate", "drain", "freeze", "hang", "crash", "slow_engine"),
     *("cut", "cut_resumed", "stall", "partition", "slow_link", "late_operation", "cut_client", "flap_discovery"),
-    *("freeze_coordinator", "kill_coordinator", "terminate_coordinator"),
+    *("freeze_coordinator", "kill_coordinator", "terminate_coordinator", "lie"),
 )
 """Events that break something for a while."""
 OPERATIONS = (
@@ -123,6 +123,7 @@ def _config(rng: random.Random) -> dict[str, Any]:
             "max_queue": pick([0, 0, 1]),
             "seeds": pick(["positional", "positional", "generator"]),
         },
+        "signed": rng.random() < 0.5,
     }
 
 

@@ -10,6 +10,9 @@ from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.settings import CoordinatorSettings, ObservabilitySettings
+from tokenwire.peer_auth.operation_keys import OperationKeys
+
+_KEYS = OperationKeys("a key that all of the coordinators have")
 
 
 def coordinator_settings(config: dict[str, Any]) -> CoordinatorSettings:
@@ -18,7 +21,13 @@ def coordinator_settings(config: dict[str, Any]) -> CoordinatorSettings:
         workers=("10.0.0.1:50051",),
         status_page=False,
         auth=AuthSettings(keys=api_keys(config["keys"])),
-        admin=AdminSettings(rl_routes=True, lora_routes=True, admin_key=AdminKey("admin"), timeout_s=20.0),
+        admin=AdminSettings(
+            rl_routes=True,
+            lora_routes=True,
+            admin_key=AdminKey("admin"),
+            timeout_s=20.0,
+            operations_keys=_KEYS if config.get("signed") else None,
+        ),
         failover=FailoverSettings(config["attempts"]),
         history=HistorySettings(ttl_s=config.get("history_ttl_s", 3600.0)),
         admission=AdmissionSettings(

@@ -26,6 +26,8 @@ _HOLDS_ABORTS = 5
 """The minor version with which a worker learns that a request may have been aborted elsewhere."""
 _ANNOUNCES_WEIGHTS = 6
 """The minor version with which workers say which weights they started with."""
+_HAS_RECORDS = 6
+"""The minor version with which operations have records."""
 
 
 class Upgrades:
@@ -67,7 +69,10 @@ class Upgrades:
         ]
 
     async def _roll(self, hosts: Sequence[WorkerHost | CoordinatorHost], args: dict[str, Any]) -> None:
-        minor = _MINORS[int(args["draw"] * 1000) % len(_MINORS)]
+        # A key is given to coordinators once all processes have records, as the guide says.
+        signed = self._run.script.config["signed"]
+        minors = [minor for minor in _MINORS if minor >= _HAS_RECORDS or not signed]
+        minor = minors[int(args["draw"] * 1000) % len(minors)]
         self.oldest = min(self.oldest, minor)
         self._run.witness.announces_weights = self.oldest >= _ANNOUNCES_WEIGHTS
         for host in hosts:

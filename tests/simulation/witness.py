@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.simulation.adapters import AdapterLedger
-from tests.simulation.serving_states import PublishedStates
+from tests.simulation.serving_states import OrderedRecords, PublishedStates
 from tests.simulation.versions import WeightOrders
 from tests.simulation.world import Node
 from tokenwire.v1 import inference_pb2 as pb
@@ -45,6 +45,7 @@ class Witness:
         self._stays: dict[str, list[Stay]] = {}
         self.weights = WeightOrders()
         self.states = PublishedStates()
+        self.records = OrderedRecords()
         self.adapters = AdapterLedger()
         self.announces_weights = True
         """Whether all workers so far say which weights they started with."""
@@ -83,6 +84,7 @@ class Witness:
     def on_control_call(self, request: object) -> None:
         """Take a single request of a coordinator."""
         self.weights.on_control_call(request)
+        self.records.on_control_call(request)
         if problem := self.adapters.on_control_call(request):
             self._violate(problem)
 
@@ -98,6 +100,7 @@ class Witness:
         kind = event.WhichOneof("event")
         if kind == "serving":
             self.weights.on_serving_state(event.serving)
+            self.records.on_serving_state(event.serving)
         session = self._sessions.get(call)
         if session is None:
             return

@@ -43,6 +43,8 @@ class Node:
         """When it was last frozen."""
         self.harmed = False
         """Whether it was ever frozen, or something in it was broken."""
+        self.lies = False
+        """Whether it announces what it likes."""
         self.tasks: list[asyncio.Task[Any]] = []
         """All tasks: a killed process runs no `finally`, so none of them may be collected before the end."""
         self.ready: deque[asyncio.Handle] = deque()

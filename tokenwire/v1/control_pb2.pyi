@@ -110,14 +110,16 @@ class DrainResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class PauseGenerationRequest(_message.Message):
-    __slots__ = ("mode", "clear_cache", "epoch")
+    __slots__ = ("mode", "clear_cache", "epoch", "record")
     MODE_FIELD_NUMBER: _ClassVar[int]
     CLEAR_CACHE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     mode: PauseMode
     clear_cache: bool
     epoch: int
-    def __init__(self, mode: _Optional[_Union[PauseMode, str]] = ..., clear_cache: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
+    record: _inference_pb2.OperationRecord
+    def __init__(self, mode: _Optional[_Union[PauseMode, str]] = ..., clear_cache: _Optional[bool] = ..., epoch: _Optional[int] = ..., record: _Optional[_Union[_inference_pb2.OperationRecord, _Mapping]] = ...) -> None: ...
 
 class PauseGenerationResponse(_message.Message):
     __slots__ = ("serving",)
@@ -126,10 +128,12 @@ class PauseGenerationResponse(_message.Message):
     def __init__(self, serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
 
 class ResumeGenerationRequest(_message.Message):
-    __slots__ = ("epoch",)
+    __slots__ = ("epoch", "record")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     epoch: int
-    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
+    record: _inference_pb2.OperationRecord
+    def __init__(self, epoch: _Optional[int] = ..., record: _Optional[_Union[_inference_pb2.OperationRecord, _Mapping]] = ...) -> None: ...
 
 class ResumeGenerationResponse(_message.Message):
     __slots__ = ("serving",)
@@ -148,14 +152,16 @@ class IsPausedResponse(_message.Message):
     def __init__(self, paused: _Optional[bool] = ...) -> None: ...
 
 class SleepRequest(_message.Message):
-    __slots__ = ("level", "mode", "epoch")
+    __slots__ = ("level", "mode", "epoch", "record")
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     level: int
     mode: PauseMode
     epoch: int
-    def __init__(self, level: _Optional[int] = ..., mode: _Optional[_Union[PauseMode, str]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    record: _inference_pb2.OperationRecord
+    def __init__(self, level: _Optional[int] = ..., mode: _Optional[_Union[PauseMode, str]] = ..., epoch: _Optional[int] = ..., record: _Optional[_Union[_inference_pb2.OperationRecord, _Mapping]] = ...) -> None: ...
 
 class SleepResponse(_message.Message):
     __slots__ = ("serving",)
@@ -164,12 +170,14 @@ class SleepResponse(_message.Message):
     def __init__(self, serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
 
 class WakeUpRequest(_message.Message):
-    __slots__ = ("tags", "epoch")
+    __slots__ = ("tags", "epoch", "record")
     TAGS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     tags: _containers.RepeatedScalarFieldContainer[str]
     epoch: int
-    def __init__(self, tags: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    record: _inference_pb2.OperationRecord
+    def __init__(self, tags: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ..., record: _Optional[_Union[_inference_pb2.OperationRecord, _Mapping]] = ...) -> None: ...
 
 class WakeUpResponse(_message.Message):
     __slots__ = ("serving",)
@@ -202,12 +210,14 @@ class ResetCacheResponse(_message.Message):
     def __init__(self, success: _Optional[bool] = ...) -> None: ...
 
 class LoadLoraRequest(_message.Message):
-    __slots__ = ("adapter", "epoch")
+    __slots__ = ("adapter", "epoch", "record")
     ADAPTER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     adapter: _inference_pb2.LoraAdapter
     epoch: int
-    def __init__(self, adapter: _Optional[_Union[_inference_pb2.LoraAdapter, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    record: _inference_pb2.OperationRecord
+    def __init__(self, adapter: _Optional[_Union[_inference_pb2.LoraAdapter, _Mapping]] = ..., epoch: _Optional[int] = ..., record: _Optional[_Union[_inference_pb2.OperationRecord, _Mapping]] = ...) -> None: ...
 
 class LoadLoraResponse(_message.Message):
     __slots__ = ("loaded", "serving")
@@ -218,12 +228,14 @@ class LoadLoraResponse(_message.Message):
     def __init__(self, loaded: _Optional[bool] = ..., serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
 
 class UnloadLoraRequest(_message.Message):
-    __slots__ = ("id", "epoch")
+    __slots__ = ("id", "epoch", "record")
     ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     id: int
     epoch: int
-    def __init__(self, id: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    record: _inference_pb2.OperationRecord
+    def __init__(self, id: _Optional[int] = ..., epoch: _Optional[int] = ..., record: _Optional[_Union[_inference_pb2.OperationRecord, _Mapping]] = ...) -> None: ...
 
 class UnloadLoraResponse(_message.Message):
     __slots__ = ("unloaded", "serving")
@@ -244,16 +256,18 @@ class ListLorasResponse(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class LoadWeightsRequest(_message.Message):
-    __slots__ = ("path", "weight_version", "reset_prefix_cache", "epoch")
+    __slots__ = ("path", "weight_version", "reset_prefix_cache", "epoch", "record")
     PATH_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_VERSION_FIELD_NUMBER: _ClassVar[int]
     RESET_PREFIX_CACHE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     path: str
     weight_version: str
     reset_prefix_cache: bool
     epoch: int
-    def __init__(self, path: _Optional[str] = ..., weight_version: _Optional[str] = ..., reset_prefix_cache: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
+    record: _inference_pb2.OperationRecord
+    def __init__(self, path: _Optional[str] = ..., weight_version: _Optional[str] = ..., reset_prefix_cache: _Optional[bool] = ..., epoch: _Optional[int] = ..., record: _Optional[_Union[_inference_pb2.OperationRecord, _Mapping]] = ...) -> None: ...
 
 class LoadWeightsResponse(_message.Message):
     __slots__ = ("serving",)
@@ -262,14 +276,16 @@ class LoadWeightsResponse(_message.Message):
     def __init__(self, serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
 
 class UpdateWeightsRequest(_message.Message):
-    __slots__ = ("stage", "arguments_json", "epoch")
+    __slots__ = ("stage", "arguments_json", "epoch", "record")
     STAGE_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_JSON_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     stage: WeightUpdateStage
     arguments_json: str
     epoch: int
-    def __init__(self, stage: _Optional[_Union[WeightUpdateStage, str]] = ..., arguments_json: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+    record: _inference_pb2.OperationRecord
+    def __init__(self, stage: _Optional[_Union[WeightUpdateStage, str]] = ..., arguments_json: _Optional[str] = ..., epoch: _Optional[int] = ..., record: _Optional[_Union[_inference_pb2.OperationRecord, _Mapping]] = ...) -> None: ...
 
 class UpdateWeightsResponse(_message.Message):
     __slots__ = ("serving",)
@@ -288,12 +304,14 @@ class GetWeightVersionResponse(_message.Message):
     def __init__(self, weight_version: _Optional[str] = ...) -> None: ...
 
 class SetWeightVersionRequest(_message.Message):
-    __slots__ = ("weight_version", "epoch")
+    __slots__ = ("weight_version", "epoch", "record")
     WEIGHT_VERSION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     weight_version: str
     epoch: int
-    def __init__(self, weight_version: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+    record: _inference_pb2.OperationRecord
+    def __init__(self, weight_version: _Optional[str] = ..., epoch: _Optional[int] = ..., record: _Optional[_Union[_inference_pb2.OperationRecord, _Mapping]] = ...) -> None: ...
 
 class SetWeightVersionResponse(_message.Message):
     __slots__ = ("serving",)

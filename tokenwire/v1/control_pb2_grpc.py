@@ -33,7 +33,8 @@ class ControlStub:
     after the other; only ResumeGeneration overtakes a pause that waits, and ends
     it, unless the pause is newer. One whose epoch is older than the worker's fails with ABORTED: a newer
     operation came first. All return the resulting state, and all sessions get it
-    as an event.
+    as an event. An operation without a record, as coordinators before minor
+    version 6 order it, leaves the worker without records.
     """
 
     def __init__(self, channel):
@@ -157,7 +158,8 @@ class ControlServicer:
     after the other; only ResumeGeneration overtakes a pause that waits, and ends
     it, unless the pause is newer. One whose epoch is older than the worker's fails with ABORTED: a newer
     operation came first. All return the resulting state, and all sessions get it
-    as an event.
+    as an event. An operation without a record, as coordinators before minor
+    version 6 order it, leaves the worker without records.
     """
 
     def GetServerInfo(self, request, context):
@@ -434,7 +436,8 @@ class Control:
     after the other; only ResumeGeneration overtakes a pause that waits, and ends
     it, unless the pause is newer. One whose epoch is older than the worker's fails with ABORTED: a newer
     operation came first. All return the resulting state, and all sessions get it
-    as an event.
+    as an event. An operation without a record, as coordinators before minor
+    version 6 order it, leaves the worker without records.
     """
 
     @staticmethod

@@ -112,7 +112,7 @@ class EngineCapabilities(_message.Message):
     def __init__(self, seeds: _Optional[bool] = ..., positional_seeds: _Optional[bool] = ..., batch_invariant: _Optional[bool] = ...) -> None: ...
 
 class ServingState(_message.Message):
-    __slots__ = ("epoch", "revision", "unmanaged", "paused", "sleeping", "sleep_level", "awake_parts", "weight_version", "weights_epoch", "weights_path", "weights_fault", "adapters")
+    __slots__ = ("epoch", "revision", "unmanaged", "paused", "sleeping", "sleep_level", "awake_parts", "weight_version", "weights_epoch", "weights_path", "weights_fault", "adapters", "records")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     UNMANAGED_FIELD_NUMBER: _ClassVar[int]
@@ -125,6 +125,7 @@ class ServingState(_message.Message):
     WEIGHTS_PATH_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_FAULT_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     revision: int
     unmanaged: bool
@@ -137,7 +138,62 @@ class ServingState(_message.Message):
     weights_path: str
     weights_fault: str
     adapters: _containers.RepeatedCompositeFieldContainer[LoraAdapter]
-    def __init__(self, epoch: _Optional[int] = ..., revision: _Optional[int] = ..., unmanaged: _Optional[bool] = ..., paused: _Optional[bool] = ..., sleeping: _Optional[bool] = ..., sleep_level: _Optional[int] = ..., awake_parts: _Optional[_Iterable[str]] = ..., weight_version: _Optional[str] = ..., weights_epoch: _Optional[int] = ..., weights_path: _Optional[str] = ..., weights_fault: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[LoraAdapter, _Mapping]]] = ...) -> None: ...
+    records: _containers.RepeatedCompositeFieldContainer[OperationRecord]
+    def __init__(self, epoch: _Optional[int] = ..., revision: _Optional[int] = ..., unmanaged: _Optional[bool] = ..., paused: _Optional[bool] = ..., sleeping: _Optional[bool] = ..., sleep_level: _Optional[int] = ..., awake_parts: _Optional[_Iterable[str]] = ..., weight_version: _Optional[str] = ..., weights_epoch: _Optional[int] = ..., weights_path: _Optional[str] = ..., weights_fault: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[LoraAdapter, _Mapping]]] = ..., records: _Optional[_Iterable[_Union[OperationRecord, _Mapping]]] = ...) -> None: ...
+
+class OperationRecord(_message.Message):
+    __slots__ = ("operation", "signatures")
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    operation: bytes
+    signatures: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, operation: _Optional[bytes] = ..., signatures: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class Operation(_message.Message):
+    __slots__ = ("model", "epoch", "pause", "weights", "weight_version", "load_adapter", "unload_adapter", "adapters")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    LOAD_ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    UNLOAD_ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    epoch: int
+    pause: PauseState
+    weights: Weights
+    weight_version: str
+    load_adapter: LoraAdapter
+    unload_adapter: str
+    adapters: AdapterSet
+    def __init__(self, model: _Optional[str] = ..., epoch: _Optional[int] = ..., pause: _Optional[_Union[PauseState, _Mapping]] = ..., weights: _Optional[_Union[Weights, _Mapping]] = ..., weight_version: _Optional[str] = ..., load_adapter: _Optional[_Union[LoraAdapter, _Mapping]] = ..., unload_adapter: _Optional[str] = ..., adapters: _Optional[_Union[AdapterSet, _Mapping]] = ...) -> None: ...
+
+class PauseState(_message.Message):
+    __slots__ = ("paused", "sleeping", "sleep_level", "awake_parts")
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    SLEEPING_FIELD_NUMBER: _ClassVar[int]
+    SLEEP_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    AWAKE_PARTS_FIELD_NUMBER: _ClassVar[int]
+    paused: bool
+    sleeping: bool
+    sleep_level: int
+    awake_parts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, paused: _Optional[bool] = ..., sleeping: _Optional[bool] = ..., sleep_level: _Optional[int] = ..., awake_parts: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Weights(_message.Message):
+    __slots__ = ("epoch", "path")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    path: str
+    def __init__(self, epoch: _Optional[int] = ..., path: _Optional[str] = ...) -> None: ...
+
+class AdapterSet(_message.Message):
+    __slots__ = ("adapters",)
+    ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    adapters: _containers.RepeatedCompositeFieldContainer[LoraAdapter]
+    def __init__(self, adapters: _Optional[_Iterable[_Union[LoraAdapter, _Mapping]]] = ...) -> None: ...
 
 class Model(_message.Message):
     __slots__ = ("names", "root", "max_model_len", "max_token_id", "tokenizer_digest", "default_sampling_params_json", "max_num_seqs", "engine", "model_type", "architecture", "weights_digest", "dtype", "quantization")

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from tokenwire.errors import InvalidRequest, TokenwireError
 from tokenwire.v1 import control_pb2 as pb
@@ -94,13 +95,16 @@ class ControlService(control_pb2_grpc.ControlServicer):
         self, request: pb.PauseGenerationRequest, context: ControlContext
     ) -> pb.PauseGenerationResponse:
         controller, epoch = self._controller, request.epoch
-        await _call(context, lambda: controller.pause(epoch, _pause_mode(request.mode), request.clear_cache))
+        await _call(
+            context,
+            lambda: controller.pause(epoch, _pause_mode(request.mode), request.clear_cache, _records(request)),
+        )
         return pb.PauseGenerationResponse(serving=controller.state)
 
     async def ResumeGeneration(
         self, request: pb.ResumeGenerationRequest, context: ControlContext
     ) -> pb.ResumeGenerationResponse:
-        await _call(context, lambda: self._controller.resume(request.epoch))
+        await _call(context, lambda: self._controller.resume(request.epoch, _records(request)))
         return pb.ResumeGenerationResponse(serving=self._controller.state)
 
     async def IsPaused(self, request: pb.IsPausedRequest, context: ControlContext) -> pb.IsPausedResponse:
@@ -108,11 +112,14 @@ class ControlService(control_pb2_grpc.ControlServicer):
 
     async def Sleep(self, request: pb.SleepRequest, context: ControlContext) -> pb.SleepResponse:
         controller, epoch = self._controller, request.epoch
-        await _call(context, lambda: controller.sleep(epoch, request.level, _pause_mode(request.mode)))
+        await _call(
+            context, lambda: controller.sleep(epoch, request.level, _pause_mode(request.mode), _records(request))
+        )
         return pb.SleepResponse(serving=controller.state)
 
     async def WakeUp(self, request: pb.WakeUpRequest, context: ControlContext) -> pb.WakeUpResponse:
-        await _call(context, lambda: self._controller.wake_up(request.epoch, list(request.tags)))
+        tags = list(request.tags)
+        await _call(context, lambda: self._controller.wake_up(request.epoch, tags, _records(request)))
         return pb.WakeUpResponse(serving=self._controller.state)
 
     async def IsSleeping(self, request: pb.IsSleepingRequest, context: ControlContext) -> pb.IsSleepingResponse:
@@ -125,11 +132,13 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return pb.ResetCacheResponse(success=reset)
 
     async def LoadLora(self, request: pb.LoadLoraRequest, context: ControlContext) -> pb.LoadLoraResponse:
-        loaded = await _call(context, lambda: self._controller.load_lora(request.epoch, request.adapter))
+        load = self._controller.load_lora
+        loaded = await _call(context, lambda: load(request.epoch, request.adapter, _records(request)))
         return pb.LoadLoraResponse(loaded=loaded, serving=self._controller.state)
 
     async def UnloadLora(self, request: pb.UnloadLoraRequest, context: ControlContext) -> pb.UnloadLoraResponse:
-        unloaded = await _call(context, lambda: self._controller.unload_lora(request.epoch, request.id))
+        unload = self._controller.unload_lora
+        unloaded = await _call(context, lambda: unload(request.epoch, request.id, _records(request)))
         return pb.UnloadLoraResponse(unloaded=unloaded, serving=self._controller.state)
 
     async def ListLoras(self, request: pb.ListLorasRequest, context: ControlContext) -> pb.ListLorasResponse:
@@ -137,7 +146,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
 
     async def LoadWeights(self, request: pb.LoadWeightsRequest, context: ControlContext) -> pb.LoadWeightsResponse:
         path, version, reset = request.path, request.weight_version, request.reset_prefix_cache
-        await _call(context, lambda: self._controller.load_weights(request.epoch, path, version, reset))
+        load = self._controller.load_weights
+        await _call(context, lambda: load(request.epoch, path, version, reset, _records(request)))
         return pb.LoadWeightsResponse(serving=self._controller.state)
 
     async def UpdateWeights(
@@ -147,7 +157,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
             if request.stage not in _STAGES:
                 raise InvalidRequest("stage must be set", param="stage")
             arguments = _json(request.arguments_json, dict)
-            await self._controller.update_weights(request.epoch, _STAGES[request.stage], arguments)
+            stage, records = _STAGES[request.stage], _records(request)
+            await self._controller.update_weights(request.epoch, stage, arguments, records)
 
         await _call(context, update)
         return pb.UpdateWeightsResponse(serving=self._controller.state)
@@ -160,7 +171,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
     async def SetWeightVersion(
         self, request: pb.SetWeightVersionRequest, context: ControlContext
     ) -> pb.SetWeightVersionResponse:
-        await _call(context, lambda: self._controller.set_weight_version(request.epoch, request.weight_version))
+        label = self._controller.set_weight_version
+        await _call(context, lambda: label(request.epoch, request.weight_version, _records(request)))
         return pb.SetWeightVersionResponse(serving=self._controller.state)
 
     async def AdoptState(self, request: pb.AdoptStateRequest, context: ControlContext) -> pb.AdoptStateResponse:
@@ -182,6 +194,17 @@ def _pause_mode(mode: "pb.PauseMode") -> PauseMode:
     if mode not in _PAUSE_MODES:
         raise InvalidRequest(f"unknown pause mode {mode}", param="mode")
     return _PAUSE_MODES[mode]
+
+
+def _records(request: Any) -> list[inference_pb2.OperationRecord]:
+    """Return the record of a request in a list; none, of a coordinator before minor version 6."""
+    if not request.HasField("record"):
+        return []
+    try:
+        inference_pb2.Operation.FromString(request.record.operation)
+    except DecodeError as error:
+        raise InvalidRequest("the record has no operation that can be read", param="record") from error
+    return [request.record]
 
 
 def _json(text: str, kind: type[Json]) -> Json:

@@ -16,17 +16,22 @@ from tokenwire.errors import (
     TokenwireError,
     Unsupported,
 )
+from tokenwire.protocol.operation_records import fold, latest
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.interface import Engine, PauseMode
 from tokenwire.worker.state.weight_roots import WeightRoots
 
 Result = TypeVar("Result")
+Records = Sequence[pb.OperationRecord]
 
 _READ_WEIGHTS = frozenset({"load_model", "reload_weights", "update_weights_from_path"})
 
 
 class ServingStateController:
     """Admin operations on the engine, each with its epoch; 0: a call of its own, which no coordinator ordered.
+
+    Their records are stored in the state once they are carried out; this worker cannot judge them. An operation
+    without one, of an older coordinator, leaves none: those of earlier ones would no longer say what the state is.
 
     Every method raises Superseded if its epoch is older than the state's, and what the engine raises; the state
     then keeps its epoch, but still reflects what became of the engine.
@@ -71,32 +76,34 @@ class ServingStateController:
         self._initial_version = self._state.weight_version
         self._notify()
 
-    async def pause(self, epoch: int, mode: PauseMode, clear_cache: bool) -> None:
+    async def pause(self, epoch: int, mode: PauseMode, clear_cache: bool, records: Records = ()) -> None:
         """Pause generation; with WAIT, once running sequences have ended."""
-        await self._run_exclusive(epoch, lambda: self._pause(epoch, mode, clear_cache))
+        await self._run_exclusive(epoch, lambda: self._pause(epoch, mode, clear_cache), records)
 
-    async def resume(self, epoch: int) -> None:
+    async def resume(self, epoch: int, records: Records = ()) -> None:
         """Resume generation. Overtakes and ends a change that waits for running sequences, unless that is newer."""
         turn = asyncio.create_task(self._lock.acquire())  # here, so that it queues in order of arrival
-        await self._run_to_completion(self._resume(epoch, turn))
+        await self._run_to_completion(self._resume(epoch, turn, records))
 
-    async def sleep(self, epoch: int, level: int, mode: PauseMode) -> None:
+    async def sleep(self, epoch: int, level: int, mode: PauseMode, records: Records = ()) -> None:
         """Free memory."""
-        await self._run_exclusive(epoch, lambda: self._sleep(epoch, level, mode))
+        await self._run_exclusive(epoch, lambda: self._sleep(epoch, level, mode), records)
 
-    async def wake_up(self, epoch: int, tags: list[str]) -> None:
+    async def wake_up(self, epoch: int, tags: list[str], records: Records = ()) -> None:
         """Undo `sleep`, whole or by tags."""
-        await self._run_exclusive(epoch, lambda: self._wake_up(tags))
+        await self._run_exclusive(epoch, lambda: self._wake_up(tags), records)
 
-    async def load_lora(self, epoch: int, adapter: pb.LoraAdapter) -> bool:
+    async def load_lora(self, epoch: int, adapter: pb.LoraAdapter, records: Records = ()) -> bool:
         """Load an adapter, replacing any other of its name; return whether it is loaded now."""
-        return await self._run_exclusive(epoch, lambda: self._load_lora(adapter))
+        return await self._run_exclusive(epoch, lambda: self._load_lora(adapter), records)
 
-    async def unload_lora(self, epoch: int, adapter_id: int) -> bool:
+    async def unload_lora(self, epoch: int, adapter_id: int, records: Records = ()) -> bool:
         """Unload an adapter; return whether it was loaded."""
-        return await self._run_exclusive(epoch, lambda: self._unload_lora(adapter_id))
+        return await self._run_exclusive(epoch, lambda: self._unload_lora(adapter_id), records)
 
-    async def load_weights(self, epoch: int, path: str, version: str, reset_prefix_cache: bool) -> None:
+    async def load_weights(
+        self, epoch: int, path: str, version: str, reset_prefix_cache: bool, records: Records = ()
+    ) -> None:
         """Load and label weights of a directory; "" restores the initial ones. Raises NotFound and InvalidRequest."""
 
         async def load() -> None:
@@ -105,19 +112,19 @@ class ServingStateController:
             if reset_prefix_cache:
                 await self._engine.reset_cache(reset_running_requests=True, reset_external=False)
 
-        await self._run_exclusive(epoch, load)
+        await self._run_exclusive(epoch, load, records)
 
-    async def update_weights(self, epoch: int, stage: str, arguments: dict[str, Any]) -> None:
+    async def update_weights(self, epoch: int, stage: str, arguments: dict[str, Any], records: Records = ()) -> None:
         """Run one stage of a weight transfer."""
-        await self._run_exclusive(epoch, lambda: self._update_weights(epoch, stage, arguments))
+        await self._run_exclusive(epoch, lambda: self._update_weights(epoch, stage, arguments), records)
 
-    async def set_weight_version(self, epoch: int, version: str) -> None:
+    async def set_weight_version(self, epoch: int, version: str, records: Records = ()) -> None:
         """Label the weights."""
-        await self._run_exclusive(epoch, lambda: self._engine.set_weight_version(version))
+        await self._run_exclusive(epoch, lambda: self._engine.set_weight_version(version), records)
 
     async def adopt(self, target: pb.ServingState) -> None:
         """Converge to the target state. Raises CannotAdopt if its weights came by a transfer."""
-        await self._run_exclusive(target.epoch, lambda: self._adopt(target))
+        await self._run_exclusive(target.epoch, lambda: self._adopt(target), target.records)
 
     async def collective_rpc(
         self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]
@@ -141,16 +148,16 @@ class ServingStateController:
 
     # Applying a change.
 
-    async def _run_exclusive(self, epoch: int, verb: Callable[[], Awaitable[Result]]) -> Result:
+    async def _run_exclusive(self, epoch: int, verb: Callable[[], Awaitable[Result]], records: Records = ()) -> Result:
         """Apply a change under the lock."""
 
         async def change() -> Result:
             async with self._lock:
-                return await self._change(epoch, verb)
+                return await self._change(epoch, verb, records)
 
         return await self._run_to_completion(change())
 
-    async def _resume(self, epoch: int, turn: asyncio.Task[bool]) -> None:
+    async def _resume(self, epoch: int, turn: asyncio.Task[bool], records: Records) -> None:
         """Resume under the lock, or without it once the change that has it waits."""
         waiting = asyncio.create_task(self._waiting.wait())
         await asyncio.wait({turn, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -158,9 +165,9 @@ class ServingStateController:
         if not turn.done():
             turn.cancel()
             _check_epoch(epoch, self._waiting_epoch)
-            return await self._change(epoch, self._engine.resume)
+            return await self._change(epoch, self._engine.resume, records)
         try:
-            return await self._change(epoch, self._engine.resume)
+            return await self._change(epoch, self._engine.resume, records)
         finally:
             self._lock.release()
 
@@ -172,7 +179,7 @@ class ServingStateController:
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the caller may be gone
         return await asyncio.shield(task)
 
-    async def _change(self, epoch: int, verb: Callable[[], Awaitable[Result]]) -> Result:
+    async def _change(self, epoch: int, verb: Callable[[], Awaitable[Result]], records: Records) -> Result:
         newest = self._state.epoch
         # An equal epoch may have been adopted from another worker first, but an operation does more than set a state.
         _check_epoch(epoch, newest)
@@ -183,11 +190,19 @@ class ServingStateController:
             else:
                 self._state.epoch = epoch or newest
             self._state.unmanaged = not epoch
+            if epoch:
+                self._store(records)
             return result
         finally:
             with contextlib.suppress(TokenwireError):
                 await self._refresh()
             self._notify()
+
+    def _store(self, records: Records) -> None:
+        """Store the records of an operation, or of a state that was adopted."""
+        stored = latest([*records, *self._state.records]) if records else []
+        del self._state.records[:]
+        self._state.records.extend(stored)
 
     async def _refresh(self) -> None:
         """Read the part of the state that is kept in the engine."""
@@ -242,6 +257,7 @@ class ServingStateController:
         with self._may_wait(epoch, mode):
             await self._engine.sleep(level, mode)
         self._state.sleeping, self._state.sleep_level = True, level
+        del self._state.awake_parts[:]
 
     async def _wake_up(self, tags: list[str]) -> None:
         await self._engine.wake_up(tags)
@@ -298,6 +314,8 @@ class ServingStateController:
 
     async def _adopt(self, target: pb.ServingState) -> None:
         state = self._state
+        if target.records:  # of a coordinator that may not have heard of what this worker carried out
+            target = fold(latest([*target.records, *state.records]), target)
         if state.sleeping and (not target.sleeping or not _same_weights(state, target)):
             await self._engine.wake_up([])
             state.sleeping = False
@@ -312,7 +330,7 @@ class ServingStateController:
         await self._adopt_pause(target)
 
     async def _adopt_weights(self, target: pb.ServingState) -> None:
-        state = self._state
+        state, version = self._state, target.weight_version or self._initial_version
         if not _same_weights(state, target):
             if target.weights_epoch and not target.weights_path:
                 raise CannotAdopt(
@@ -320,9 +338,9 @@ class ServingStateController:
                     "one worker: update the weights of all workers again."
                 )
             await self._check_weights(target.weights_path)
-            await self._load_weights(target.weights_path, target.weight_version, target.weights_epoch)
-        elif state.weight_version != target.weight_version:
-            await self._engine.set_weight_version(target.weight_version)
+            await self._load_weights(target.weights_path, version, target.weights_epoch)
+        elif state.weight_version != version:
+            await self._engine.set_weight_version(version)
 
     async def _adopt_pause(self, target: pb.ServingState) -> None:
         state, engine = self._state, self._engine

@@ -12,7 +12,7 @@ from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.fleet.session_stats import buckets
 
-_STATES = (*(state.value for state in SessionState), "out_of_sync")
+_STATES = (*(state.value for state in SessionState), "out_of_sync", "set_aside")
 
 
 class FleetCollector(Collector):
@@ -58,7 +58,8 @@ class FleetCollector(Collector):
         family = GaugeMetricFamily(
             "tokenwire_worker_state",
             "1 for the current state of a worker: connecting, ready, stalled (connected, but its engine makes no "
-            "step), draining, or out_of_sync (connected, but it differs from its model's desired state).",
+            "step), draining, out_of_sync (connected, but it differs from its model's desired state), or set_aside "
+            "(connected, but it announces what no coordinator of ours ordered).",
             labels=("worker", "model", "state"),
         )
         for session in self._pool.sessions:
@@ -80,8 +81,9 @@ class FleetCollector(Collector):
         return family
 
     def _state(self, session: WorkerSession) -> str:
-        is_out_of_sync = session.state is SessionState.READY and self._pool.out_of_sync(session)
-        return "out_of_sync" if is_out_of_sync else session.state.value
+        if session.state is not SessionState.READY or not self._pool.out_of_sync(session):
+            return session.state.value
+        return "set_aside" if self._pool.set_aside(session) else "out_of_sync"
 
     def _of_workers(self, name: str, text: str, value: Callable[[WorkerSession], float]) -> Metric:
         family = GaugeMetricFamily(f"tokenwire_worker_{name}", text, labels=("worker", "model"))

@@ -24,7 +24,8 @@ WHOLE_SECONDS = {
 """Values under `drain`, narrower than their flags: a pod's grace period and the sleep of its hook are whole seconds."""
 ARRANGED = {
     *("--host", "--port", "--listen", "--health-listen", "--metrics-listen", "--worker", "--expect-model"),
-    *("--cache-dir", "--chat-template", "--api-keys-file", "--admin-key-file", "--ssl-certfile", "--ssl-keyfile"),
+    *("--cache-dir", "--chat-template", "--api-keys-file", "--admin-key-file", "--operations-key-file"),
+    *("--ssl-certfile", "--ssl-keyfile"),
     *("--peer-cert", "--peer-key", "--peer-ca", "--peer-token-file"),
 }
 """Addresses and mounted files, which templates choose; not vLLM's flags after `--`."""

@@ -157,6 +157,10 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{- define "tokenwire.operationsKeySecret" -}}
+{{- .Values.coordinator.operationsKey.existingSecret | default (printf "%s-operations-key" (include "tokenwire.fullname" .)) -}}
+{{- end }}
+
 {{- define "tokenwire.tlsSecret" -}}
 {{- if .Values.coordinator.tls.existingSecret -}}
 {{- .Values.coordinator.tls.existingSecret -}}

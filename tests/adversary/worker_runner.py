@@ -1,0 +1,123 @@
+"""Measures attacks by a worker: what a real coordinator and the honest workers of the same model do meanwhile."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.processes import measured
+from tests.adversary.hostile_worker import running_hostile_worker, server_info, tokenizer_of
+from tests.adversary.worker_attacks import KEY, Honest, LyingWorker, WorkerAttack
+from tokenwire.v1 import inference_pb2 as pb
+
+WITH_ADMIN_ROUTES = ("--enable-rl", "--admin-key-file={folder}/admin")
+WITH_KEY = (*WITH_ADMIN_ROUTES, "--operations-key-file={folder}/key")
+"""Options of a coordinator."""
+_ADMIN_KEY = "sesame"
+_BODY = {"model": "simulated", "prompt": "Hi", "max_tokens": 4}
+_SETTLE_S = 1.5
+"""After so long, a coordinator that believed a lie has told it to the others."""
+_POLL_S = 0.05
+
+
+class LyingFleet:
+    """A coordinator and two honest workers, which a hostile one joins in each attack."""
+
+    def __init__(self, client: httpx.AsyncClient, honest: Sequence[str], folder: Path, serves_admin: bool) -> None:
+        self._client = client
+        self._honest = honest
+        self._folder = folder
+        self._serves_admin = serves_admin
+        self._attacks = 0
+        self._history: list[pb.ServingState] = []
+        self._versions = 0
+
+    async def start(self) -> None:
+        """Carry out some operations, so that there are records to lie about."""
+        for _ in range(2):
+            if self._serves_admin:
+                await self._label()
+            self._history.append(await _state_of(self._honest[0]))
+
+    async def attack(self, attack: WorkerAttack) -> list[str]:
+        """Let a hostile worker come and go; return what it did to others."""
+        before = [await _state_of(address) for address in self._honest]
+        worker = LyingWorker(await server_info(self._honest[0]), await tokenizer_of(self._honest[0]))
+        worker.lie = attack.lie(Honest(before[0], tuple(self._history)))
+        self._attacks += 1
+        address = f"unix:{self._folder}/hostile-{self._attacks}.sock"
+        async with running_hostile_worker(worker, address):
+            await self._list([*self._honest, address])
+            await asyncio.sleep(_SETTLE_S)
+            after = [await _state_of(honest) for honest in self._honest]
+            problems = [f"{after} instead of {before}"] if after != before else []
+            reason = (await self._workers())[address]["reason"] or ""
+            if self._serves_admin and attack.reason not in reason:
+                problems.append(f"the reason is {reason!r}")
+            problems += await self._use(reason) if reason else []  # without one it gets requests, and answers none
+            await self._list(self._honest)
+        return problems
+
+    async def _use(self, reason: str) -> list[str]:
+        """Send requests, and an operation; return what fails."""
+        replies = await asyncio.gather(*(self._client.post("/v1/completions", json=_BODY) for _ in range(8)))
+        problems = [f"a request failed: {reply.text}" for reply in replies if reply.status_code != 200]
+        if self._serves_admin:
+            failed = await self._label()
+            # One that is not set aside may refuse an operation: then that is reported, and of it alone.
+            if set(failed) & set(self._honest) or (failed and "set aside" in reason):
+                problems.append(f"an operation failed on {failed}")
+        return problems
+
+    async def _label(self) -> list[str]:
+        """Carry out an operation; return the workers on which it failed."""
+        self._versions += 1
+        reply = await self._client.post("/update_weight_version", json={"new_version": f"v{self._versions}"})
+        workers = reply.json().get("error", {}).get("workers", [])
+        return [each["worker"] for each in workers if each["status"] != "ok"]
+
+    async def _workers(self) -> dict[str, Any]:
+        """Return what the coordinator says of its workers, by address."""
+        (process,) = (await self._client.get("/status.json")).json()["processes"]
+        return {each["worker"]: each for each in process["workers"]}
+
+    async def _list(self, addresses: Sequence[str]) -> None:
+        """Let the coordinator find these workers; return once it is connected to them and to no others."""
+        (self._folder / "workers").write_text("\n".join(addresses))
+        expected = dict.fromkeys(addresses, "ready")
+        async with asyncio.timeout(30):
+            while True:
+                if {name: each["session"] for name, each in (await self._workers()).items()} == expected:
+                    return
+                await asyncio.sleep(_POLL_S)
+
+
+async def _state_of(address: str) -> pb.ServingState:
+    return (await server_info(address)).welcome.serving
+
+
+@asynccontextmanager
+async def lying_fleet(*options: str) -> AsyncIterator[LyingFleet]:
+    """Start a coordinator with options, and two honest workers."""
+    async with AsyncExitStack() as running:
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="adversary-")))
+        (folder / "key").write_text(KEY)
+        (folder / "admin").write_text(_ADMIN_KEY)
+        addresses = [f"unix:{folder}/{name}.sock" for name in ("a", "b")]
+        (folder / "workers").write_text("\n".join(addresses))
+        worker = ["worker", "--engine", "sim", "--sim-step-ms", "2"]
+        workers = [running.enter_context(measured([*worker, "--listen", each])) for each in addresses]
+        given = ["--worker", f"file:{folder}/workers", *(option.format(folder=folder) for option in options)]
+        coordinator = running.enter_context(measured(["coordinator", "--port", "0", *given]))
+        for each in workers:
+            await asyncio.to_thread(each.wait_for, "ready: ")
+        url = (await asyncio.to_thread(coordinator.wait_for, r"is ready: (http://\S+)"))[1]
+        headers = {"Authorization": f"Bearer {_ADMIN_KEY}"}
+        client = await running.enter_async_context(httpx.AsyncClient(base_url=url, headers=headers, timeout=60))
+        fleet = LyingFleet(client, addresses, folder, "--enable-rl" in options)
+        await fleet.start()
+        yield fleet
