@@ -97,7 +97,7 @@ class Authenticator:
             return ANYBODY, None
         key = self._find(Headers(scope=scope))
         if key is not None:
-            caller = Caller(key.tenant, key.min_priority, key.models)
+            caller = Caller(key.tenant, key.weight, key.min_priority, key.models)
             if key.limits == UNLIMITED:
                 return caller, None
             account = self._account(key)

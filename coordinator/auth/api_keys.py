@@ -17,9 +17,10 @@ VARIABLE = "TOKENWIRE_API_KEY"
 _FLAG = "--api-keys-file"
 _HEX_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _LIMITS = ("max_concurrent", "requests_per_minute", "tokens_per_minute")
-_FIELDS = {"tenant", "key", "sha256", "min_priority", "models", *_LIMITS}
+_FIELDS = {"tenant", "key", "sha256", "min_priority", "models", "weight", *_LIMITS}
 _MAX_LIMIT = 2**53
 """Limits are computed as floats, which represent integers exactly up to here."""
+_WEIGHTS = range(1, 10_001)
 _PRIORITIES = range(-(2**63), 2**63)
 """The protocol's range."""
 
@@ -35,6 +36,8 @@ class ApiKey:
     min_priority: int = 0
     """Of its requests, whatever they ask for: a lower number would go before everybody else's."""
     models: frozenset[str] | None = None
+    weight: int = 1
+    """Of its tenant, whose share of the workers is that of as many tenants of weight 1."""
 
 
 class ApiKeys:
@@ -114,6 +117,10 @@ def parse_keys(text: str, source: str) -> list[ApiKey]:
         raise InvalidRequest(f"{source} holds no key")
     if len({key.digest for key in keys}) < len(keys):
         raise InvalidRequest(f"{source} holds a key twice")
+    weights: dict[str, int] = {}
+    for key in keys:
+        if weights.setdefault(key.tenant, key.weight) != key.weight:
+            raise InvalidRequest(f"{source}: the keys of tenant {key.tenant} have different weights")
     return keys
 
 
@@ -156,7 +163,17 @@ def _parse_entry(entry: Any, where: str) -> ApiKey:
         _limits(entry, where),
         _min_priority(entry, where),
         None if models is None else frozenset(map(str, models)),
+        _weight(entry, where),
     )
+
+
+def _weight(entry: Mapping[str, Any], where: str) -> int:
+    weight: int | None = _of_type(entry, "weight", int, where)
+    if weight is None:
+        return 1
+    if weight not in _WEIGHTS:
+        raise InvalidRequest(f"{where}: weight must be from 1 to {_WEIGHTS[-1]}")
+    return weight
 
 
 def _min_priority(entry: Mapping[str, Any], where: str) -> int:

@@ -12,6 +12,8 @@ class Caller:
 
     tenant: str = ""
     """The unit of fairness and isolation; empty without keys."""
+    weight: int = 1
+    """Of the tenant: with twice the weight it gets twice the share."""
     min_priority: int | None = None
     """Lower bound on the priority of requests (lower goes first)."""
     models: frozenset[str] | None = None

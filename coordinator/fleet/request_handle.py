@@ -29,7 +29,9 @@ class Placement:
     exact: bool = False
     """Whether the client gets token ids: those of a single run, or an error."""
     tenant: str = ""
-    """The tenant of the request; tenants get equal shares of the capacity."""
+    """The tenant of the request; tenants that wait share the capacity."""
+    weight: int = 1
+    """Of the tenant: with twice the weight it gets twice the share."""
     revision: ModelRevision | None = None
     """The revision of the workers that may take it; None: any."""
     on_placed: "Callable[[WorkerSession], None]" = _ignore

@@ -178,7 +178,9 @@ class GenerationService:
         if prepared.history_writer is not None:
             reply = prepared.history_writer.wrap(reply)
         texts = TextStreams(model.tokenizer, request.text, prepared.sampling.min_tokens)
-        placement = Placement(tenant=caller.tenant, on_placed=record.on_placed, exact=request.returns_ids)
+        placement = Placement(
+            tenant=caller.tenant, weight=caller.weight, on_placed=record.on_placed, exact=request.returns_ids
+        )
         try:
             if context.deadline is not None:
                 handle.start_timer(context.time_left_s(), reply, context.deadline_error)

@@ -5,6 +5,7 @@ decision. It judges by what docs/explanation/scheduling.md promises, without the
 """
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,12 +23,16 @@ from tokenwire.protocol.model_revision import ModelRevision
 _REPLY_TOKENS = 256
 """What a choice counts as, besides its prompt."""
 
-Expected = Callable[[str], tuple[str, int] | None]
-"""Returns tenant and priority of a request by its id; None: it is not known."""
+_ROUNDING = 1e-6
+
+Expected = Callable[[str], tuple[str, int, int] | None]
+"""Returns tenant, weight and priority of a request by its id; None: it is not known."""
 
 
-def _cost(entry: QueuedRequest) -> int:
-    return len(entry.submission.prompt_token_ids) + _REPLY_TOKENS * len(entry.listeners)
+def _cost(entry: QueuedRequest) -> float:
+    """Return the work of a request, relative to its tenant's weight."""
+    work = len(entry.submission.prompt_token_ids) + _REPLY_TOKENS * len(entry.listeners)
+    return work / entry.placement.weight
 
 
 def _could_have_gone(entry: QueuedRequest, placed: PlacedRequest, submission: Submission) -> bool:
@@ -44,18 +49,27 @@ def _class(entry: QueuedRequest) -> tuple[bool, int]:
 
 @dataclass(slots=True)
 class _Rivalry:
-    """Two tenants that have had requests of one priority queued without a break."""
+    """Two tenants that have had requests of one priority queued without a break.
+
+    Of two that are behind by different amounts at the beginning, the one that is further behind is to be next: so the
+    first one must never have started with a larger lead than the second one left to it.
+    """
 
     periods: tuple[int, int]
-    lead: int = 0
-    """How much more work has started of the first one than of the second."""
-    least: int = 0
-    most: int = 0
+    lead: float = 0.0
+    """How much more work has started of the first one than of the second, relative to their weights."""
+    most: float = -math.inf
+    """The first one's largest lead at one of its starts."""
+    least: float = math.inf
+    """Its smallest lead at a start of the second one."""
 
-    def started(self, work: int) -> int:
-        """Count work that started, of the second one if negative; return the largest change of the lead so far."""
+    def started(self, work: float) -> float:
+        """Count work that starts, of the second one if negative; return by how much the wrong one has started."""
+        if work > 0:
+            self.most = max(self.most, self.lead)
+        else:
+            self.least = min(self.least, self.lead)
         self.lead += work
-        self.least, self.most = min(self.least, self.lead), max(self.most, self.lead)
         return self.most - self.least
 
 
@@ -81,8 +95,6 @@ class QueueWitness:
         """In which order queued requests came."""
         self._periods: Counter[tuple[int, str]] = Counter()
         """How often a tenant has begun to wait, by priority and tenant."""
-        self._largest: dict[tuple[int, str], int] = {}
-        """The work of the largest request that was queued, by priority and tenant."""
         self._rivalries: dict[tuple[int, str, str], _Rivalry] = {}
         core.failover._below = self
         core.queue._workers = self  # type: ignore[assignment]
@@ -120,11 +132,9 @@ class QueueWitness:
 
     def _check_name(self, submission: Submission, placement: Placement) -> None:
         expected = self._expected(submission.request_id)
-        if expected is not None and (placement.tenant, submission.priority) != expected:
-            self._violate(
-                f"{submission.request_id} of {expected} is submitted as {placement.tenant!r}, "
-                f"priority {submission.priority}"
-            )
+        actual = placement.tenant, placement.weight, submission.priority
+        if expected is not None and actual != expected:
+            self._violate(f"{submission.request_id} of {expected} is submitted as one of {actual}")
 
     def _is_full(self, model: str, sequences: int) -> bool:
         limit = self._settings.max_queue
@@ -145,7 +155,6 @@ class QueueWitness:
         if any(each.submission.lora.id != entry.submission.lora.id for each in waiting):
             self._rivalries.clear()  # shares of one adapter's capacity say nothing about that of another's
         tenant, place = entry.placement.tenant, (entry.submission.priority, entry.placement.tenant)
-        self._largest[place] = max(self._largest.get(place, 0), _cost(entry))
         if not any(each.placement.tenant == tenant and _class(each) == _class(entry) for each in waiting):
             self._periods[place] += 1
 
@@ -197,7 +206,6 @@ class QueueWitness:
             rivalry = self._rivalries.get((priority, one, other))
             if rivalry is None or rivalry.periods != periods:
                 rivalry = self._rivalries[priority, one, other] = _Rivalry(periods)
-            lead = rivalry.started(_cost(entry) if tenant == one else -_cost(entry))
-            allowed = self._largest[priority, one] + self._largest[priority, other]
-            if lead > allowed:
-                self._violate(f"{tenant} is {lead} tokens ahead of {rival}, both queued, instead of at most {allowed}")
+            excess = rivalry.started(_cost(entry) if tenant == one else -_cost(entry))
+            if excess > _ROUNDING:
+                self._violate(f"{tenant} was served before {rival}, though it is {excess:.0f} tokens ahead")

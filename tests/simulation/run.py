@@ -105,11 +105,12 @@ class SimulationRun:
         if problem := self.witness.weights.engine_problem(version, weights):
             self.violate(f"{instance} {problem}")
 
-    def _expected_in_queue(self, request_id: str) -> tuple[str, int] | None:
+    def _expected_in_queue(self, request_id: str) -> tuple[str, int, int] | None:
         client = self._clients_by_id.get(request_id)
         if client is None:
             return None
-        return self.tenants.tenant_of(client.spec), self.tenants.least_priority(client.spec)
+        tenants, spec = self.tenants, client.spec
+        return tenants.tenant_of(spec), tenants.weight_of(spec), tenants.least_priority(spec)
 
     def _shared_history(self, config: dict[str, Any] | None) -> SharedHistory | None:
         if config is None:

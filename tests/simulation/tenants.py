@@ -37,6 +37,7 @@ def draw_keys(rng: random.Random, numbers: Sequence[int], limits: Sequence[int |
     """Draw the keys of one of these numbers of tenants: one or two for each, with some of these limits."""
     pick = rng.choice
     tenants = [f"tenant-{number}" for number in range(pick(numbers)) for _ in range(pick([1, 1, 2]))]
+    weights = {tenant: pick([1, 1, 3]) for tenant in tenants}
     return [
         {
             "tenant": tenant,
@@ -45,6 +46,7 @@ def draw_keys(rng: random.Random, numbers: Sequence[int], limits: Sequence[int |
             "tokens_per_minute": pick([None if limit is None else 100 * limit for limit in limits]),
             "min_priority": pick([None, None, None, 1]),
             "models": pick([None, None, None, None, ["simulated"], ["red"]]),
+            "weight": weights[tenant],
         }
         for tenant in tenants
     ]
@@ -74,6 +76,7 @@ def api_keys(keys: Sequence[KeySpec]) -> tuple[ApiKey, ...]:
             Limits(key["max_concurrent"], key["requests_per_minute"], key["tokens_per_minute"]),
             key["min_priority"] or 0,
             None if key["models"] is None else frozenset(key["models"]),
+            key["weight"],
         )
         for number, key in enumerate(keys)
     )
@@ -92,6 +95,10 @@ class Tenants:
     def tenant_of(self, spec: Mapping[str, Any]) -> str:
         """Return the tenant of a script's request; empty without one."""
         return self._keys[spec["key"]]["tenant"] if self._has_key(spec) else ""
+
+    def weight_of(self, spec: Mapping[str, Any]) -> int:
+        """Return the weight of its tenant."""
+        return int(self._keys[spec["key"]]["weight"]) if self._has_key(spec) else 1
 
     def least_priority(self, spec: Mapping[str, Any]) -> int:
         """Return the priority with which a request is queued."""

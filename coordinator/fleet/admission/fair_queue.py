@@ -70,7 +70,7 @@ class _Shares:
     """The shares of tenants in what requests of one priority get: start-time fair queueing.
 
     The start tag of a tenant is the virtual time at which all that it has started would be finished. The lowest goes
-    first, so tenants that wait get equal shares, whatever they did before.
+    first, so tenants that wait get shares by their weights, whatever they did before.
     """
 
     def __init__(self) -> None:
@@ -93,8 +93,8 @@ class _Shares:
             self._start_tags[tenant] = max(self._virtual_time, self._start_tags.get(tenant, 0.0))
         self._waiting[tenant] += 1
 
-    def remove(self, tenant: str, work: int) -> None:
-        """Remove a queued request; `work` is 0 if it left without being started."""
+    def remove(self, tenant: str, work: float) -> None:
+        """Remove a queued request; `work`, relative to its tenant's weight, is 0 if it left without being started."""
         if work:
             self._virtual_time = max(self._virtual_time, self._start_tags[tenant])
             self._start_tags[tenant] += work
@@ -113,8 +113,8 @@ _Lane = tuple[bool, int, str]
 class FairQueue:
     """The queued requests of one model.
 
-    Tenants of one priority get equal shares of the work. Each adapter and revision has its own lanes, because not every
-    worker has it.
+    Tenants of one priority get shares of the work by their weights. Each adapter and revision has its own lanes, because
+    not every worker has it.
     """
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class FairQueue:
             del self._lanes[group]
         is_new, priority, tenant = lane
         if is_new:  # a resumed request counted when it was first started
-            self._shares[priority].remove(tenant, entry.cost if started else 0)
+            self._shares[priority].remove(tenant, entry.cost / entry.placement.weight if started else 0)
             if not self._shares[priority]:
                 del self._shares[priority]
         self.requests -= 1

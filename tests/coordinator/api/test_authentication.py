@@ -16,7 +16,7 @@ from tokenwire.coordinator.auth.api_keys import ApiKeys, parse_keys
 from tokenwire.coordinator.generation.context import CONTEXT
 
 KEYS = """[
-  {"tenant": "search", "key": "sesame", "tokens_per_minute": 100},
+  {"tenant": "search", "key": "sesame", "tokens_per_minute": 100, "weight": 2},
   {"tenant": "single", "key": "one", "max_concurrent": 1}
 ]"""
 
@@ -37,7 +37,7 @@ class Application:
         tokens = len(await request.body())
         if tokens:
             caller.account.reserve(1).settle(tokens)
-        return JSONResponse({"tenant": caller.tenant})
+        return JSONResponse({"tenant": caller.tenant, "weight": caller.weight})
 
     async def admin(self, request: Request) -> Response:
         """Respond; this route would have its own key."""
@@ -64,11 +64,11 @@ def client_with_keys(application: Application) -> httpx.AsyncClient:
     ],
 )
 async def test_a_valid_key_is_accepted(headers: dict[str, str]) -> None:
-    """As OpenAI's or Anthropic's clients send it; the route gets its tenant."""
+    """As OpenAI's or Anthropic's clients send it; the route gets its tenant with its weight."""
     async with client_with_keys(Application()) as client:
         answer = await client.post("/v1/messages", headers=headers)
 
-    assert answer.json() == {"tenant": "search"}
+    assert answer.json() == {"tenant": "search", "weight": 2}
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic sesame"}])

@@ -39,12 +39,12 @@ def test_keys_are_read_from_lines() -> None:
 def test_keys_have_limits_in_json() -> None:
     """A list of objects with the permissions of each key."""
     entry = {"max_concurrent": 4, "requests_per_minute": 60, "tokens_per_minute": 1000}
-    text = json.dumps([{"tenant": "batch", "sha256": DIGEST, "min_priority": 5, "models": ["a"], **entry}])
+    text = json.dumps([{"tenant": "batch", "sha256": DIGEST, "min_priority": 5, "models": ["a"], "weight": 3, **entry}])
 
     key = ApiKeys(parse_keys(text, "file")).find(b"sesame")
 
     assert key is not None
-    assert (key.tenant, key.min_priority, key.models) == ("batch", 5, frozenset({"a"}))
+    assert (key.tenant, key.min_priority, key.models, key.weight) == ("batch", 5, frozenset({"a"}), 3)
     assert key.limits == Limits(4, 60, 1000)
 
 
@@ -77,6 +77,12 @@ def test_no_key_goes_before_others_unless_it_is_allowed_to() -> None:
         (f'[{{"key": "hidden", "min_priority": 1{"0" * 400}}}]', "file, entry 1: min_priority must be an integer of"),
         (f'[{{"key": "hidden", "min_priority": {-(2**63) - 1}}}]', "file, entry 1: min_priority must be an integer of"),
         ('[{"key": "hidden", "models": "a"}]', "file, entry 1: models must be of type list"),
+        ('[{"key": "hidden", "weight": 0}]', "file, entry 1: weight must be from 1 to 10000"),
+        ('[{"key": "hidden", "weight": 10001}]', "file, entry 1: weight must be from 1 to 10000"),
+        (
+            '[{"tenant": "a", "key": "hidden", "weight": 2}, {"tenant": "a", "key": "hidden2"}]',
+            "file: the keys of tenant a have different weights",
+        ),
         ('[{"key": 12345}]', "file, entry 1: key must be of type str"),
     ],
 )
@@ -92,12 +98,16 @@ def test_errors_have_the_position_and_no_key(text: str, problem: str) -> None:
 
 def test_the_largest_numbers_are_accepted() -> None:
     """Priorities of 64 bits, and limits that floats represent exactly."""
-    bounds = [{"key": "a", "min_priority": -(2**63)}, {"key": "b", "min_priority": 2**63 - 1, "max_concurrent": 2**53}]
+    bounds = [
+        {"key": "a", "min_priority": -(2**63)},
+        {"key": "b", "min_priority": 2**63 - 1, "max_concurrent": 2**53, "weight": 10_000},
+    ]
 
     lowest, highest = parse_keys(json.dumps(bounds), "file")
 
     assert (lowest.min_priority, highest.min_priority) == (-(2**63), 2**63 - 1)
     assert highest.limits.max_concurrent == 2**53
+    assert (lowest.weight, highest.weight) == (1, 10_000)
 
 
 def test_no_repr_has_a_key() -> None:

@@ -197,12 +197,12 @@ async def test_the_caller_is_passed_to_the_fleet() -> None:
     """Its tenant and least priority apply to every prompt; later ones join the first."""
     fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
-    caller = Caller("search", min_priority=3)
+    caller = Caller("search", weight=2, min_priority=3)
 
     prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([2])), served_model())
     await generation.start(prepared, CollectedReply(2), request_context(caller=caller))
 
-    assert [part.placement.tenant for part in fleet.parts] == ["search", "search"]
+    assert [(part.placement.tenant, part.placement.weight) for part in fleet.parts] == [("search", 2)] * 2
     assert [part.placement.joins for part in fleet.parts] == [False, True]
     assert [part.submission.priority for part in fleet.parts] == [3, 3]
 

@@ -71,6 +71,20 @@ async def test_tenants_get_equal_shares() -> None:
     assert workers.started == order
 
 
+async def test_a_tenant_with_twice_the_weight_gets_twice_the_share() -> None:
+    """Of the work that starts while both wait."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    heavy = Placement(tenant="heavy", weight=2)
+    for number in range(6):
+        enqueue(queue, f"heavy-{number}", heavy)
+    enqueue_for(queue, "light", range(6))
+
+    await workers.add_capacity(6)
+
+    assert [name.partition("-")[0] for name in workers.started].count("heavy") == 4
+
+
 async def test_requests_that_left_the_queue_take_nothing_of_their_tenants_share() -> None:
     """Only what was started counts: whoever gave up waiting is not last for it."""
     workers = CapacityWorkers()
