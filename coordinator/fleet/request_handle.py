@@ -54,8 +54,8 @@ class RequestHandle(Protocol):
 class Fleet(Protocol):
     """A layer that takes requests. From the outside: failover, then the admission queue."""
 
-    def check_open(self, model: str, adapter_id: int) -> None:
-        """Check that one more request would be admitted, before any work on it. Raises the errors of `submit`."""
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+        """Check that one more request of a tenant would be admitted, before work on it. Raises what `submit` does."""
 
     def submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW

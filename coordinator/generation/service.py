@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.auth.rate_limit import Account, Reservation
 from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, RequestHandle
 from tokenwire.coordinator.fleet.submission import Submission
@@ -125,12 +126,15 @@ class GenerationService:
         self._fleet = fleet
         self._history = history
 
-    async def prepare(self, request: GenerationRequest, model: ServedModel) -> PreparedRequest:
+    async def prepare(
+        self, request: GenerationRequest, model: ServedModel, caller: Caller = ANYBODY
+    ) -> PreparedRequest:
         """Render, tokenize and check a request for a model. Raises InvalidRequest or Unavailable."""
         params = _with_defaults(request.sampling, model)
         self.check_transfers(request.sampling)
         # Checked first, so that under overload a request that will be rejected is not tokenized.
-        self._fleet.check_open(model.base_model, 0 if model.lora is None else model.lora.id)
+        adapter_id = 0 if model.lora is None else model.lora.id
+        self._fleet.check_open(model.base_model, adapter_id, _placement_of(caller))
         limits.check_request(request, params, model)
         cost = limits.RequestCost(request, params, model)
         prompts: list[PreparedPrompt] = []
@@ -178,9 +182,7 @@ class GenerationService:
         if prepared.history_writer is not None:
             reply = prepared.history_writer.wrap(reply)
         texts = TextStreams(model.tokenizer, request.text, prepared.sampling.min_tokens)
-        placement = Placement(
-            tenant=caller.tenant, weight=caller.weight, on_placed=record.on_placed, exact=request.returns_ids
-        )
+        placement = replace(_placement_of(caller), on_placed=record.on_placed, exact=request.returns_ids)
         try:
             if context.deadline is not None:
                 handle.start_timer(context.time_left_s(), reply, context.deadline_error)
@@ -217,6 +219,10 @@ def _reserve(prepared: PreparedRequest, account: Account | None) -> tuple[Sequen
         prepared.request, prepared.sampling, prepared.prompt_tokens, prepared.max_tokens, quota
     )
     return max_tokens, GenerationHandle(reservation=account.reserve(tokens))
+
+
+def _placement_of(caller: Caller) -> Placement:
+    return Placement(tenant=caller.tenant, weight=caller.weight)
 
 
 def _record(record: RequestRecord, prepared: PreparedRequest) -> None:

@@ -12,7 +12,7 @@ from tests.simulation.client import SimulatedClient
 from tests.simulation.network import Connection
 from tests.simulation.processes import CoordinatorHost, WorkerHost
 from tokenwire.coordinator.app import Core
-from tokenwire.coordinator.fleet.admission.fair_queue import QueuedRequest
+from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
 from tokenwire.coordinator.fleet.failover.sequence import ResumableSequence
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.worker.simulated_engine.simulated_sequence import Phase

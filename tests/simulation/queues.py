@@ -7,11 +7,11 @@ decision. It judges by what docs/explanation/scheduling.md promises, without the
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tokenwire.coordinator.app import Core
-from tokenwire.coordinator.fleet.admission.fair_queue import QueuedRequest
+from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
@@ -42,9 +42,26 @@ def _could_have_gone(entry: QueuedRequest, placed: PlacedRequest, submission: Su
     return may_go_there and entry.submission.lora.id == submission.lora.id
 
 
+def _max_min_shares(sizes: Mapping[str, int], weights: Mapping[str, int], limit: int) -> dict[str, float]:
+    """Return what each tenant gets of a limit: all that it wants, or an equal share of what others leave, by weight."""
+    shares: dict[str, float] = {}
+    while len(shares) < len(sizes):
+        open_ = sizes.keys() - shares.keys()
+        each = (limit - sum(shares.values())) / sum(weights[tenant] for tenant in open_)
+        modest: dict[str, float] = {
+            tenant: sizes[tenant] for tenant in open_ if sizes[tenant] <= each * weights[tenant] + _ROUNDING
+        }
+        shares |= modest or {tenant: each * weights[tenant] for tenant in open_}
+    return shares
+
+
 def _class(entry: QueuedRequest) -> tuple[bool, int]:
     """Return what comes before shares: resumed requests are first, then those of a lower priority."""
     return not entry.placement.resumed, entry.submission.priority
+
+
+def _may_be_refused(entry: QueuedRequest) -> bool:
+    return not (entry.placement.resumed or entry.placement.joins)
 
 
 @dataclass(slots=True)
@@ -101,11 +118,11 @@ class QueueWitness:
 
     # In place of the queue.
 
-    def check_open(self, model: str, adapter_id: int) -> None:
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
         """Check that one more request would be admitted."""
-        is_full = self._is_full(model, 1)
+        is_full = self._is_full(model, placement, 1)
         try:
-            self._queue.check_open(model, adapter_id)
+            self._queue.check_open(model, adapter_id, placement)
         except (Overloaded, Unavailable):
             if not is_full:
                 self._violate(f"a request was rejected, though {self._lengths(model)} were queued")
@@ -116,7 +133,7 @@ class QueueWitness:
     ) -> RequestHandle:
         """Submit a request."""
         self._check_name(submission, placement)
-        is_full = self._is_full(model, len(listeners)) and not placement.resumed
+        is_full = self._is_full(model, placement, len(listeners)) and not placement.resumed
         waiting = self._waiting(model)
         try:
             handle = self._queue.submit(model, submission, listeners, placement)
@@ -127,7 +144,8 @@ class QueueWitness:
         if isinstance(handle, QueuedRequest):
             if is_full:
                 self._violate(f"a request was queued, though {self._lengths(model)} were queued")
-            self._on_queued(handle, waiting)
+            self._judge_refused(handle, waiting)
+            self._on_queued(handle, [each for each in self._waiting(model) if each is not handle])
         return handle
 
     def _check_name(self, submission: Submission, placement: Placement) -> None:
@@ -136,12 +154,42 @@ class QueueWitness:
         if expected is not None and actual != expected:
             self._violate(f"{submission.request_id} of {expected} is submitted as one of {actual}")
 
-    def _is_full(self, model: str, sequences: int) -> bool:
+    def _is_full(self, model: str, placement: Placement, sequences: int) -> bool:
+        limit, waiting = self._limit(model), self._waiting(model)
+        sizes = Counter({placement.tenant: sequences})
+        weights = {placement.tenant: placement.weight}
+        for each in waiting:
+            sizes[each.placement.tenant] += len(each.listeners)
+            weights[each.placement.tenant] = each.placement.weight
+        share = _max_min_shares(sizes, weights, limit)[placement.tenant]
+        return not limit or (bool(waiting) and sizes[placement.tenant] > share + _ROUNDING)
+
+    def _limit(self, model: str) -> int:
         limit = self._settings.max_queue
-        if limit is None:
-            limit = max(LEAST_QUEUE, self._pool.capacity(model))
-        queued = self._lengths(model)
-        return not limit or (queued > 0 and queued + sequences > limit)
+        return max(LEAST_QUEUE, self._pool.capacity(model)) if limit is None else limit
+
+    def _judge_refused(self, admitted: QueuedRequest, before: Sequence[QueuedRequest]) -> None:
+        """Judge which queued requests were refused for one that was admitted."""
+        left = self._waiting(admitted.model)
+        sizes: Counter[str] = Counter()
+        for each in before:
+            sizes[each.placement.tenant] += len(each.listeners)
+        own = (sizes[admitted.placement.tenant] + len(admitted.listeners)) / admitted.placement.weight
+        refused = sorted(set(before) - set(left), key=lambda each: self._arrived[each], reverse=True)
+        queued, limit = sizes.total() + len(admitted.listeners), self._limit(admitted.model)
+        if refused and queued <= limit:
+            self._violate(f"{len(refused)} requests were refused, though {queued} of {limit} places were taken")
+        for each in refused:
+            self._reached["refused for another tenant"] += 1
+            name, tenant = each.submission.request_id, each.placement.tenant
+            if each.placement.resumed or each.placement.joins:
+                self._violate(f"{name} was refused, though it was begun")
+            if sizes[tenant] / each.placement.weight <= own:
+                self._violate(f"{name} was refused for a request of {admitted.placement.tenant!r}, which has as much")
+            newer = [other for other in left if other.placement.tenant == tenant and _may_be_refused(other)]
+            if any(self._arrived.get(other, -1) > self._arrived[each] for other in newer):
+                self._violate(f"{name} was refused before newer requests of its tenant")
+            sizes[tenant] -= len(each.listeners)
 
     def _lengths(self, model: str) -> int:
         return sum(len(entry.listeners) for entry in self._waiting(model))

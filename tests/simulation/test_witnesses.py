@@ -170,6 +170,20 @@ def test_of_two_tenants_that_wait_the_one_that_is_behind_is_next() -> None:
     )
 
 
+def test_what_one_tenant_leaves_of_its_share_is_shared_by_the_others() -> None:
+    """By their weights."""
+    run_inside(
+        """
+        from tests.simulation.queues import _max_min_shares
+
+        equal = dict.fromkeys("abc", 1)
+        assert _max_min_shares({"a": 14, "b": 1, "c": 9}, equal, 16) == {"a": 7.5, "b": 1, "c": 7.5}
+        assert _max_min_shares({"a": 4, "b": 1, "c": 9}, equal, 16) == {"a": 4, "b": 1, "c": 9}
+        assert _max_min_shares({"a": 16, "b": 16}, {"a": 3, "b": 1}, 16) == {"a": 12, "b": 4}
+        """
+    )
+
+
 def test_the_epochs_of_a_worker_only_rise_and_an_operation_leaves_its_own() -> None:
     """By the order in which it published its states: an answer may overtake an event."""
     run_inside(

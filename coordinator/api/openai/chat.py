@@ -75,7 +75,8 @@ class ChatService:
         model: the body's, for a route that needed it for translating to this body.
         """
         model, plan = await self._plan(body, headers, model)
-        prepared = await self._generation.prepare(body.to_generation(prefix, headers, plan, self._api), model)
+        generation_request = body.to_generation(prefix, headers, plan, self._api)
+        prepared = await self._generation.prepare(generation_request, model, headers.caller)
         counts_reasoning = model.parsers is not None and model.parsers.counts_reasoning
         return ChatCall(body, self._api, prepared, plan, counts_reasoning, int(time.time()))
 

@@ -138,7 +138,8 @@ def completion_routes(generation: GenerationService, models: ModelDirectory, api
         body.check()
         headers = RequestHeaders.of(request)
         generation_request = body.to_generation(headers)
-        prepared = await generation.prepare(generation_request, await models.resolve(body.model, headers.caller))
+        model = await models.resolve(body.model, headers.caller)
+        prepared = await generation.prepare(generation_request, model, headers.caller)
         created = int(time.time())
         if body.stream:
             return EventStream(generation, prepared, CompletionChunks(prepared, created, body.chunk_options(api)))

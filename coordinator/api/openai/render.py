@@ -38,7 +38,8 @@ def render_routes(
         body.check()
         headers = RequestHeaders.of(request)
         generation_request = body.to_generation(headers)
-        prepared = await generation.prepare(generation_request, await models.resolve(body.model, headers.caller))
+        model = await models.resolve(body.model, headers.caller)
+        prepared = await generation.prepare(generation_request, model, headers.caller)
         return JSONResponse({**_rendered(generation, prepared), "parsing": None})
 
     return router

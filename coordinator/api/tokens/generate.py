@@ -35,7 +35,8 @@ def generate_routes(generation: GenerationService, models: ModelDirectory, api: 
         headers = RequestHeaders.of(request)
         response_id = headers.response_id("generate-tokens-", body.request_id)
         generation_request = body.to_generation(response_id, headers)
-        prepared = await generation.prepare(generation_request, await models.resolve(body.model, headers.caller))
+        model = await models.resolve(body.model, headers.caller)
+        prepared = await generation.prepare(generation_request, model, headers.caller)
         if body.stream:
             return EventStream(generation, prepared, GenerateChunks(body, prepared, api.prompt_tokens_details))
         created = int(time.time())

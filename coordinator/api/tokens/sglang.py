@@ -36,7 +36,8 @@ def sglang_routes(generation: GenerationService, models: ModelDirectory) -> ApiR
         conversation_id = headers.identifier("X-SMG-Routing-Key") or headers.conversation_id
         response_id = body.rid or headers.request_id or uuid.uuid4().hex
         generation_request = body.to_generation(response_id, conversation_id, headers.data_parallel_rank)
-        prepared = await generation.prepare(generation_request, await models.resolve(None, headers.caller))
+        model = await models.resolve(None, headers.caller)
+        prepared = await generation.prepare(generation_request, model, headers.caller)
         choices = [SglangChoice(body, prepared, index, response_id) for index in range(prepared.choices)]
         if body.stream:
             return EventStream(generation, prepared, SglangChunks(choices))

@@ -33,8 +33,9 @@ def trl_routes(generation: GenerationService, models: ModelDirectory) -> ApiRout
     async def complete(body: TrlSampling, prompts: Sequence[Prompt], request: Request) -> Response:
         params = body.sampling_params()
         unsupported.check(params.model_extra)
-        model = await models.resolve(None, caller_of(request))
-        prepared = await generation.prepare(params.to_generation(_new_id(), prompts), model)
+        caller = caller_of(request)
+        model = await models.resolve(None, caller)
+        prepared = await generation.prepare(params.to_generation(_new_id(), prompts), model, caller)
         choices = await collect(generation, prepared, request)
         scored = {"logprobs": None, "logprob_token_ids": None}
         if params.logprobs is not None:
@@ -46,9 +47,9 @@ def trl_routes(generation: GenerationService, models: ModelDirectory) -> ApiRout
 
     @router.post("/get_sequence_logprobs/", TrlSequenceLogprobs)
     async def get_sequence_logprobs(body: TrlSequenceLogprobs, request: Request) -> Response:
-        prepared = await generation.prepare(
-            body.to_generation(_new_id()), await models.resolve(None, caller_of(request))
-        )
+        caller = caller_of(request)
+        model = await models.resolve(None, caller)
+        prepared = await generation.prepare(body.to_generation(_new_id()), model, caller)
         choices = await collect(generation, prepared, request)
         scored = zip(choices, body.prompt_lengths, strict=True)
         completions = [(choice.prefill.logprobs or [])[length:] for choice, length in scored]

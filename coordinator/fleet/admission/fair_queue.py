@@ -1,69 +1,15 @@
 """The order of a model's queued requests: resumed ones first, then by priority, then fair among tenants."""
 
-import asyncio
 import itertools
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 
-from tokenwire.coordinator.fleet.request_handle import Placement, RequestHandle
-from tokenwire.coordinator.fleet.slots import SlotListener
-from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.coordinator.fleet.admission.fair_bound import FairBound
+from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
 from tokenwire.protocol.model_revision import ModelRevision
-
-# The length of a reply is unknown: each sequence counts as this many tokens in addition to its prompt.
-_REPLY_TOKENS = 256
-# Measured: ids and text of a prompt; a connection, its request and a detokenizer.
-_BYTES_PER_TOKEN = 16
-_BYTES_PER_SEQUENCE = 32 * 1024
 
 _QueueOrder = tuple[bool, int, float, int]
 """The order of a request in the queue: whether it is new, its priority, its tenant's start tag, its arrival."""
-
-
-@dataclass(eq=False, slots=True)
-class QueuedRequest:
-    """The handle of a queued request, then of its submission."""
-
-    model: str
-    submission: Submission
-    listeners: Sequence[SlotListener]
-    placement: Placement
-    arrival: int = 0
-    """Its number in the order of arrival."""
-    queued: bool = True
-    """Whether it is still queued."""
-    handle: RequestHandle | None = None
-    """Its submission to a worker; None while it waits."""
-    timer: asyncio.TimerHandle | None = None
-    on_abort: "Callable[[QueuedRequest], None]" = field(default=lambda queued: None)
-    """Removes it from its queue."""
-
-    def abort(self) -> None:
-        """Remove it from the queue, or abort it on its worker."""
-        if self.handle is not None:
-            self.handle.abort()
-        else:
-            self.on_abort(self)
-
-    def explain(self) -> str:
-        """Return which worker has it; empty while queued."""
-        return "" if self.handle is None else self.handle.explain()
-
-    @property
-    def sequences(self) -> int:
-        """Its number of sequences."""
-        return len(self.listeners)
-
-    @property
-    def size_bytes(self) -> int:
-        """Its approximate memory."""
-        return _BYTES_PER_TOKEN * len(self.submission.prompt_token_ids) + _BYTES_PER_SEQUENCE * len(self.listeners)
-
-    @property
-    def cost(self) -> int:
-        """Its approximate work in tokens."""
-        return len(self.submission.prompt_token_ids) + _REPLY_TOKENS * len(self.listeners)
 
 
 class _Shares:
@@ -118,10 +64,9 @@ class FairQueue:
     """
 
     def __init__(self) -> None:
-        self.sequences = 0
-        """Queued sequences."""
+        self.places = FairBound(lambda entry: entry.sequences)
+        """Queued sequences, which are bounded."""
         self.requests = 0
-        self.size_bytes = 0
         self._lanes: dict[_Group, dict[_Lane, OrderedDict[QueuedRequest, None]]] = {}
         """By group; without empty ones."""
         self._shares: dict[int, _Shares] = {}
@@ -137,8 +82,7 @@ class FairQueue:
         if is_new:
             self._shares.setdefault(priority, _Shares()).add(tenant)
         self.requests += 1
-        self.sequences += entry.sequences
-        self.size_bytes += entry.size_bytes
+        self.places.add(entry)
 
     def remove(self, entry: QueuedRequest, started: bool) -> None:
         """Remove a queued request; one that started counts as its tenant's work."""
@@ -156,8 +100,7 @@ class FairQueue:
             if not self._shares[priority]:
                 del self._shares[priority]
         self.requests -= 1
-        self.sequences -= entry.sequences
-        self.size_bytes -= entry.size_bytes
+        self.places.remove(entry)
 
     def __iter__(self) -> Iterator[QueuedRequest]:
         """Yield the queued requests, in no particular order."""

@@ -7,7 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
-from tokenwire.coordinator.fleet.admission.fair_queue import FairQueue, QueuedRequest
+from tokenwire.coordinator.fleet.admission.fair_bound import FairBound
+from tokenwire.coordinator.fleet.admission.fair_queue import FairQueue
+from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings, Rejection
 from tokenwire.coordinator.fleet.admission.throughput import ThroughputEstimate
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
@@ -57,6 +59,8 @@ class AdmissionQueue(PoolListener):
         self._rejections: Counter[tuple[str, Rejection]] = Counter()
         self._queues: dict[str, FairQueue] = {}
         """By model; without empty ones."""
+        self._memory = FairBound(lambda entry: entry.size_bytes)
+        """Of all queued requests."""
         self._throughputs: dict[str, ThroughputEstimate] = {}
         self._check: asyncio.Handle | None = None
         self._checks_soon = False
@@ -65,18 +69,18 @@ class AdmissionQueue(PoolListener):
     def lengths(self) -> Mapping[str, tuple[int, int]]:
         """Return the queued requests and sequences of each model with a queue and of each expected model."""
         lengths = {name: (self._expected.waiting[name],) * 2 for name in self._expected.unknown()}
-        return lengths | {model: (queue.requests, queue.sequences) for model, queue in self._queues.items()}
+        return lengths | {model: (queue.requests, queue.places.total) for model, queue in self._queues.items()}
 
     @property
     def rejections(self) -> Counter[tuple[str, Rejection]]:
         """Rejected requests by model and reason."""
         return self._rejections + self._expected.rejections
 
-    def check_open(self, model: str, adapter_id: int) -> None:
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
         """Check that one more request would be admitted, before any work on it. Raises the errors of `submit`."""
         queue = self._queues.get(model)
         if queue is not None and queue.waits(adapter_id):
-            self._check_length(model, queue, adapter_id, sequences=1)
+            self._check_room(model, queue, adapter_id, placement)
 
     def submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
@@ -88,9 +92,14 @@ class AdmissionQueue(PoolListener):
             if handle is not None:
                 return handle
         queue = queue or FairQueue()
-        if not (placement.resumed or placement.joins):
-            self._check_length(model, queue, submission.lora.id, len(listeners))
-        return self._enqueue(queue, QueuedRequest(model, submission, listeners, placement, on_abort=self._remove))
+        entry = QueuedRequest(model, submission, listeners, placement, on_abort=self._remove)
+        if placement.resumed or placement.joins:
+            self._enqueue(queue, entry)
+        else:
+            self._check_room(model, queue, submission.lora.id, placement, entry.sequences, entry.size_bytes)
+            self._enqueue(queue, entry)
+            self._refuse_excess(queue, entry)
+        return entry
 
     def abort(self, request_ids: Collection[str] | None) -> int:
         """Abort queued requests by their ids, None: all; return the number of their sequences."""
@@ -107,33 +116,63 @@ class AdmissionQueue(PoolListener):
 
     # Enqueueing.
 
-    def _check_length(self, model: str, queue: FairQueue, adapter_id: int, sequences: int) -> None:
+    def _check_room(
+        self,
+        model: str,
+        queue: FairQueue,
+        adapter_id: int,
+        placement: Placement,
+        sequences: int = 1,
+        size_bytes: int = 1,
+    ) -> None:
+        limit = self._limit(model)
+        has_place = limit > 0 and queue.places.admits(placement, sequences, limit)
+        if not has_place or not self._memory.admits(placement, size_bytes, self._settings.max_queue_bytes):
+            raise self._rejection(model, queue, adapter_id, placement, sequences)
+
+    def _limit(self, model: str) -> int:
         limit = self._settings.max_queue
-        if limit is None:
-            limit = max(LEAST_QUEUE, self._workers.capacity(model))
-        # One that is larger than the whole queue is admitted to an empty one: else it never would be.
-        if limit and (not queue.sequences or queue.sequences + sequences <= limit) and self._has_memory():
-            return
+        return max(LEAST_QUEUE, self._workers.capacity(model)) if limit is None else limit
+
+    def _rejection(
+        self, model: str, queue: FairQueue, adapter_id: int, placement: Placement, sequences: int
+    ) -> Unavailable | Overloaded:
+        """Return the error for a request that the queue does not take, and count it."""
         absence = self._workers.unavailable_reason(model, adapter_id)
         self._rejections[model, "no_worker" if absence else "full"] += 1
         if absence:
-            raise Unavailable(absence, retry_after_s=_RETRY_AFTER_S)
-        wait_s = self._throughput(model).wait_s(queue.sequences + sequences)
+            return Unavailable(absence, retry_after_s=_RETRY_AFTER_S)
+        wait_s = self._wait_s(model, queue, placement, sequences)
         queued = f" ({queue.requests} queued)" if queue.requests else ""
         message = f"All workers of {model} are busy{queued}. Try again in {wait_s} s."
-        raise Overloaded(message, retry_after_s=wait_s)
+        return Overloaded(message, retry_after_s=wait_s)
 
-    def _has_memory(self) -> bool:
-        return sum(queue.size_bytes for queue in self._queues.values()) < self._settings.max_queue_bytes
+    def _wait_s(self, model: str, queue: FairQueue, placement: Placement, sequences: int) -> int:
+        """Return the seconds until the workers have started so many sequences more of a tenant, at fair shares."""
+        return self._throughput(model).wait_s(queue.places.fair_total(placement, sequences))
 
-    def _enqueue(self, queue: FairQueue, entry: QueuedRequest) -> QueuedRequest:
+    def _enqueue(self, queue: FairQueue, entry: QueuedRequest) -> None:
         self._queues[entry.model] = queue
         queue.add(entry)
+        self._memory.add(entry)
         entry.timer = asyncio.get_running_loop().call_later(self._settings.queue_timeout_s, self._give_up, entry)
         if queue.is_divided:  # those before it may wait for other workers
             self.on_capacity()
         self._check_later()
-        return entry
+
+    def _refuse_excess(self, queue: FairQueue, admitted: QueuedRequest) -> None:
+        """Refuse the newest requests of who takes most, as far as one was admitted beyond a bound."""
+        placement, limit = admitted.placement, self._limit(admitted.model)
+        while admitted.queued and (
+            refused := queue.places.to_refuse(placement, limit)
+            or self._memory.to_refuse(placement, self._settings.max_queue_bytes)
+        ):
+            self._remove(refused)
+            model, adapter_id = refused.model, refused.submission.lora.id
+            refused_queue = self._queues.get(model) or FairQueue()
+            error = self._rejection(model, refused_queue, adapter_id, refused.placement, refused.sequences)
+            for listener in refused.listeners:
+                fail_listener(listener, error)
 
     # Dequeueing.
 
@@ -190,7 +229,8 @@ class AdmissionQueue(PoolListener):
         self._rejections[model, "timeout"] += 1
         absence = self._workers.unavailable_reason(model, entry.submission.lora.id, entry.placement.revision)
         timed_out = f"No worker had capacity for this request within {self._settings.queue_timeout_s:g} s."
-        error = Unavailable(absence or timed_out, retry_after_s=self._throughput(model).wait_s(queue.sequences))
+        wait_s = self._wait_s(model, queue, entry.placement, entry.sequences)
+        error = Unavailable(absence or timed_out, retry_after_s=wait_s)
         for listener in entry.listeners:
             fail_listener(listener, error)
 
@@ -201,6 +241,7 @@ class AdmissionQueue(PoolListener):
             entry.timer.cancel()
         queue = self._queues[entry.model]
         queue.remove(entry, started)
+        self._memory.remove(entry)
         if not queue.requests:
             del self._queues[entry.model]
 

@@ -88,9 +88,9 @@ class Failover(PoolListener):
         self._tick: asyncio.TimerHandle | None = None
         self._stopped = False
 
-    def check_open(self, model: str, adapter_id: int) -> None:
-        """Check that the queue would admit one more request."""
-        self._below.check_open(model, adapter_id)
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+        """Check that the queue would admit one more request of a tenant."""
+        self._below.check_open(model, adapter_id, placement)
 
     def submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW

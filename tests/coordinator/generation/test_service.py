@@ -13,6 +13,7 @@ from tests.coordinator.fakes import ids, request_context, served_model, token_hi
 from tests.coordinator.generation.fakes import FakeFleet
 from tests.workers import accept
 from tokenwire.coordinator.auth.caller import Caller
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.observability.record import RequestRecord
@@ -266,13 +267,13 @@ async def test_a_request_that_would_be_rejected_is_not_prepared() -> None:
     """A full queue is found before the template is rendered."""
 
     class Full(FakeFleet):
-        def check_open(self, model: str, adapter_id: int) -> None:
-            raise Overloaded(f"no capacity for {model} {adapter_id}")
+        def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+            raise Overloaded(f"no capacity for {placement.tenant} {placement.weight} {model} {adapter_id}")
 
     generation = GenerationService(Full(), token_history())
 
-    with pytest.raises(Overloaded, match="no capacity for digits 0"):
-        await generation.prepare(request_for(TokenPrompt([99])), served_model())
+    with pytest.raises(Overloaded, match="no capacity for search 2 digits 0"):
+        await generation.prepare(request_for(TokenPrompt([99])), served_model(), Caller("search", weight=2))
 
 
 async def test_a_thousand_prompts_do_not_block_the_event_loop() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -239,6 +240,78 @@ async def test_a_full_queue_rejects() -> None:
     assert waiting_requests(queue) == 11
 
 
+async def test_a_full_queue_lets_a_tenant_in_that_is_below_its_share() -> None:
+    """The newest request of the one that takes most is rejected for it, with the time that its own queue takes."""
+    workers = CapacityWorkers(free=3)
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=6))
+    greedy, small = Placement(tenant="greedy"), Placement(tenant="small")
+    listeners = [enqueue(queue, f"greedy-{number}", greedy)[1] for number in range(9)]
+
+    queue.check_open(MODEL, 0, small)
+    enqueue(queue, "small", small)
+    with pytest.raises(Overloaded):
+        queue.check_open(MODEL, 0, greedy)
+
+    assert [listener.ended.is_set() for listener in listeners] == [False] * 8 + [True]
+    error = listeners[-1].error
+    assert isinstance(error, Overloaded)
+    assert error.retry_after_s == 3  # six of its own and one of the other, of which three start in a second
+    assert queue.lengths() == {MODEL: (6, 6)}
+    assert queue.rejections == {(MODEL, "full"): 2}
+    await workers.add_capacity(2)
+    assert workers.started[3:] == ["greedy-3", "small"]
+
+
+async def test_a_tenant_at_its_share_is_rejected() -> None:
+    """Places do not change hands among those that have as many."""
+    queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(max_queue=4))
+    for number in range(4):
+        enqueue(queue, f"one-{number}", Placement(tenant="one"))
+    for number in range(2):
+        enqueue(queue, f"other-{number}", Placement(tenant="other"))
+
+    for tenant in ("one", "other"):
+        with pytest.raises(Overloaded):
+            enqueue(queue, "rejected", Placement(tenant=tenant))
+    assert queue.lengths() == {MODEL: (4, 4)}
+
+
+async def test_without_workers_a_request_rejected_for_another_tenants_is_unavailable() -> None:
+    """As one is that comes late."""
+    queue = AdmissionQueue(CapacityWorkers(absence="all are dead"), AdmissionSettings(max_queue=2))
+    _, newest = [enqueue(queue, f"{number}", Placement(tenant="one"))[1] for number in range(2)]
+    enqueue(queue, "other", Placement(tenant="other"))
+
+    assert isinstance(newest.error, Unavailable)
+    assert newest.error.message == "all are dead"
+
+
+async def test_a_resumed_request_takes_nobodys_place() -> None:
+    """It is queued beyond the bound, as prompts are that belong to an admitted request."""
+    queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(max_queue=2))
+    for number in range(2):
+        enqueue(queue, f"{number}", Placement(tenant="one"))
+
+    enqueue(queue, "resumed", Placement(tenant="other", resumed=True))
+    enqueue(queue, "joined", Placement(tenant="other", joins=True))
+
+    assert queue.lengths() == {MODEL: (4, 4)}
+
+
+async def test_memory_is_shared_by_tenants_across_models() -> None:
+    """The newest request of the one that takes most is rejected, whatever its model."""
+    queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_000_000))
+    large = replace(submission(request_id="large"), prompt_token_ids=[1] * 20_000)
+    listeners = [Listener(), Listener()]
+    for listener in listeners:
+        queue.submit("other", large, [listener], Placement(tenant="greedy"))
+
+    enqueue(queue, "small", Placement(tenant="small"), tokens=20_000)
+
+    assert [listener.ended.is_set() for listener in listeners] == [False, True]
+    assert queue.lengths() == {"other": (1, 1), MODEL: (1, 1)}
+
+
 async def test_a_rejection_can_be_checked_in_advance() -> None:
     """So no work is done for a request that finds the queue full."""
     workers = CapacityWorkers()
@@ -286,7 +359,7 @@ async def test_a_queue_may_be_disabled() -> None:
 
 async def test_the_memory_of_the_queue_is_bounded() -> None:
     """Long prompts fill the queue before its length does."""
-    queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_400_000))
+    queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_550_000))
     leaver, *_ = [enqueue(queue, f"{number}", tokens=10_000)[0] for number in range(8)]
 
     with pytest.raises(Overloaded):

@@ -235,7 +235,7 @@ class Sessionless:
     def __init__(self, error: TokenwireError) -> None:
         self._error = error
 
-    def check_open(self, model: str, adapter_id: int) -> None:
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
         """Admit everything."""
 
     def submit(

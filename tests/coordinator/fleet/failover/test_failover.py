@@ -61,6 +61,7 @@ class SuccessiveWorkers:
         self.proven = True
         self.free = 9
         self.invariant: int | None = None
+        self.checked: list[str] = []
 
     def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
         """Return what the test set."""
@@ -76,8 +77,9 @@ class SuccessiveWorkers:
         """Return what the test set."""
         return self.living.get(instance_id)
 
-    def check_open(self, model: str, adapter_id: int) -> None:
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
         """Admit it, or raise."""
+        self.checked.append(placement.tenant)
         if self.refuses is not None:
             raise self.refuses
 
@@ -271,12 +273,13 @@ async def test_suspects_are_retried_one_after_the_other(failover: Failover, work
 
 
 async def test_a_request_is_admitted_by_the_layers_below(failover: Failover, workers: SuccessiveWorkers) -> None:
-    """Before any work on it."""
-    failover.check_open("m", 0)
+    """Before any work on it, by their tenants."""
+    failover.check_open("m", 0, Placement(tenant="small"))
     workers.refuses = Overloaded("full")
 
     with pytest.raises(Overloaded):
-        failover.check_open("m", 0)
+        failover.check_open("m", 0, Placement(tenant="greedy"))
+    assert workers.checked == ["small", "greedy"]
 
 
 async def test_a_refused_request_is_sent_again(failover: Failover, workers: SuccessiveWorkers) -> None:

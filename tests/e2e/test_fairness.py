@@ -1,0 +1,88 @@
+"""Tenants that share a service: one with a single client beside one that sends all it can."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.processes import Service, simulated_service
+from tests.workers import until
+
+CHAT = "/v1/chat/completions"
+BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 10}
+PLACES = 8
+"""In the queue."""
+AT_A_TIME = 3
+"""Sequences that the worker takes: one runs, two are its lead."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with a short queue and two tenants."""
+    folder: Path = tmp_path_factory.mktemp("fairness")
+    keys = [{"tenant": tenant, "key": f"{tenant}-key"} for tenant in ("greedy", "small")]
+    (folder / "keys.json").write_text(json.dumps(keys))
+    options = ["--api-keys-file", str(folder / "keys.json"), "--max-queue", str(PLACES)]
+    with simulated_service(
+        folder, "--sim-max-num-seqs", "1", "--sim-step-ms", "2", coordinator_options=options
+    ) as service:
+        yield service
+
+
+async def send(client: httpx.AsyncClient, tenant: str, **fields: Any) -> httpx.Response:
+    """Send a request of a tenant."""
+    headers = {"Authorization": f"Bearer {tenant}-key"}
+    return await client.post(CHAT, json={**BODY, **fields}, headers=headers)
+
+
+def client_of(service: Service) -> httpx.AsyncClient:
+    """Return a client for any number of connections."""
+    limits = httpx.Limits(max_connections=None)
+    return httpx.AsyncClient(base_url=service.url, timeout=60, limits=limits)
+
+
+async def test_one_client_gets_its_replies_beside_forty_of_another_tenant(service: Service) -> None:
+    """Each of its requests waits for what runs and for one of the other tenant's, and none is rejected."""
+    greedy: Counter[int] = Counter()
+    meanwhile: list[int] = []
+    async with client_of(service) as client, client_of(service) as own, asyncio.TaskGroup() as clients:
+
+        async def repeat() -> None:
+            while len(meanwhile) < 9:
+                greedy[(await send(client, "greedy")).status_code] += 1
+
+        for _ in range(40):
+            clients.create_task(repeat())
+        await until(lambda: greedy[429] > 0)
+        for _ in range(9):
+            before = greedy[200]
+            answer = await send(own, "small")
+            assert answer.status_code == 200, answer.text
+            meanwhile.append(greedy[200] - before)
+
+    assert greedy[200] >= 9
+    assert max(meanwhile) <= 2 * AT_A_TIME + 1  # those that run before it and beside it, and one that starts before it
+
+
+async def test_a_tenant_that_came_first_and_waits_its_turn_keeps_nobody_out(service: Service) -> None:
+    """Its newest request is rejected for each of the other tenant's, up to its share, with a time to try again."""
+    async with client_of(service) as client:
+        running = [asyncio.create_task(send(client, "greedy", max_tokens=20_000)) for _ in range(AT_A_TIME)]
+        await asyncio.to_thread(service.wait_slots, AT_A_TIME)
+        waiting = [asyncio.create_task(send(client, "greedy")) for _ in range(PLACES + 1)]
+        await until(lambda: any(each.done() for each in waiting))
+        late = [asyncio.create_task(send(client, "small")) for _ in range(PLACES)]
+        await until(lambda: sum(each.done() for each in [*waiting, *late]) == 1 + PLACES)
+        for each in running:
+            each.cancel()
+        greedy, small = await asyncio.gather(*waiting), await asyncio.gather(*late)
+
+    assert Counter(answer.status_code for answer in greedy) == {200: PLACES // 2, 429: PLACES // 2 + 1}
+    assert Counter(answer.status_code for answer in small) == {200: PLACES // 2, 429: PLACES // 2}
+    rejected = [answer for answer in [*greedy, *small] if answer.status_code == 429]
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer in rejected)
