@@ -26,6 +26,8 @@ class Placement:
     """Whether the client has a part of the reply: such a request is queued before new ones, and never rejected."""
     joins: bool = False
     """Whether it is a further prompt of a request whose first one was admitted: it is never rejected either."""
+    sequence_bytes: int = 0
+    """Memory of each of its sequences, with a part of what they share, until its reply begins."""
     exact: bool = False
     """Whether the client gets token ids: those of a single run, or an error."""
     tenant: str = ""

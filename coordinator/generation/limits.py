@@ -32,6 +32,10 @@ MAX_IDS = 2**20
 """Of a list in the sampling parameters: more than any vocabulary."""
 LONG_TEXT_CHARS = 2**19
 """Longer texts are not tokenized as a whole before it is known that their parts have few enough tokens."""
+_REQUEST_BYTES = 26 * 1024
+"""Of a request and its connection."""
+_CHOICE_BYTES = 1536
+"""Of a choice that waits: what listens to it, and its detokenizer."""
 _TOKEN_BYTES = 40
 """Of an id of a prompt."""
 _LOGPROB_BYTES = 240
@@ -56,8 +60,9 @@ class RequestCost:
     """The bytes that a request takes before there is any output: known before any of it is submitted."""
 
     def __init__(self, request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
+        self.size_bytes = _REQUEST_BYTES
         self._n = request.n
-        self._repeats_prompt = request.repeats_prompt
+        self._repeated_bytes = _REPEATED_BYTES if request.repeats_prompt else 0
         self._parameter_bytes = sampling.ByteSize()
         self._logprobs = 0
         """Log-probabilities of each prompt token."""
@@ -70,23 +75,28 @@ class RequestCost:
         """Add a prompt of so many tokens."""
         self._prompts += 1
         self._tokens += tokens
+        each_choice = _CHOICE_BYTES + (self._repeated_bytes + _LOGPROB_BYTES * self._logprobs) * tokens
+        self.size_bytes += _TOKEN_BYTES * tokens + self._parameter_bytes + each_choice * self._n
 
     def check(self, most_bytes: int) -> None:
         """Check that it is not more than so many bytes. Raises InvalidRequest, which says what takes most."""
-        tokens, parameters = _TOKEN_BYTES * self._tokens, self._parameter_bytes * self._prompts
-        logprobs = _LOGPROB_BYTES * self._logprobs * self._tokens * self._n
-        repeated = _REPEATED_BYTES * self._tokens * self._n if self._repeats_prompt else 0
-        total = tokens + parameters + logprobs + repeated
-        if total <= most_bytes:
+        if self.size_bytes <= most_bytes:
             return
+        n, tokens, prompts, parameters = self._n, self._tokens, self._prompts, self._parameter_bytes
+        logprobs = self._logprobs
         size, what, param = max(
-            (repeated, f"{self._tokens} prompt tokens that n={self._n} choices repeat", "n"),
-            (tokens, f"{self._tokens} prompt tokens", "prompt"),
-            (parameters, f"{self._parameter_bytes} bytes of parameters for each of {self._prompts} prompts", "prompt"),
-            (logprobs, f"{self._logprobs} log-probabilities of {self._tokens} tokens, n={self._n}", "prompt_logprobs"),
+            (_CHOICE_BYTES * prompts * n, f"{prompts * n} choices", "n"),
+            (self._repeated_bytes * tokens * n, f"{tokens} prompt tokens that n={n} choices repeat", "n"),
+            (_TOKEN_BYTES * tokens, f"{tokens} prompt tokens", "prompt"),
+            (parameters * prompts, f"{parameters} bytes of parameters for each of {prompts} prompts", "prompt"),
+            (
+                _LOGPROB_BYTES * logprobs * tokens * n,
+                f"{logprobs} log-probabilities of {tokens} tokens, n={n}",
+                "prompt_logprobs",
+            ),
         )
         raise InvalidRequest(
-            f"The request takes about {_mib(total)} before its reply begins, more than "
+            f"The request takes about {_mib(self.size_bytes)} before its reply begins, more than "
             f"{_mib(most_bytes)} (--max-request-mb): {_mib(size)} of them for {what}.",
             param=param,
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,8 @@ class PreparedRequest:
     prompts: Sequence[PreparedPrompt]
     max_tokens: Sequence[int]
     """Of the replies to each prompt: as requested, or what fits after it."""
+    size_bytes: int = 0
+    """What the request takes until its reply begins."""
     reasoning_ended: bool | None = None
     """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
     choices: int = field(init=False)
@@ -152,7 +155,7 @@ class GenerationService:
         ended = request.reasoning_ended
         if request.plan is not None:
             ended = request.plan.reasoning_ended(prompts[0].new_ids)
-        return PreparedRequest(request, model, params, prompts, max_tokens, ended)
+        return PreparedRequest(request, model, params, prompts, max_tokens, cost.size_bytes, ended)
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:
         """Check that KV transfer parameters are allowed. Raises InvalidRequest."""
@@ -181,8 +184,13 @@ class GenerationService:
         max_tokens, handle = _reserve(prepared, caller.account)
         if prepared.history_writer is not None:
             reply = prepared.history_writer.wrap(reply)
+        placement = replace(
+            _placement_of(caller),
+            sequence_bytes=math.ceil(prepared.size_bytes / prepared.choices),
+            on_placed=record.on_placed,
+            exact=request.returns_ids,
+        )
         texts = TextStreams(model.tokenizer, request.text, prepared.sampling.min_tokens)
-        placement = replace(_placement_of(caller), on_placed=record.on_placed, exact=request.returns_ids)
         try:
             if context.deadline is not None:
                 handle.start_timer(context.time_left_s(), reply, context.deadline_error)

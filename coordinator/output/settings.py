@@ -56,8 +56,9 @@ class ApiSettings:
         128 * 2**20,
         Option(
             "--max-request-mb",
-            "Maximum memory of a request before its reply begins: 40 bytes for each token of its prompts, its sampling "
-            "parameters once for each prompt, and 240 bytes for each log-probability of its prompts, times n.",
+            "Maximum memory of a request before its reply begins: 26 KiB, 1.5 KiB for each choice, 40 bytes for each "
+            "token of its prompts, its sampling parameters once for each prompt, and 240 bytes for each "
+            "log-probability of its prompts and 10 for each token that a choice repeats, times n.",
             Section.REPLIES,
             unit=Unit.MiB,
             bounds=Bounds(above=0),

@@ -10,9 +10,6 @@ from tokenwire.coordinator.fleet.submission import Submission
 
 # The length of a reply is unknown: each sequence counts as this many tokens in addition to its prompt.
 _REPLY_TOKENS = 256
-# Measured: ids and text of a prompt; a connection, its request and a detokenizer.
-_BYTES_PER_TOKEN = 16
-_BYTES_PER_SEQUENCE = 32 * 1024
 
 
 @dataclass(eq=False, slots=True)
@@ -52,7 +49,7 @@ class QueuedRequest:
     @property
     def size_bytes(self) -> int:
         """Its approximate memory."""
-        return _BYTES_PER_TOKEN * len(self.submission.prompt_token_ids) + _BYTES_PER_SEQUENCE * len(self.listeners)
+        return self.placement.sequence_bytes * len(self.listeners)
 
     @property
     def cost(self) -> int:

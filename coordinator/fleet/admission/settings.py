@@ -46,7 +46,7 @@ class AdmissionSettings:
         256 * 2**20,
         Option(
             "--max-queue-mb",
-            "Maximum memory of all queued requests.",
+            "Maximum memory of all queued requests, each counted as by --max-request-mb.",
             Section.ADMISSION,
             unit=Unit.MiB,
             bounds=Bounds(above=0),

@@ -119,6 +119,9 @@ def test_min_tokens_must_be_reachable() -> None:
         limits.check_min_tokens(4, 3)
 
 
+REQUEST_BYTES, CHOICE_BYTES = 26 * 1024, 1536
+
+
 @pytest.mark.parametrize(("requested", "each"), [(0, 1), (3, 4), (-1, 10)])
 def test_log_probabilities_of_prompts_are_counted_for_every_choice(requested: int, each: int) -> None:
     """Each token has its own and the most likely ones, -1: the vocabulary. The error names the option."""
@@ -126,7 +129,7 @@ def test_log_probabilities_of_prompts_are_counted_for_every_choice(requested: in
     sampling = pb.SamplingParams(prompt_logprobs=requested)
     cost = limits.RequestCost(request, sampling, MODEL)
     cost.add_prompt(100)
-    size = 100 * 40 + sampling.ByteSize() + 240 * 500 * each
+    size = REQUEST_BYTES + 5 * CHOICE_BYTES + 100 * 40 + sampling.ByteSize() + 240 * 500 * each
 
     cost.check(size)
     with pytest.raises(InvalidRequest, match=f"{each} log-probabilities of 100 tokens, n=5") as caught:
@@ -136,14 +139,15 @@ def test_log_probabilities_of_prompts_are_counted_for_every_choice(requested: in
 
 def test_parameters_count_once_for_each_prompt() -> None:
     """Each prompt is sent to a worker with a copy of them."""
-    sampling = pb.SamplingParams(allowed_token_ids=[1] * 1000)
+    sampling = pb.SamplingParams(allowed_token_ids=[1] * 10_000)
     cost = limits.RequestCost(GenerationRequest("r", "digits", [], sampling), sampling, MODEL)
     cost.add_prompt(1)
-    cost.check(2000)
+    most = REQUEST_BYTES + CHOICE_BYTES + sampling.ByteSize() + 1000
+    cost.check(most)
 
     cost.add_prompt(1)
     with pytest.raises(InvalidRequest, match="bytes of parameters for each of 2 prompts"):
-        cost.check(2000)
+        cost.check(most)
 
 
 def test_a_prompt_that_choices_repeat_counts_for_each_of_them() -> None:
@@ -151,9 +155,21 @@ def test_a_prompt_that_choices_repeat_counts_for_each_of_them() -> None:
     request = GenerationRequest("r", "digits", [], pb.SamplingParams(), n=500, repeats_prompt=True)
     cost = limits.RequestCost(request, request.sampling, MODEL)
     cost.add_prompt(100)
-    size = 100 * 40 + 500 * 100 * 10
+    size = REQUEST_BYTES + 500 * CHOICE_BYTES + 100 * 40 + 500 * 100 * 10
 
     cost.check(size)
     with pytest.raises(InvalidRequest, match="100 prompt tokens that n=500 choices repeat") as caught:
         cost.check(size - 1)
+    assert caught.value.param == "n"
+
+
+def test_many_choices_take_memory() -> None:
+    """Also without a prompt worth mentioning."""
+    cost = limits.RequestCost(
+        GenerationRequest("r", "digits", [], pb.SamplingParams(), n=1000), pb.SamplingParams(), MODEL
+    )
+    cost.add_prompt(1)
+
+    with pytest.raises(InvalidRequest, match="for 1000 choices") as caught:
+        cost.check(1000 * CHOICE_BYTES)
     assert caught.value.param == "n"

@@ -1,6 +1,7 @@
 """Generation: defaults, prompts and submits, without any worker."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -174,14 +175,14 @@ async def test_of_two_errors_the_one_that_vllm_finds_first_is_raised() -> None:
 
 async def test_log_probabilities_of_all_prompts_count_together() -> None:
     """The error says what was asked, what is allowed, and which option allows more."""
-    generation = GenerationService(FakeFleet(), token_history(), ApiSettings(max_request_bytes=2000))
-    prompts = [TokenPrompt([1, 2])] * 2
-    await generation.prepare(request_for(*prompts, prompt_logprobs=0), served_model())
+    generation = GenerationService(FakeFleet(), token_history(), ApiSettings(max_request_bytes=90_000))
+    prompts, model = [TokenPrompt([1, 2] * 50)] * 2, served_model(200)
+    await generation.prepare(request_for(*prompts, prompt_logprobs=0), model)
 
     with pytest.raises(InvalidRequest) as caught:
-        await generation.prepare(request_for(*prompts, prompt_logprobs=1), served_model())
+        await generation.prepare(request_for(*prompts, prompt_logprobs=1), model)
     assert caught.value.param == "prompt_logprobs"
-    assert "more than 0.001907 MiB (--max-request-mb): " in caught.value.message
+    assert "more than 0.08583 MiB (--max-request-mb): " in caught.value.message
 
 
 async def test_aborting_a_request_aborts_its_parts() -> None:
@@ -192,6 +193,19 @@ async def test_aborting_a_request_aborts_its_parts() -> None:
     (await generation.start(prepared, CollectedReply(2), request_context())).abort()
 
     assert [part.aborted for part in fleet.parts] == [True, True]
+
+
+async def test_what_a_request_takes_is_passed_to_the_fleet() -> None:
+    """Divided by its choices, so that the queue counts those that wait in it."""
+    fleet = FakeFleet()
+    generation = GenerationService(fleet, token_history())
+
+    prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([2] * 100), n=2), served_model(200))
+    await generation.start(prepared, CollectedReply(4), request_context())
+
+    (size,) = {part.placement.sequence_bytes for part in fleet.parts}
+    assert size == math.ceil(prepared.size_bytes / 4)
+    assert size > 40 * 101 / 4
 
 
 async def test_the_caller_is_passed_to_the_fleet() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -301,12 +300,12 @@ async def test_a_resumed_request_takes_nobodys_place() -> None:
 async def test_memory_is_shared_by_tenants_across_models() -> None:
     """The newest request of the one that takes most is rejected, whatever its model."""
     queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_000_000))
-    large = replace(submission(request_id="large"), prompt_token_ids=[1] * 20_000)
     listeners = [Listener(), Listener()]
     for listener in listeners:
-        queue.submit("other", large, [listener], Placement(tenant="greedy"))
+        placement = Placement(tenant="greedy", sequence_bytes=400_000)
+        queue.submit("other", submission(request_id="large"), [listener], placement)
 
-    enqueue(queue, "small", Placement(tenant="small"), tokens=20_000)
+    enqueue(queue, "small", Placement(tenant="small", sequence_bytes=400_000))
 
     assert [listener.ended.is_set() for listener in listeners] == [False, True]
     assert queue.lengths() == {"other": (1, 1), MODEL: (1, 1)}
@@ -358,13 +357,14 @@ async def test_a_queue_may_be_disabled() -> None:
 
 
 async def test_the_memory_of_the_queue_is_bounded() -> None:
-    """Long prompts fill the queue before its length does."""
-    queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_550_000))
-    leaver, *_ = [enqueue(queue, f"{number}", tokens=10_000)[0] for number in range(8)]
+    """Long prompts fill the queue before its length does, and many choices."""
+    queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_000_000))
+    large = Placement(sequence_bytes=100_000)
+    leaver, *_ = [enqueue(queue, f"{number}", large, n=2)[0] for number in range(5)]
 
     with pytest.raises(Overloaded):
-        enqueue(queue, "rejected", tokens=10_000)
+        enqueue(queue, "rejected", Placement(sequence_bytes=1))
     leaver.abort()
-    enqueue(queue, "another", tokens=10_000)
     with pytest.raises(Overloaded):
-        enqueue(queue, "rejected", tokens=10_000)
+        enqueue(queue, "rejected", large, n=3)
+    enqueue(queue, "another", large, n=2)
