@@ -1,4 +1,4 @@
-"""The handle of a request that was sent to a worker."""
+"""The handle of a request, or of a part of it, that was sent to a worker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +30,11 @@ class PlacedRequest:
         ]
         if running:
             self.session.abort(running)
+
+    def abort_on(self, session: WorkerSession | None) -> None:
+        """Abort it if it runs on this worker."""
+        if session is self.session:
+            self.abort()
 
     def explain(self) -> str:
         """Return which worker has the request, and why."""

@@ -189,25 +189,25 @@ class WorkerPool(SessionListener[WorkerSession]):
     def try_submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> PlacedRequest | None:
-        """Send a request to a worker of a model with free capacity, preferably for all of it; None without one.
+        """Send a request to a worker of a model that has capacity for all of it, else its first part to the one that
+        has most; None where none has any.
 
         Raises RevisionLost if no worker is left that could take it.
         """
-        for_all: list[WorkerSession] = []
-        for_some: list[WorkerSession] = []
+        sequences, candidates = 1, list[WorkerSession]()
         for session in self._candidates_for(model, submission.lora.id, placement.revision):
-            free = _free_capacity(session)
-            if free >= len(listeners):
-                for_all.append(session)
-            elif free > 0:
-                for_some.append(session)
-        if not for_all and not for_some:
+            free = min(len(listeners), _free_capacity(session))
+            if free > sequences:
+                sequences, candidates = free, [session]
+            elif free == sequences:
+                candidates.append(session)
+        if not candidates:
             self._check_revision(model, placement.revision)
             return None
-        decision = self._router.choose(for_all or for_some, submission, placement)
-        session, new_tokens = decision.worker, decision.new
-        placement.on_placed(session)
-        return PlacedRequest(decision, session.submit(submission, listeners, new_tokens), listeners)
+        decision = self._router.choose(candidates, submission, placement)
+        session, part = decision.worker, listeners[:sequences]
+        placement.on_placed(session, submission, sequences)
+        return PlacedRequest(decision, session.submit(submission, part, decision.new), part)
 
     def _check_revision(self, model: str, revision: ModelRevision | None) -> None:
         """Raise RevisionLost if the workers of a model have other revisions, and none may come back with this one.

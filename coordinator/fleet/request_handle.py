@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from tokenwire.coordinator.fleet.session import WorkerSession
 
 
-def _ignore(session: object) -> None:
+OnPlaced = Callable[["WorkerSession", Submission, int], None]
+
+
+def _ignore(session: "WorkerSession", submission: Submission, sequences: int) -> None:
     pass
 
 
@@ -36,8 +39,8 @@ class Placement:
     """Of the tenant: with twice the weight it gets twice the share."""
     revision: ModelRevision | None = None
     """The revision of the workers that may take it; None: any."""
-    on_placed: "Callable[[WorkerSession], None]" = _ignore
-    """Called with each worker that gets the request or resumes a part of it, just before it is sent."""
+    on_placed: OnPlaced = _ignore
+    """Called with each worker, what it gets of the request and how many sequences of it, just before it is sent."""
 
 
 NEW = Placement()
@@ -51,6 +54,13 @@ class RequestHandle(Protocol):
 
     def explain(self) -> str:
         """Return which worker has the request and why, for a debug header; empty while none has it."""
+
+
+class SubmissionHandle(RequestHandle, Protocol):
+    """One submission, parts of which may be on several workers and in the queue."""
+
+    def abort_on(self, session: "WorkerSession | None") -> None:
+        """Abort what runs on one worker, or what is queued if None."""
 
 
 class Fleet(Protocol):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tokenwire.protocol.seeds import has_seed, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -20,6 +21,8 @@ class Submission:
     """Those of the request."""
     max_tokens: int | None = None
     """In place of the parameters' own: it depends on the prompt."""
+    start: int = 0
+    """Position of its first sequence among those of the request, of which it may be a part."""
     priority: int = 0
     cache_salt: str | None = None
     lora: pb.LoraAdapter = field(default_factory=pb.LoraAdapter)
@@ -51,4 +54,7 @@ class Submission:
         )
         if self.max_tokens is not None:
             message.submit.sampling_params.max_tokens = self.max_tokens
+        params = message.submit.sampling_params
+        if self.start and has_seed(params):
+            params.seed = sequence_seed(params.seed, self.start)
         return message

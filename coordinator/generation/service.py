@@ -137,7 +137,8 @@ class GenerationService:
         self.check_transfers(request.sampling)
         # Checked first, so that under overload a request that will be rejected is not tokenized.
         adapter_id = 0 if model.lora is None else model.lora.id
-        self._fleet.check_open(model.base_model, adapter_id, _placement_of(caller))
+        placement = Placement(tenant=caller.tenant, weight=caller.weight)
+        self._fleet.check_open(model.base_model, adapter_id, placement)
         limits.check_request(request, params, model)
         cost = limits.RequestCost(request, params, model)
         prompts: list[PreparedPrompt] = []
@@ -184,8 +185,9 @@ class GenerationService:
         max_tokens, handle = _reserve(prepared, caller.account)
         if prepared.history_writer is not None:
             reply = prepared.history_writer.wrap(reply)
-        placement = replace(
-            _placement_of(caller),
+        placement = Placement(
+            tenant=caller.tenant,
+            weight=caller.weight,
             sequence_bytes=math.ceil(prepared.size_bytes / prepared.choices),
             on_placed=record.on_placed,
             exact=request.returns_ids,
@@ -227,10 +229,6 @@ def _reserve(prepared: PreparedRequest, account: Account | None) -> tuple[Sequen
         prepared.request, prepared.sampling, prepared.prompt_tokens, prepared.max_tokens, quota
     )
     return max_tokens, GenerationHandle(reservation=account.reserve(tokens))
-
-
-def _placement_of(caller: Caller) -> Placement:
-    return Placement(tenant=caller.tenant, weight=caller.weight)
 
 
 def _record(record: RequestRecord, prepared: PreparedRequest) -> None:

@@ -11,6 +11,7 @@ from tokenwire.errors import TokenwireError
 
 if TYPE_CHECKING:
     from tokenwire.coordinator.fleet.session import WorkerSession
+    from tokenwire.coordinator.fleet.submission import Submission
 
 Outcome = Literal["ok", "invalid", "rejected", "unavailable", "error", "deadline", "client_disconnected", "client_slow"]
 _OUTCOMES: dict[int, Outcome] = {
@@ -120,7 +121,7 @@ class RequestRecord:
         """Record why the request was rejected."""
         self.reason, self.param = reason, param
 
-    def on_placed(self, session: "WorkerSession") -> None:
+    def on_placed(self, session: "WorkerSession", submission: "Submission", sequences: int) -> None:
         """Record a worker that it, or a part of it, is placed on."""
         if self.placed_at is None:
             self.placed_at = time.monotonic()

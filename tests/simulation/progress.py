@@ -104,7 +104,7 @@ class ProgressWatch:
             return "worker", *self._on_worker(coordinator, core, sequence, session)
         entry = sequence.handle or sequence.request.handle
         if isinstance(entry, QueuedRequest) and entry.queued:
-            return "queue", entry, self._run.settings.admission.queue_timeout_s
+            return "queue", (entry, len(entry.parts)), self._run.settings.admission.queue_timeout_s
         detector = core.failover._detector
         # Suspects are retried one after the other, and each has the bounds of its own places.
         waits_for_others = detector._isolated is not None and detector._isolated is not sequence.request

@@ -38,7 +38,7 @@ FAULTS = (
         "siblings of a sequence that leaves a draining worker are given up",
         "bddd1d1",
         "coordinator/fleet/failover/failover.py",
-        "together = [sequence] if sequence.handle is not None else request.running_together()",
+        "together = [sequence] if sequence.handle is not None else request.running_on(session)",
         "together = [sequence]",
     ),
     PastFault(
@@ -88,15 +88,15 @@ FAULTS = (
         "sequences of a request share one seed when they are resumed",
         "9d65c2d",
         "coordinator/fleet/failover/recovery.py",
-        "params.seed = sequence_seed(params.seed, index)",
-        "pass",
+        "        start=index,\n",
+        "",
     ),
     PastFault(
         "a lost sequence that waits in the queue is counted against its bound",
         "f47cdc8",
         "coordinator/fleet/admission/queue.py",
-        "        if not (placement.resumed or placement.joins):\n",
-        "        if not placement.joins:\n",
+        "        if not entry.may_be_refused:\n",
+        "        if placement.joins or entry.parts:\n",
     ),
     PastFault(
         "sequences that a draining worker hands back end as aborted",
@@ -140,8 +140,10 @@ FAULTS = (
         "requests that leave the queue count against their tenant",
         "d75baf3",
         "coordinator/fleet/admission/fair_queue.py",
-        "entry.cost if started else 0",
-        "entry.cost",
+        "        if is_new:\n            self._shares[priority].remove(tenant)\n",
+        "        if is_new:\n            if entry.listeners:\n"
+        "                self._shares[priority].start(tenant, entry.cost(entry.sequences))\n"
+        "            self._shares[priority].remove(tenant)\n",
     ),
 )
 

@@ -14,7 +14,7 @@ from tokenwire.coordinator.app import Core
 from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Overloaded, Unavailable
@@ -29,10 +29,9 @@ Expected = Callable[[str], tuple[str, int, int] | None]
 """Returns tenant, weight and priority of a request by its id; None: it is not known."""
 
 
-def _cost(entry: QueuedRequest) -> float:
-    """Return the work of a request, relative to its tenant's weight."""
-    work = len(entry.submission.prompt_token_ids) + _REPLY_TOKENS * len(entry.listeners)
-    return work / entry.placement.weight
+def _cost(entry: QueuedRequest, sequences: int) -> float:
+    """Return the work of so many sequences of a request, relative to its tenant's weight."""
+    return (len(entry.submission.prompt_token_ids) + _REPLY_TOKENS * sequences) / entry.placement.weight
 
 
 def _could_have_gone(entry: QueuedRequest, placed: PlacedRequest, submission: Submission) -> bool:
@@ -61,7 +60,7 @@ def _class(entry: QueuedRequest) -> tuple[bool, int]:
 
 
 def _may_be_refused(entry: QueuedRequest) -> bool:
-    return not (entry.placement.resumed or entry.placement.joins)
+    return not (entry.placement.resumed or entry.placement.joins or entry.parts)
 
 
 @dataclass(slots=True)
@@ -130,7 +129,7 @@ class QueueWitness:
 
     def submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> RequestHandle:
+    ) -> SubmissionHandle:
         """Submit a request."""
         self._check_name(submission, placement)
         is_full = self._is_full(model, placement, len(listeners)) and not placement.resumed
@@ -142,7 +141,7 @@ class QueueWitness:
                 self._violate(f"a request was rejected, though {self._lengths(model)} were queued")
             raise
         if isinstance(handle, QueuedRequest):
-            if is_full:
+            if is_full and not handle.parts:
                 self._violate(f"a request was queued, though {self._lengths(model)} were queued")
             self._judge_refused(handle, waiting)
             self._on_queued(handle, [each for each in self._waiting(model) if each is not handle])
@@ -182,7 +181,7 @@ class QueueWitness:
         for each in refused:
             self._reached["refused for another tenant"] += 1
             name, tenant = each.submission.request_id, each.placement.tenant
-            if each.placement.resumed or each.placement.joins:
+            if not _may_be_refused(each):
                 self._violate(f"{name} was refused, though it was begun")
             if sizes[tenant] / each.placement.weight <= own:
                 self._violate(f"{name} was refused for a request of {admitted.placement.tenant!r}, which has as much")
@@ -212,13 +211,23 @@ class QueueWitness:
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> PlacedRequest | None:
         """Send a request to a worker with capacity; None where none has any."""
+        free = {
+            session: session.workload.free_capacity(session.breaker.half_open)
+            for session in self._pool._candidates_for(model, submission.lora.id)
+        }
         handle = self._pool.try_submit(model, submission, listeners, placement)
         if handle is not None:
+            sent = len(handle.listeners)
+            self._reached["request sent in parts"] += sent < len(listeners)
+            if sent > free[handle.session]:
+                self._violate(f"{sent} sequences of {submission.request_id} were sent to {free[handle.session]} places")
+            if sent < min(len(listeners), max(free.values())):
+                self._violate(f"only {sent} sequences of {submission.request_id} were sent")
             waiting = self._waiting(model)
             started = next((each for each in waiting if each.submission is submission), None)
             others = [each for each in waiting if each is not started and _could_have_gone(each, handle, submission)]
             if started is not None:
-                self._on_started(started, others, len(others) + 1 == len(waiting))
+                self._on_started(started, sent, others, len(others) + 1 == len(waiting))
             elif others:
                 self._violate(f"{submission.request_id} was sent past {len(others)} queued requests")
         return handle
@@ -231,8 +240,8 @@ class QueueWitness:
         """Return why no worker can take a request."""
         return self._pool.unavailable_reason(model, adapter_id, revision)
 
-    def _on_started(self, entry: QueuedRequest, others: Sequence[QueuedRequest], alike: bool) -> None:
-        """Judge the start of a queued request before `others` of its adapter; `alike`: there are no others at all."""
+    def _on_started(self, entry: QueuedRequest, sent: int, others: Sequence[QueuedRequest], alike: bool) -> None:
+        """Judge the start of sequences of a queued request before `others` of its adapter; `alike`: all have it."""
         name = entry.submission.request_id
         if first := [each for each in others if _class(each) < _class(entry)]:
             self._violate(f"{name} was sent before {len(first)} requests that are to be first")
@@ -243,9 +252,9 @@ class QueueWitness:
         if not alike:
             self._rivalries.clear()
         elif not entry.placement.resumed:
-            self._judge_shares(entry, [each for each in equals if each not in own])
+            self._judge_shares(entry, _cost(entry, sent), [each for each in equals if each not in own])
 
-    def _judge_shares(self, entry: QueuedRequest, equals: Sequence[QueuedRequest]) -> None:
+    def _judge_shares(self, entry: QueuedRequest, work: float, equals: Sequence[QueuedRequest]) -> None:
         priority, tenant = entry.submission.priority, entry.placement.tenant
         for rival in dict.fromkeys(each.placement.tenant for each in equals):
             self._reached["contest of tenants"] += 1
@@ -254,6 +263,6 @@ class QueueWitness:
             rivalry = self._rivalries.get((priority, one, other))
             if rivalry is None or rivalry.periods != periods:
                 rivalry = self._rivalries[priority, one, other] = _Rivalry(periods)
-            excess = rivalry.started(_cost(entry) if tenant == one else -_cost(entry))
+            excess = rivalry.started(work if tenant == one else -work)
             if excess > _ROUNDING:
                 self._violate(f"{tenant} was served before {rival}, though it is {excess:.0f} tokens ahead")

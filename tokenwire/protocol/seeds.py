@@ -17,10 +17,16 @@ def is_greedy(params: pb.SamplingParams) -> bool:
     return params.HasField("temperature") and params.temperature < GREEDY_BELOW
 
 
+def has_seed(params: pb.SamplingParams) -> bool:
+    """Return whether a request's sequences are sampled by a seed."""
+    return params.HasField("seed") and params.seed != NO_SEED and not is_greedy(params)
+
+
 def sequence_seed(seed: int, index: int) -> int:
     """Return the seed of the sequence with this index, as in vLLM, except that it is never NO_SEED.
 
-    vLLM counts from -2 to -1, so that the second sequence cannot be reproduced.
+    vLLM counts from -2 to -1, so that the second sequence cannot be reproduced. `seed` may be that of an earlier
+    sequence, from which a part of a request counts on.
     """
-    own = seed + index
+    own = (NO_SEED if seed == _REPLACEMENT else seed) + index
     return _REPLACEMENT if own == NO_SEED else own

@@ -39,7 +39,7 @@ class FairBound:
         part = self._parts.setdefault(placement.tenant, _Part(placement.weight))
         part.weight = placement.weight
         part.requests += 1
-        if not (placement.resumed or placement.joins):
+        if entry.may_be_refused:
             part.refusable[entry] = None
         self._grow(part, self._size_of(entry))
 

@@ -5,7 +5,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 
 from tokenwire.coordinator.fleet.admission.fair_bound import FairBound
-from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
+from tokenwire.coordinator.fleet.admission.queued_request import PartHandle, QueuedRequest
 from tokenwire.protocol.model_revision import ModelRevision
 
 _QueueOrder = tuple[bool, int, float, int]
@@ -39,11 +39,13 @@ class _Shares:
             self._start_tags[tenant] = max(self._virtual_time, self._start_tags.get(tenant, 0.0))
         self._waiting[tenant] += 1
 
-    def remove(self, tenant: str, work: float) -> None:
-        """Remove a queued request; `work`, relative to its tenant's weight, is 0 if it left without being started."""
-        if work:
-            self._virtual_time = max(self._virtual_time, self._start_tags[tenant])
-            self._start_tags[tenant] += work
+    def start(self, tenant: str, work: float) -> None:
+        """Count work that starts, relative to its tenant's weight."""
+        self._virtual_time = max(self._virtual_time, self._start_tags[tenant])
+        self._start_tags[tenant] += work
+
+    def remove(self, tenant: str) -> None:
+        """Remove a queued request."""
         self._waiting[tenant] -= 1
         assert self._waiting[tenant] >= 0, "a request left the queue twice"
         if not self._waiting[tenant]:
@@ -84,8 +86,17 @@ class FairQueue:
         self.requests += 1
         self.places.add(entry)
 
-    def remove(self, entry: QueuedRequest, started: bool) -> None:
-        """Remove a queued request; one that started counts as its tenant's work."""
+    def start(self, entry: QueuedRequest, part: PartHandle) -> None:
+        """Count a part of a request as its tenant's work; the rest stays where it is."""
+        is_new, priority, tenant = _lane_of(entry)
+        if is_new:  # a resumed request counted when it was first started
+            self._shares[priority].start(tenant, entry.cost(len(part.listeners)))
+        self.places.remove(entry)
+        entry.begin(part)
+        self.places.add(entry)
+
+    def remove(self, entry: QueuedRequest) -> None:
+        """Remove a queued request."""
         entry.queued = False
         group, lane = _group_of(entry), _lane_of(entry)
         lanes = self._lanes[group]
@@ -95,8 +106,8 @@ class FairQueue:
         if not lanes:
             del self._lanes[group]
         is_new, priority, tenant = lane
-        if is_new:  # a resumed request counted when it was first started
-            self._shares[priority].remove(tenant, entry.cost / entry.placement.weight if started else 0)
+        if is_new:
+            self._shares[priority].remove(tenant)
             if not self._shares[priority]:
                 del self._shares[priority]
         self.requests -= 1

@@ -9,11 +9,11 @@ from typing import Protocol
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.admission.fair_bound import FairBound
 from tokenwire.coordinator.fleet.admission.fair_queue import FairQueue
-from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
+from tokenwire.coordinator.fleet.admission.queued_request import PartHandle, QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings, Rejection
 from tokenwire.coordinator.fleet.admission.throughput import ThroughputEstimate
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener, fail_listener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, reply_error
@@ -36,8 +36,8 @@ class AdmissionWorkers(Protocol):
 
     def try_submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> RequestHandle | None:
-        """Send a request to a worker with free capacity; None where none has any."""
+    ) -> PartHandle | None:
+        """Send as many sequences of a request, from the first on, as a worker has capacity for; None if for none."""
 
     def capacity(self, model: str) -> int:
         """Return the maximum sequences that the workers of a model run at a time."""
@@ -84,16 +84,20 @@ class AdmissionQueue(PoolListener):
 
     def submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> RequestHandle:
-        """Send a request to a worker, or queue it. Raises Overloaded when the queue is full, or Unavailable."""
+    ) -> SubmissionHandle:
+        """Send a request to workers, and queue what they have no room for. Raises Overloaded when the queue is full,
+        or Unavailable.
+        """
         queue = self._queues.get(model)
-        if queue is None or not queue.waits(submission.lora.id, placement.revision):
-            handle = self._try_send(model, submission, listeners, placement)
-            if handle is not None:
-                return handle
-        queue = queue or FairQueue()
         entry = QueuedRequest(model, submission, listeners, placement, on_abort=self._remove)
-        if placement.resumed or placement.joins:
+        if queue is None or not queue.waits(submission.lora.id, placement.revision):
+            part = self._try_send(entry)
+            if part is not None:
+                if len(part.listeners) == len(listeners):
+                    return part
+                entry.begin(part)
+        queue = queue or FairQueue()
+        if not entry.may_be_refused:
             self._enqueue(queue, entry)
         else:
             self._check_room(model, queue, submission.lora.id, placement, entry.sequences, entry.size_bytes)
@@ -106,7 +110,7 @@ class AdmissionQueue(PoolListener):
         queued = (entry for queue in self._queues.values() for entry in queue)
         found = [entry for entry in queued if request_ids is None or entry.submission.request_id in request_ids]
         for entry in found:
-            entry.abort()
+            self._remove(entry)
             for_each(
                 entry.listeners,
                 lambda listener: listener.step([], pb.Finish(reason=pb.FINISH_REASON_ABORT)),
@@ -155,10 +159,15 @@ class AdmissionQueue(PoolListener):
         self._queues[entry.model] = queue
         queue.add(entry)
         self._memory.add(entry)
-        entry.timer = asyncio.get_running_loop().call_later(self._settings.queue_timeout_s, self._give_up, entry)
+        self._start_timer(entry)
         if queue.is_divided:  # those before it may wait for other workers
             self.on_capacity()
         self._check_later()
+
+    def _start_timer(self, entry: QueuedRequest) -> None:
+        if entry.timer is not None:
+            entry.timer.cancel()
+        entry.timer = asyncio.get_running_loop().call_later(self._settings.queue_timeout_s, self._give_up, entry)
 
     def _refuse_excess(self, queue: FairQueue, admitted: QueuedRequest) -> None:
         """Refuse the newest requests of who takes most, as far as one was admitted beyond a bound."""
@@ -199,29 +208,34 @@ class AdmissionQueue(PoolListener):
             pass
 
     def _start(self, entry: QueuedRequest) -> bool:
-        """Place a request if a worker has capacity; return whether it has left the queue, placed or failed."""
+        """Place as much of a request as a worker has capacity for; return whether any was placed, or it failed."""
         try:
-            entry.handle = self._try_send(entry.model, entry.submission, entry.listeners, entry.placement)
+            part = self._try_send(entry)
         except Exception as error:
             # This request fails; those behind it are still placed.
             level = logging.INFO if isinstance(error, TokenwireError) else logging.ERROR
             log.log(level, "request %s for %s was not sent", entry.submission.request_id, entry.model, exc_info=error)
             reply = error if isinstance(error, TokenwireError) else EngineFailed(f"The request was not sent: {error}")
-            self._remove(entry, started=True)
+            self._remove(entry)
             for listener in entry.listeners:
                 fail_listener(listener, reply)
             return True
-        if entry.handle is not None:
-            self._remove(entry, started=True)
-        return entry.handle is not None
+        if part is None:
+            return False
+        self._memory.remove(entry)
+        self._queues[entry.model].start(entry, part)
+        self._memory.add(entry)
+        if entry.listeners:
+            self._start_timer(entry)  # its client sees progress
+        else:
+            self._remove(entry)
+        return True
 
-    def _try_send(
-        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement
-    ) -> RequestHandle | None:
-        handle = self._workers.try_submit(model, submission, listeners, placement)
-        if handle is not None:
-            self._throughput(model).started(len(listeners))
-        return handle
+    def _try_send(self, entry: QueuedRequest) -> PartHandle | None:
+        part = self._workers.try_submit(entry.model, entry.submission, entry.listeners, entry.placement)
+        if part is not None:
+            self._throughput(entry.model).started(len(part.listeners))
+        return part
 
     def _give_up(self, entry: QueuedRequest) -> None:
         model, queue = entry.model, self._queues[entry.model]
@@ -234,13 +248,13 @@ class AdmissionQueue(PoolListener):
         for listener in entry.listeners:
             fail_listener(listener, error)
 
-    def _remove(self, entry: QueuedRequest, started: bool = False) -> None:
+    def _remove(self, entry: QueuedRequest) -> None:
         if not entry.queued:
             return
         if entry.timer is not None:
             entry.timer.cancel()
         queue = self._queues[entry.model]
-        queue.remove(entry, started)
+        queue.remove(entry)
         self._memory.remove(entry)
         if not queue.requests:
             del self._queues[entry.model]

@@ -2,48 +2,80 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
 
-from tokenwire.coordinator.fleet.request_handle import Placement, RequestHandle
+from tokenwire.coordinator.fleet.request_handle import Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
+
+if TYPE_CHECKING:
+    from tokenwire.coordinator.fleet.session import WorkerSession
 
 # The length of a reply is unknown: each sequence counts as this many tokens in addition to its prompt.
 _REPLY_TOKENS = 256
 
 
+class PartHandle(SubmissionHandle, Protocol):
+    """The handle of the sequences that were sent to one worker."""
+
+    @property
+    def listeners(self) -> Sequence[SlotListener]:
+        """Their listeners: the first ones of those that were to be sent."""
+
+
 @dataclass(eq=False, slots=True)
 class QueuedRequest:
-    """The handle of a queued request, then of its submission."""
+    """The handle of a request that was queued. Its sequences leave the queue as there is room for them."""
 
     model: str
     submission: Submission
+    """What is queued of it: as a whole, or from a later sequence on."""
     listeners: Sequence[SlotListener]
+    """Those of its queued sequences."""
     placement: Placement
     arrival: int = 0
     """Its number in the order of arrival."""
     queued: bool = True
-    """Whether it is still queued."""
-    handle: RequestHandle | None = None
-    """Its submission to a worker; None while it waits."""
+    """Whether any of it is still queued."""
+    parts: list[PartHandle] = field(default_factory=list)
+    """What was sent to workers."""
     timer: asyncio.TimerHandle | None = None
     on_abort: "Callable[[QueuedRequest], None]" = field(default=lambda queued: None)
     """Removes it from its queue."""
 
     def abort(self) -> None:
-        """Remove it from the queue, or abort it on its worker."""
-        if self.handle is not None:
-            self.handle.abort()
-        else:
+        """Remove it from the queue, and abort it on its workers."""
+        self.on_abort(self)
+        for part in self.parts:
+            part.abort()
+
+    def abort_on(self, session: "WorkerSession | None") -> None:
+        """Abort what runs on one worker, or remove the rest from the queue if None."""
+        if session is None:
             self.on_abort(self)
+        for part in self.parts:
+            part.abort_on(session)
 
     def explain(self) -> str:
-        """Return which worker has it; empty while queued."""
-        return "" if self.handle is None else self.handle.explain()
+        """Return which workers have it; empty while it is queued."""
+        return ", ".join(part.explain() for part in self.parts)
+
+    def begin(self, part: PartHandle) -> None:
+        """Keep what is left to send after a part."""
+        sent = len(part.listeners)
+        self.parts.append(part)
+        self.listeners = self.listeners[sent:]
+        self.submission = replace(self.submission, start=self.submission.start + sent)
+
+    @property
+    def may_be_refused(self) -> bool:
+        """Whether its client has nothing of it yet, nor of its request."""
+        return not (self.parts or self.placement.resumed or self.placement.joins)
 
     @property
     def sequences(self) -> int:
-        """Its number of sequences."""
+        """Its number of queued sequences."""
         return len(self.listeners)
 
     @property
@@ -51,7 +83,6 @@ class QueuedRequest:
         """Its approximate memory."""
         return self.placement.sequence_bytes * len(self.listeners)
 
-    @property
-    def cost(self) -> int:
-        """Its approximate work in tokens."""
-        return len(self.submission.prompt_token_ids) + _REPLY_TOKENS * len(self.listeners)
+    def cost(self, sequences: int) -> float:
+        """Return the approximate work of so many of its sequences in tokens, relative to its tenant's weight."""
+        return (len(self.submission.prompt_token_ids) + _REPLY_TOKENS * sequences) / self.placement.weight

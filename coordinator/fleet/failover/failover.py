@@ -19,7 +19,7 @@ from tokenwire.coordinator.fleet.failover.replay import Replay
 from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, FailoverStats
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
-from tokenwire.coordinator.fleet.request_handle import NEW, Fleet, Placement, RequestHandle
+from tokenwire.coordinator.fleet.request_handle import NEW, Fleet, Placement, RequestHandle, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import (
@@ -67,11 +67,24 @@ class FailoverWorkers(Protocol):
         """Return whether the process of a lost worker still runs; None while unknown."""
 
 
+class AdmissionLayer(Fleet, Protocol):
+    """The layer below; see AdmissionQueue."""
+
+    def submit(
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> SubmissionHandle:
+        """Send a request to workers of a model, in parts if need be."""
+
+
 class Failover(PoolListener):
     """Wraps listeners so that a lost worker does not affect them, as long as another one can resume."""
 
     def __init__(
-        self, below: Fleet, settings: FailoverSettings, workers: FailoverWorkers, journal: PoisonJournal | None = None
+        self,
+        below: AdmissionLayer,
+        settings: FailoverSettings,
+        workers: FailoverWorkers,
+        journal: PoisonJournal | None = None,
     ) -> None:
         self.stats = FailoverStats()
         self._below = below
@@ -101,8 +114,8 @@ class Failover(PoolListener):
             return self._below.submit(model, submission, listeners, placement)
         request = ResumableRequest(model, submission, placement)
         sequences = request.listen(listeners, self)
-        on_placed = functools.partial(request.on_placed, submission, sequences)
-        request.handle = self._below.submit(model, submission, sequences, replace(placement, on_placed=on_placed))
+        placement = replace(placement, on_placed=request.on_placed)
+        request.handle = self._below.submit(model, submission, sequences, placement)
         self.live.update((sequence, None) for sequence in sequences if not sequence.ended)
         return request
 
@@ -169,6 +182,7 @@ class Failover(PoolListener):
         found = [sequence for sequence in self.live if selects(sequence.request)]
         for sequence in found:
             sequence.request.aborted = True
+            sequence.request.abort_first_submission_on(None)
         unplaced = [sequence for sequence in found if sequence.session is None]
         _each(unplaced, ResumableSequence.end_as_aborted)
         return len(unplaced)
@@ -217,8 +231,7 @@ class Failover(PoolListener):
         prefix: Sequence[int] = () if replayed else sequence.token_ids
         rest = remainder(request.submission, sequence.index, prefix, sequence.prompt_scored)
         listener: SlotListener = Replay(sequence, sequence.token_ids[:]) if replayed else sequence
-        on_placed = functools.partial(request.on_placed, rest, [sequence])
-        revision = self._revision(sequence)
+        revision, on_placed = self._revision(sequence), request.on_resumed
         placement = replace(
             request.placement, resumed=True, avoid=sequence.avoid, revision=revision, on_placed=on_placed
         )
@@ -309,13 +322,13 @@ class Failover(PoolListener):
     def _move(self, sequence: ResumableSequence, session: "WorkerSession") -> None:
         request = sequence.request
         # Sequences submitted together are moved together, because they can only be aborted together.
-        together = [sequence] if sequence.handle is not None else request.running_together()
+        together = [sequence] if sequence.handle is not None else request.running_on(session)
         for each in together:
             each.detach()
         if sequence.handle is not None:
             sequence.handle.abort()
         else:
-            request.abort_first_submission()
+            request.abort_first_submission_on(session)
         for each in together:
             each.avoid |= {session.instance_id}
         _each(together, self._resume)

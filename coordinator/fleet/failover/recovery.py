@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tokenwire.coordinator.fleet.submission import Submission
-from tokenwire.protocol.seeds import NO_SEED, is_greedy, sequence_seed
+from tokenwire.protocol.seeds import has_seed, is_greedy
 from tokenwire.v1 import inference_pb2 as pb
 
 _LARGEST_SEED = (1 << 62) - 1
@@ -47,7 +47,7 @@ def recovery_of(params: pb.SamplingParams, engines: pb.EngineCapabilities, exact
     """
     if params.kv_transfer_params_json or params.ec_transfer_params_json:
         return Recovery.NONE
-    greedy, seeded = is_greedy(params), _has_seed(params)
+    greedy, seeded = is_greedy(params), has_seed(params)
     if _depends_on_output_start(params):
         if greedy or seeded:
             return Recovery.REPLAY
@@ -82,7 +82,7 @@ def seed_for_replay(submission: Submission, engine: pb.EngineCapabilities) -> No
     Not for an engine that may crash on seeds.
     """
     params = submission.sampling_params
-    if engine.seeds and gets_seed(params) and not _has_seed(params):
+    if engine.seeds and gets_seed(params) and not has_seed(params):
         seeded = _copy(params)
         seeded.seed = random.randint(0, _LARGEST_SEED)  # noqa: S311 (as vLLM draws its own)
         submission.sampling_params = seeded
@@ -96,14 +96,13 @@ def remainder(submission: Submission, index: int, token_ids: Sequence[int], prom
     params = _copy(submission.sampling_params)
     if params.min_tokens:
         params.min_tokens = max(0, params.min_tokens - len(token_ids))
-    if _has_seed(params):
-        params.seed = sequence_seed(params.seed, index)
     if prompt_scored:
         params.ClearField("prompt_logprobs")
         params.ClearField("prompt_logprob_start")
         params.ClearField("prompt_logprob_token_ids")
     return replace(
         submission,
+        start=index,
         prompt_token_ids=[*submission.prompt_token_ids, *token_ids] if token_ids else submission.prompt_token_ids,
         sampling_params=params,
         max_tokens=None if submission.max_tokens is None else submission.max_tokens - len(token_ids),
@@ -114,10 +113,6 @@ def _copy(params: pb.SamplingParams) -> pb.SamplingParams:
     copy = pb.SamplingParams()
     copy.CopyFrom(params)
     return copy
-
-
-def _has_seed(params: pb.SamplingParams) -> bool:
-    return params.HasField("seed") and params.seed != NO_SEED and not is_greedy(params)
 
 
 def _depends_on_output_start(params: pb.SamplingParams) -> bool:

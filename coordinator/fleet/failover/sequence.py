@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tokenwire.coordinator.fleet.capabilities import common_capabilities
 from tokenwire.coordinator.fleet.failover.recovery import Recovery, recovery_of, seed_for_replay
-from tokenwire.coordinator.fleet.request_handle import Placement, RequestHandle
+from tokenwire.coordinator.fleet.request_handle import Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
@@ -69,7 +69,7 @@ class ResumableRequest:
     """Whether it was aborted, by its id or with others: then lost sequences are not resumed."""
     sent_at: float | None = None
     """When it was first sent to a worker."""
-    handle: RequestHandle | None = None
+    handle: SubmissionHandle | None = None
     """Its first submission, of all sequences together."""
 
     def listen(self, listeners: Sequence[SlotListener], policy: FailoverPolicy) -> "Sequence[ResumableSequence]":
@@ -80,7 +80,8 @@ class ResumableRequest:
 
     def abort(self) -> None:
         """Abort what still runs. Safe at any time, more than once."""
-        self.abort_first_submission()
+        if self.handle is not None:
+            self.handle.abort()
         for_each(self.sequences, ResumableSequence.abort)
 
     @property
@@ -88,18 +89,18 @@ class ResumableRequest:
         """Whether the client has a part of the reply, be it of another sequence."""
         return any(sequence.prompt_scored or sequence.token_ids for sequence in self.sequences)
 
-    def running_together(self) -> "list[ResumableSequence]":
-        """Return the sequences that still run in the first submission."""
+    def running_on(self, session: "WorkerSession") -> "list[ResumableSequence]":
+        """Return the sequences of the first submission that still run on a worker."""
         return [
             sequence
             for sequence in self.sequences
-            if sequence.handle is None and sequence.session is not None and not sequence.ended
+            if sequence.handle is None and sequence.session is session and not sequence.ended
         ]
 
-    def abort_first_submission(self) -> None:
-        """Abort what still runs of the first submission."""
+    def abort_first_submission_on(self, session: "WorkerSession | None") -> None:
+        """Abort what runs of the first submission on a worker, or what of it is queued if None."""
         if self.handle is not None:
-            self.handle.abort()
+            self.handle.abort_on(session)
 
     def explain(self) -> str:
         """Return which workers have it and why, and how often it was lost."""
@@ -109,19 +110,20 @@ class ResumableRequest:
         losses = sum(sequence.losses for sequence in self.sequences)
         return f"{workers}; lost {losses} times" if losses else workers
 
-    def on_placed(
-        self, submission: Submission, sequences: "Sequence[ResumableSequence]", session: "WorkerSession"
-    ) -> None:
-        """Complete a submission by what depends on its worker and on when it is sent, and record the worker."""
-        for sequence in sequences:
+    def on_placed(self, session: "WorkerSession", submission: Submission, sequences: int) -> None:
+        """Record the worker of some sequences; complete the first submission by what depends on its first worker."""
+        for sequence in self.sequences[submission.start : submission.start + sequences]:
             sequence.set_worker(session)
-        now = time.monotonic()
         if self.sent_at is None:
-            self.sent_at = now
+            self.sent_at = time.monotonic()
             seed_for_replay(submission, session.capabilities)
-        else:
-            submission.resumed_after_ms = math.ceil((now - self.sent_at) * 1000)
-        self.placement.on_placed(session)
+        self.placement.on_placed(session, submission, sequences)
+
+    def on_resumed(self, session: "WorkerSession", submission: Submission, sequences: int) -> None:
+        """Complete the submission of a remainder by its age, and record its worker."""
+        if self.sent_at is not None:
+            submission.resumed_after_ms = math.ceil((time.monotonic() - self.sent_at) * 1000)
+        self.on_placed(session, submission, sequences)
 
 
 class ResumableSequence:
@@ -151,7 +153,7 @@ class ResumableSequence:
         self.index = index
         """Position among the sequences of its request."""
         self.token_ids = array("I")
-        self.handle: RequestHandle | None = None
+        self.handle: SubmissionHandle | None = None
         """Its own submission; None while it runs in the request's first one, or waits."""
         self.losses = 0
         self.avoid: frozenset[str] = frozenset()

@@ -44,5 +44,11 @@ def test_only_sequences_that_still_run_are_aborted() -> None:
     handle.abort()
 
     assert worker.aborted == [[0]]
+    worker.listeners = {0: running}
+    for elsewhere in (None, cast("WorkerSession", AbortingWorker("other"))):
+        handle.abort_on(elsewhere)
+    assert worker.aborted == [[0]]
+    handle.abort_on(handle.session)
+    assert worker.aborted == [[0], [0]]
     assert handle.session is decision.worker
     assert handle.explain() == decision.explain()

@@ -83,6 +83,22 @@ async def test_equally_loaded_workers_alternate(pool: WorkerPool) -> None:
     assert len(set(turns)) == 3
 
 
+async def test_no_worker_gets_more_sequences_than_it_has_room_for(tmp_path: Path) -> None:
+    """As many as have room go to one that has it for all, else to the one with most room."""
+    one, two = unix_address(tmp_path, "one"), unix_address(tmp_path, "two")
+    async with (
+        running_worker(one, max_num_seqs=1),  # and two more in its lead
+        running_worker(two, max_num_seqs=3),
+        ready_pool(one, two) as pool,
+    ):
+        sent = [submit_to(pool, n=n)[0] for n in (4, 9, 1)]
+
+        assert [placed.session.address for placed in sent] == [two, one, two]
+        assert [len(placed.listeners) for placed in sent] == [4, 3, 1]
+        assert [session.open_slots for session in pool.sessions] == [3, 5]
+        assert pool.try_submit(MODEL, submission(), [Listener()]) is None
+
+
 async def test_slots_count_until_their_terminal_event(pool: WorkerPool, workers: list[WorkerServer]) -> None:
     """An aborted request counts as load until its worker has ended it."""
     placed, (listener,) = submit_to(pool)

@@ -1,5 +1,6 @@
 """Submissions, and the messages that are made of them."""
 
+from dataclasses import replace
 from typing import Any
 
 from tokenwire.coordinator.fleet.submission import Submission
@@ -28,6 +29,21 @@ def test_a_message_has_everything_and_its_own_maximum_of_tokens() -> None:
     sent = pb.SamplingParams(temperature=0.5, max_tokens=7)
     assert message.submit == pb.Submit(slots=[4, 5], sampling_params=sent, **own)
     assert params.max_tokens == 100
+
+
+def test_a_part_has_the_seeds_of_its_sequences() -> None:
+    """Sequence i samples with seed + i, whichever part it belongs to; without a seed there is none."""
+    seeded = Submission(sampling_params=pb.SamplingParams(temperature=1.0, seed=7))
+    others = [
+        pb.SamplingParams(temperature=1.0),
+        pb.SamplingParams(temperature=0.0, seed=7),
+        pb.SamplingParams(seed=-1),
+    ]
+
+    assert [replace(seeded, start=start).message().submit.sampling_params.seed for start in (0, 3)] == [7, 10]
+    for params in others:
+        assert Submission(sampling_params=params, start=3).message().submit.sampling_params == params
+    assert seeded.sampling_params.seed == 7
 
 
 def test_what_is_not_given_is_absent_from_the_message() -> None:

@@ -154,11 +154,11 @@ def test_a_prompt_that_choices_repeat_counts_for_each_of_them() -> None:
     """A reply may be far larger than its request."""
     request = GenerationRequest("r", "digits", [], pb.SamplingParams(), n=500, repeats_prompt=True)
     cost = limits.RequestCost(request, request.sampling, MODEL)
-    cost.add_prompt(100)
-    size = REQUEST_BYTES + 500 * CHOICE_BYTES + 100 * 40 + 500 * 100 * 10
+    cost.add_prompt(1000)
+    size = REQUEST_BYTES + 500 * CHOICE_BYTES + 1000 * 40 + 500 * 1000 * 10
 
     cost.check(size)
-    with pytest.raises(InvalidRequest, match="100 prompt tokens that n=500 choices repeat") as caught:
+    with pytest.raises(InvalidRequest, match="1000 prompt tokens that n=500 choices repeat") as caught:
         cost.check(size - 1)
     assert caught.value.param == "n"
 

@@ -233,7 +233,7 @@ async def test_workers_are_recorded_and_get_the_trace() -> None:
     (part,) = fleet.parts
     assert part.submission.trace_headers == {"traceparent": "00-1-2-01"}
     for address in ("a:1", "b:1", "a:1"):
-        part.placement.on_placed(WorkerSession(address, "test", accept))
+        part.placement.on_placed(WorkerSession(address, "test", accept), part.submission, 1)
     assert record.workers == ["a:1", "b:1"]
 
 

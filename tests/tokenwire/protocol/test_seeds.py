@@ -28,6 +28,14 @@ def test_every_sequence_of_a_seeded_request_has_a_seed() -> None:
     assert all(-(2**63) <= seed < 2**63 for seed in seeds)
 
 
+def test_a_part_of_a_request_counts_on_from_the_seed_of_its_first_sequence() -> None:
+    """Also where that one is in place of vLLM's value for none."""
+    for seed in (7, -3, -2):
+        whole = [sequence_seed(seed, index) for index in range(6)]
+        for start in range(6):
+            assert [sequence_seed(whole[start], index) for index in range(6 - start)] == whole[start:]
+
+
 def test_seeds_of_a_request_differ_in_their_low_32_bits() -> None:
     """torch's generator on CPUs ignores the high ones: two choices would be equal."""
     for first in range(-40, 3):

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.workers import Listener, submission
+from tests.workers import Listener, accept, submission
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
+from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Unavailable
@@ -23,13 +24,20 @@ RESUMED = Placement(resumed=True)
 class QueuedPart:
     """A request on a worker."""
 
-    def __init__(self, submission: Submission) -> None:
+    def __init__(self, submission: Submission, listeners: Sequence[SlotListener]) -> None:
         self.request_id = submission.request_id
+        self.submission = submission
+        self.listeners = listeners
+        self.session = WorkerSession("nowhere", "test", accept)
         self.aborted = False
 
     def abort(self) -> None:
         """Record the abort."""
         self.aborted = True
+
+    def abort_on(self, session: WorkerSession | None) -> None:
+        """Record the abort if it has this session."""
+        self.aborted |= session is self.session
 
     def explain(self) -> str:
         """Return where it is."""
@@ -67,13 +75,15 @@ class CapacityWorkers:
     def try_submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> QueuedPart | None:
-        """Take a request if there is capacity."""
-        if self.capacities.get(submission.lora.id, 0) <= 0:
+        """Take as much of a request as there is capacity for."""
+        capacity = self.capacities.get(submission.lora.id, 0)
+        if capacity <= 0:
             return None
         if self.absent:
             raise Unavailable(self.absent)
-        self.capacities[submission.lora.id] -= len(listeners)
-        self.parts.append(QueuedPart(submission))
+        part = listeners[:capacity]
+        self.capacities[submission.lora.id] -= len(part)
+        self.parts.append(QueuedPart(submission, part))
         return self.parts[-1]
 
     async def add_capacity(self, sequences: int = 1, adapter_id: int = 0) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.coordinator.fleet.admission.fakes import MODEL, RESUMED, CapacityWorkers, QueuedPart, enqueue
 from tests.workers import Listener, submission
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
+from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.slots import SlotListener
@@ -61,18 +62,120 @@ async def test_a_missing_adapter_blocks_no_other_request() -> None:
     assert workers.started == ["plain", "adapted"]
 
 
-async def test_a_request_of_many_choices_starts_with_any_free_capacity() -> None:
-    """One of more sequences than any worker runs does not wait for ever."""
-    workers = CapacityWorkers()
+def parts(workers: CapacityWorkers) -> list[tuple[str, int, int]]:
+    """Return what the workers got: the request, the position of the first sequence and the number of sequences."""
+    return [(part.request_id, part.submission.start, len(part.listeners)) for part in workers.parts]
+
+
+async def test_a_request_of_many_choices_starts_in_parts() -> None:
+    """As there is room for them: at once, and from the queue. Those behind it wait for the rest."""
+    workers = CapacityWorkers(free=2)
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=2000))
-    enqueue(queue, "huge", n=1000)
+    handle, _ = enqueue(queue, "huge", n=1000)
     enqueue(queue, "small")
+    assert parts(workers) == [("huge", 0, 2)]
+    assert queue.lengths() == {MODEL: (2, 999)}
 
+    await workers.add_capacity(3)
+    assert parts(workers)[1:] == [("huge", 2, 3)]
+    assert handle.explain() == "here, here"
+    await workers.add_capacity(996)
+
+    assert parts(workers)[2:] == [("huge", 5, 995), ("small", 0, 1)]
+    assert not queue.lengths()
+
+
+async def test_a_request_of_many_choices_does_not_keep_other_tenants_waiting() -> None:
+    """Each part counts as its tenant's work when it starts, and what has begun takes nobody's place in the queue."""
+    workers = CapacityWorkers(free=1)
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=4))
+    enqueue(queue, "huge", Placement(tenant="greedy"), n=1000)
+    for number in range(2):
+        queue.check_open(MODEL, 0, Placement(tenant="small"))
+        enqueue(queue, f"small-{number}", Placement(tenant="small"))
+    with pytest.raises(Overloaded):
+        queue.check_open(MODEL, 0, Placement(tenant="greedy"))
+
+    for _ in range(4):
+        await workers.add_capacity()
+
+    assert [name for name, *_ in parts(workers)] == ["huge", "huge", "small-0", "huge", "small-1"]
+
+
+async def test_aborting_a_request_aborts_its_parts_and_the_rest() -> None:
+    """Nothing of it starts afterwards."""
+    workers = CapacityWorkers(free=1)
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    handle, _ = enqueue(queue, "a", n=4)
+    await workers.add_capacity(2)
+
+    handle.abort()
+    handle.abort()
+    await workers.add_capacity(2)
+
+    assert [part.aborted for part in workers.parts] == [True, True]
+    assert not queue.lengths()
+
+
+async def test_parts_of_a_request_are_aborted_one_by_one() -> None:
+    """What one worker has, or what is queued; the others run on."""
+    workers = CapacityWorkers(free=1)
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    handle = queue.submit(MODEL, submission(), [Listener() for _ in range(4)])
+    await workers.add_capacity(2)
+
+    handle.abort_on(workers.parts[1].session)
+    assert [part.aborted for part in workers.parts] == [False, True]
+    assert queue.lengths() == {MODEL: (1, 1)}
+    handle.abort_on(None)
+
+    assert [part.aborted for part in workers.parts] == [False, True]
+    assert not queue.lengths()
+
+
+async def test_an_abort_by_id_ends_what_is_queued_of_a_request() -> None:
+    """Workers end what they have of it, by its id too."""
+    workers = CapacityWorkers(free=1)
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    listeners = [Listener() for _ in range(3)]
+    queue.submit(MODEL, submission(request_id="a"), listeners)
+
+    assert queue.abort(["a"]) == 2
+
+    assert [listener.ended.is_set() for listener in listeners] == [False, True, True]
+    assert not workers.parts[0].aborted
+
+
+async def test_the_time_in_the_queue_counts_anew_from_each_part() -> None:
+    """A client that gets replies is not told that there is no capacity, until there is none for that time."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(queue_timeout_s=0.2))
+    listeners = [Listener() for _ in range(3)]
+    handle = queue.submit(MODEL, submission(), listeners)
+    assert isinstance(handle, QueuedRequest)
+    assert handle.timer is not None
+    first = handle.timer
     await workers.add_capacity()
-    assert workers.started == ["huge"]
-    await workers.add_capacity(1000)
 
-    assert workers.started == ["huge", "small"]
+    assert first.cancelled()
+    assert handle.timer.when() > first.when()
+    await listeners[2].ended.wait()
+
+    assert [listener.ended.is_set() for listener in listeners] == [False, True, True]
+    assert isinstance(listeners[1].error, Unavailable)
+
+
+async def test_a_request_that_was_begun_is_never_rejected() -> None:
+    """Nor for another tenant's, though it takes all places."""
+    workers = CapacityWorkers(free=1)
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=0))
+    _, listener = enqueue(queue, "begun", n=3)
+
+    with pytest.raises(Overloaded):
+        enqueue(queue, "late", Placement(tenant="other"))
+
+    assert not listener.ended.is_set()
+    assert queue.lengths() == {MODEL: (1, 2)}
 
 
 async def test_a_request_that_cannot_be_sent_blocks_no_other(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, ResumePolicy
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import EngineFailed
@@ -121,7 +121,7 @@ async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) 
 
         def submit(
             self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
-        ) -> RequestHandle:
+        ) -> SubmissionHandle:
             sent.append(submission)
             return send(cluster.pool, submission, listeners, model, placement)
 

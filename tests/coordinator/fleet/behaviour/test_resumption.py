@@ -11,7 +11,8 @@ from tests.workers import Listener, accept, until
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement, SubmissionHandle
+from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import EngineFailed, TokenwireError, Unavailable, WorkerLost
@@ -240,13 +241,16 @@ class Sessionless:
 
     def submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> RequestHandle:
+    ) -> SubmissionHandle:
         """Fail."""
         for listener in listeners:
             listener.fail(self._error)
 
         class Nothing:
             def abort(self) -> None:
+                """Do nothing."""
+
+            def abort_on(self, session: WorkerSession | None) -> None:
                 """Do nothing."""
 
             def explain(self) -> str:

@@ -5,6 +5,7 @@ One file, since all decisions are about the same fake workers.
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from tests.workers import Listener, accept, until
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
@@ -30,12 +31,20 @@ class LosablePart:
     def __init__(self, submission: Submission, listeners: Sequence[SlotListener], resumed: bool) -> None:
         self.submission = submission
         self.listeners = listeners
+        self.session: WorkerSession | None = None
+        self.left: list[WorkerSession | None] = []
+        """Whence it was aborted; None: the queue."""
         self.resumed = resumed
         self.aborted = False
 
     def abort(self) -> None:
         """Record the abort."""
         self.aborted = True
+
+    def abort_on(self, session: WorkerSession | None) -> None:
+        """Record from where it was aborted."""
+        self.left.append(session)
+        self.aborted |= session is self.session
 
     def explain(self) -> str:
         """Return no explanation."""
@@ -56,6 +65,8 @@ class SuccessiveWorkers:
         self.refuses: Exception | None = None
         self.queues = False
         """Whether requests are queued in place of being sent."""
+        self.splits = False
+        """Whether each sequence of a request goes to a worker of its own, and the last one is queued."""
         self.instance_id = ""
         """Of the worker for all requests, if it is one."""
         self.proven = True
@@ -85,7 +96,7 @@ class SuccessiveWorkers:
 
     def submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> RequestHandle:
+    ) -> LosablePart:
         """Take it, or raise."""
         if self.refuses is not None:
             raise self.refuses
@@ -93,9 +104,14 @@ class SuccessiveWorkers:
         session.instance_id = self.instance_id or str(len(self.parts))
         session.proven = self.proven
         session.capabilities = self.capabilities(model, submission.lora.id)
-        if not self.queues:
-            placement.on_placed(session)
+        if self.splits and not placement.resumed:
+            for start in range(len(listeners) - 1):
+                each = WorkerSession(f"{start}", "test", accept)
+                placement.on_placed(each, replace(submission, start=start), 1)
+        elif not self.queues:
+            placement.on_placed(session, submission, len(listeners))
         self.parts.append(LosablePart(submission, listeners, placement.resumed))
+        self.parts[-1].session = None if self.queues else session
         return self.parts[-1]
 
     async def part(self, number: int) -> LosablePart:
@@ -214,6 +230,23 @@ async def test_a_draining_worker_hands_over_each_sequence_once(failover: Failove
     assert not any(part.aborted for part in workers.parts[2:])
     assert [listener.token_ids for listener in listeners] == [[6], [5], [], []]
     assert [part.resumed for part in workers.parts] == [False, True, True, True, True]
+    failover.stop()
+
+
+async def test_what_is_elsewhere_stays_when_a_worker_drains(failover: Failover, workers: SuccessiveWorkers) -> None:
+    """Other parts of the request run on, and what is queued of it stays there."""
+    workers.splits = True
+    submitted(failover, n=3)
+    (part,) = workers.parts
+    sessions = [sequence.session for sequence in part.listeners]  # type: ignore[attr-defined]
+    assert sessions[2] is None
+
+    failover.on_worker_draining(sessions[0])
+
+    moved = await workers.part(1)
+    assert moved.listeners == part.listeners[:1]
+    assert part.left == [sessions[0]]
+    assert not part.aborted
     failover.stop()
 
 
@@ -518,6 +551,7 @@ async def test_running_requests_of_a_model_are_aborted(failover: Failover, worke
 
     assert is_aborted(between)
     assert waiting.aborted
+    assert workers.parts[0].left == [None]
     assert not running.ended.is_set()
     workers.parts[0].lose()
     workers.parts[2].lose()

@@ -144,10 +144,14 @@ def test_min_tokens_are_not_negative() -> None:
 
 def test_each_sequence_has_its_own_seed() -> None:
     """Sequence i samples with seed + i, and never with -1, which means none; a greedy one does not sample."""
-    assert remainder(submit_of_three(temperature=1.0, seed=7), 2, [], prompt_scored=True).sampling_params.seed == 9
-    assert remainder(submit_of_three(temperature=0.0, seed=7), 2, [], prompt_scored=True).sampling_params.seed == 7
-    alone = remainder(submit_of_three(temperature=1.0, seed=-2), 1, [], prompt_scored=True)
-    assert recovery_of(alone.sampling_params, INVARIANT, exact=True) is Recovery.REPLAY
+
+    def sent(index: int, **sampling: float) -> pb.SamplingParams:
+        rest = remainder(submit_of_three(**sampling), index, [], prompt_scored=True)
+        return rest.message().submit.sampling_params
+
+    assert sent(2, temperature=1.0, seed=7).seed == 9
+    assert sent(2, temperature=0.0, seed=7).seed == 7
+    assert recovery_of(sent(1, temperature=1.0, seed=-2), INVARIANT, exact=True) is Recovery.REPLAY
 
 
 def test_a_seed_is_set_only_where_it_is_needed() -> None:

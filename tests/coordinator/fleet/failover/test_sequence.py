@@ -1,5 +1,7 @@
 """One sequence: whatever its listener raises, it gets exactly one ending."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.coordinator.fleet.failover.recording_policy import RecordingPolicy
@@ -46,7 +48,8 @@ def placed(sequence: ResumableSequence) -> SlotTable:
     """Place a sequence on a worker; return its slots."""
     slots = SlotTable()
     slots.take(sequence)
-    sequence.request.on_placed(Submission(), [sequence], WorkerSession("nowhere", "test", accept))
+    sequence.request.sequences = [sequence]
+    sequence.request.on_placed(WorkerSession("nowhere", "test", accept), Submission(), 1)
     return slots
 
 
@@ -63,13 +66,31 @@ def test_a_submission_is_completed_by_what_depends_on_its_worker() -> None:
     request = ResumableRequest("m", first, NEW)
     (sequence,) = request.listen([Listener()], RecordingPolicy())
 
-    request.on_placed(first, [sequence], session)
+    request.on_placed(session, first, 1)
     assert (first.sampling_params.HasField("seed"), first.resumed_after_ms) == (True, None)
 
-    request.on_placed(rest, [sequence], session)
+    request.on_resumed(session, rest, 1)
     assert not rest.sampling_params.HasField("seed")
     assert rest.resumed_after_ms is not None
     assert sequence.session is session
+
+
+def test_each_part_of_a_submission_has_its_worker() -> None:
+    """Only the first one gets a seed, and none is a resumption."""
+    one, other = (WorkerSession(name, "test", accept) for name in ("one", "other"))
+    one.capabilities = other.capabilities = pb.EngineCapabilities(seeds=True)
+    first = Submission(sampling_params=pb.SamplingParams(presence_penalty=1.0))
+    request = ResumableRequest("m", first, NEW)
+    sequences = request.listen([Listener() for _ in range(4)], RecordingPolicy())
+
+    request.on_placed(one, first, 1)
+    rest = replace(first, start=1)
+    request.on_placed(other, rest, 2)
+
+    assert [sequence.session for sequence in sequences] == [one, other, other, None]
+    assert request.running_on(other) == sequences[1:3]
+    assert rest.sampling_params.seed == first.sampling_params.seed
+    assert rest.resumed_after_ms is None
 
 
 LOST, DRAINING, FULL, AWAY = WorkerLost("gone"), WorkerDraining("leaves"), Overloaded("full"), Unavailable("away")
@@ -159,6 +180,9 @@ class On:
         self._worker = worker
 
     def abort(self) -> None:
+        """Do nothing."""
+
+    def abort_on(self, session: WorkerSession | None) -> None:
         """Do nothing."""
 
     def explain(self) -> str:
