@@ -140,10 +140,10 @@ FAULTS = (
         "requests that leave the queue count against their tenant",
         "d75baf3",
         "coordinator/fleet/admission/fair_queue.py",
-        "        if is_new:\n            self._shares[priority].remove(tenant)\n",
+        "        if is_new:\n            self._shares[priority].remove(entry.placement.tenant)\n",
         "        if is_new:\n            if entry.listeners:\n"
-        "                self._shares[priority].start(tenant, entry.cost(entry.sequences))\n"
-        "            self._shares[priority].remove(tenant)\n",
+        "                self._shares[priority].start(entry.placement.tenant, entry.cost(entry.sequences))\n"
+        "            self._shares[priority].remove(entry.placement.tenant)\n",
     ),
 )
 

@@ -6,10 +6,11 @@ decision. It judges by what docs/explanation/scheduling.md promises, without the
 
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.simulation.observed_work import ObservedPart, ObservedSequence
 from tokenwire.coordinator.app import Core
 from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings
@@ -20,18 +21,10 @@ from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Overloaded, Unavailable
 from tokenwire.protocol.model_revision import ModelRevision
 
-_REPLY_TOKENS = 256
-"""What a choice counts as, besides its prompt."""
-
 _ROUNDING = 1e-6
 
 Expected = Callable[[str], tuple[str, int, int] | None]
 """Returns tenant, weight and priority of a request by its id; None: it is not known."""
-
-
-def _cost(entry: QueuedRequest, sequences: int) -> float:
-    """Return the work of so many sequences of a request, relative to its tenant's weight."""
-    return (len(entry.submission.prompt_token_ids) + _REPLY_TOKENS * sequences) / entry.placement.weight
 
 
 def _could_have_gone(entry: QueuedRequest, placed: PlacedRequest, submission: Submission) -> bool:
@@ -72,20 +65,17 @@ class _Rivalry:
     """
 
     periods: tuple[int, int]
-    lead: float = 0.0
-    """How much more work has started of the first one than of the second, relative to their weights."""
     most: float = -math.inf
-    """The first one's largest lead at one of its starts."""
+    """By how much more work the first one was ahead at most when it started a request."""
     least: float = math.inf
-    """Its smallest lead at a start of the second one."""
+    """By how much it was ahead at least when the second one did."""
 
-    def started(self, work: float) -> float:
-        """Count work that starts, of the second one if negative; return by how much the wrong one has started."""
-        if work > 0:
-            self.most = max(self.most, self.lead)
+    def started(self, lead: float, is_first: bool) -> float:
+        """Take that one of them starts a request with this lead; return by how much the wrong one has started."""
+        if is_first:
+            self.most = max(self.most, lead)
         else:
-            self.least = min(self.least, self.lead)
-        self.lead += work
+            self.least = min(self.least, lead)
         return self.most - self.least
 
 
@@ -112,6 +102,8 @@ class QueueWitness:
         self._periods: Counter[tuple[int, str]] = Counter()
         """How often a tenant has begun to wait, by priority and tenant."""
         self._rivalries: dict[tuple[int, str, str], _Rivalry] = {}
+        self._parts: defaultdict[tuple[int, str], list[ObservedPart]] = defaultdict(list)
+        """What has started, by priority and tenant, since requests of that priority wait."""
         core.failover._below = self
         core.queue._workers = self  # type: ignore[assignment]
 
@@ -144,7 +136,7 @@ class QueueWitness:
             if is_full and not handle.parts:
                 self._violate(f"a request was queued, though {self._lengths(model)} were queued")
             self._judge_refused(handle, waiting)
-            self._on_queued(handle, [each for each in self._waiting(model) if each is not handle])
+            self._on_queued(handle, waiting)
         return handle
 
     def _check_name(self, submission: Submission, placement: Placement) -> None:
@@ -202,8 +194,15 @@ class QueueWitness:
         if any(each.submission.lora.id != entry.submission.lora.id for each in waiting):
             self._rivalries.clear()  # shares of one adapter's capacity say nothing about that of another's
         tenant, place = entry.placement.tenant, (entry.submission.priority, entry.placement.tenant)
-        if not any(each.placement.tenant == tenant and _class(each) == _class(entry) for each in waiting):
+        equals = [each for each in waiting if _class(each) == _class(entry)]
+        if not any(each.placement.tenant == tenant for each in equals):
             self._periods[place] += 1
+        if not equals and not entry.placement.resumed:
+            for other in [other for other in self._parts if other[0] == entry.submission.priority]:
+                del self._parts[other]
+
+    def _work(self, priority: int, tenant: str) -> float:
+        return sum(part.work() for part in self._parts.get((priority, tenant), ()))
 
     # In place of the workers.
 
@@ -213,8 +212,13 @@ class QueueWitness:
         """Send a request to a worker with capacity; None where none has any."""
         free = {
             session: session.workload.free_capacity(session.breaker.half_open)
-            for session in self._pool._candidates_for(model, submission.lora.id)
+            for session in self._pool._candidates_for(model, submission.lora.id, placement.revision)
         }
+        waiting = self._waiting(model)
+        started = next((each for each in waiting if each.submission is submission), None)
+        if started is not None and not placement.resumed:
+            prompt_tokens = len(submission.prompt_token_ids)
+            listeners = [ObservedSequence(each, 0 if index else prompt_tokens) for index, each in enumerate(listeners)]
         handle = self._pool.try_submit(model, submission, listeners, placement)
         if handle is not None:
             sent = len(handle.listeners)
@@ -223,11 +227,12 @@ class QueueWitness:
                 self._violate(f"{sent} sequences of {submission.request_id} were sent to {free[handle.session]} places")
             if sent < min(len(listeners), max(free.values())):
                 self._violate(f"only {sent} sequences of {submission.request_id} were sent")
-            waiting = self._waiting(model)
-            started = next((each for each in waiting if each.submission is submission), None)
             others = [each for each in waiting if each is not started and _could_have_gone(each, handle, submission)]
             if started is not None:
-                self._on_started(started, sent, others, len(others) + 1 == len(waiting))
+                self._on_started(started, others, len(others) + 1 == len(waiting))
+                if not placement.resumed:
+                    place = submission.priority, placement.tenant
+                    self._parts[place].append(ObservedPart(handle, placement.weight))
             elif others:
                 self._violate(f"{submission.request_id} was sent past {len(others)} queued requests")
         return handle
@@ -240,7 +245,7 @@ class QueueWitness:
         """Return why no worker can take a request."""
         return self._pool.unavailable_reason(model, adapter_id, revision)
 
-    def _on_started(self, entry: QueuedRequest, sent: int, others: Sequence[QueuedRequest], alike: bool) -> None:
+    def _on_started(self, entry: QueuedRequest, others: Sequence[QueuedRequest], alike: bool) -> None:
         """Judge the start of sequences of a queued request before `others` of its adapter; `alike`: all have it."""
         name = entry.submission.request_id
         if first := [each for each in others if _class(each) < _class(entry)]:
@@ -252,9 +257,9 @@ class QueueWitness:
         if not alike:
             self._rivalries.clear()
         elif not entry.placement.resumed:
-            self._judge_shares(entry, _cost(entry, sent), [each for each in equals if each not in own])
+            self._judge_shares(entry, [each for each in equals if each not in own])
 
-    def _judge_shares(self, entry: QueuedRequest, work: float, equals: Sequence[QueuedRequest]) -> None:
+    def _judge_shares(self, entry: QueuedRequest, equals: Sequence[QueuedRequest]) -> None:
         priority, tenant = entry.submission.priority, entry.placement.tenant
         for rival in dict.fromkeys(each.placement.tenant for each in equals):
             self._reached["contest of tenants"] += 1
@@ -263,6 +268,7 @@ class QueueWitness:
             rivalry = self._rivalries.get((priority, one, other))
             if rivalry is None or rivalry.periods != periods:
                 rivalry = self._rivalries[priority, one, other] = _Rivalry(periods)
-            excess = rivalry.started(work if tenant == one else -work)
+            lead = self._work(priority, one) - self._work(priority, other)
+            excess = rivalry.started(lead, tenant == one)
             if excess > _ROUNDING:
                 self._violate(f"{tenant} was served before {rival}, though it is {excess:.0f} tokens ahead")

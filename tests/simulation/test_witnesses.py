@@ -164,8 +164,37 @@ def test_of_two_tenants_that_wait_the_one_that_is_behind_is_next() -> None:
         from tests.simulation.queues import _Rivalry
 
         rivalry = _Rivalry((1, 1))
-        assert all(rivalry.started(work) <= 0 for work in (300, 300, -300, 300, -400, 10))
-        assert rivalry.started(-10) == 90
+        for lead, is_first in ((0, True), (300, True), (600, False), (300, True), (600, False), (200, True)):
+            assert rivalry.started(lead, is_first) <= 0
+        assert rivalry.started(210, False) == 90
+        """
+    )
+
+
+def test_work_is_what_was_generated_and_in_advance_what_may_be() -> None:
+    """Of a sequence that was lost it stays what it was, of one that was aborted it is what it had."""
+    run_inside(
+        """
+        from tests.simulation.observed_work import ObservedSequence
+        from tests.workers import Listener
+        from tokenwire.errors import WorkerLost
+        from tokenwire.v1 import inference_pb2 as pb
+
+        def observed(prompt_tokens=100):
+            return ObservedSequence(Listener(), prompt_tokens)
+
+        ended, aborted, lost = observed(), observed(0), observed(0)
+        assert ended.work(runs=True) == 356
+        ended.prefilled(pb.PrefillInfo(cached_tokens=50))
+        assert ended.work(runs=True) == 311
+        for each in (ended, aborted, lost):
+            each.step([1] * 300, None)
+        assert ended.work(runs=True) == 55 + 512
+        ended.step([1], pb.Finish(reason=pb.FINISH_REASON_STOP))
+        assert ended.work(runs=False) == 55 + 301
+        assert aborted.work(runs=False) == 300
+        lost.fail(WorkerLost("gone"))
+        assert lost.work(runs=False) == 512
         """
     )
 

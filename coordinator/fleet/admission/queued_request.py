@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from tokenwire.coordinator.fleet.admission.work_meter import REPLY_TOKENS, WorkMeter
 from tokenwire.coordinator.fleet.request_handle import Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
@@ -12,12 +13,13 @@ from tokenwire.coordinator.fleet.submission import Submission
 if TYPE_CHECKING:
     from tokenwire.coordinator.fleet.session import WorkerSession
 
-# The length of a reply is unknown: each sequence counts as this many tokens in addition to its prompt.
-_REPLY_TOKENS = 256
-
 
 class PartHandle(SubmissionHandle, Protocol):
     """The handle of the sequences that were sent to one worker."""
+
+    @property
+    def session(self) -> "WorkerSession":
+        """The session with it."""
 
     @property
     def listeners(self) -> Sequence[SlotListener]:
@@ -38,8 +40,8 @@ class QueuedRequest:
     """Its number in the order of arrival."""
     queued: bool = True
     """Whether any of it is still queued."""
-    parts: list[PartHandle] = field(default_factory=list)
-    """What was sent to workers."""
+    parts: list[tuple[PartHandle, Sequence[SlotListener]]] = field(default_factory=list)
+    """What was sent to workers, with the listeners that it was sent with."""
     timer: asyncio.TimerHandle | None = None
     on_abort: "Callable[[QueuedRequest], None]" = field(default=lambda queued: None)
     """Removes it from its queue."""
@@ -47,24 +49,39 @@ class QueuedRequest:
     def abort(self) -> None:
         """Remove it from the queue, and abort it on its workers."""
         self.on_abort(self)
-        for part in self.parts:
+        for part, listeners in self.parts:
             part.abort()
+            _settle(listeners)
 
     def abort_on(self, session: "WorkerSession | None") -> None:
         """Abort what runs on one worker, or remove the rest from the queue if None."""
         if session is None:
             self.on_abort(self)
-        for part in self.parts:
-            part.abort_on(session)
+        for part, listeners in self.parts:
+            if part.session is session:
+                part.abort()
+                _settle(listeners)
 
     def explain(self) -> str:
         """Return which workers have it; empty while it is queued."""
-        return ", ".join(part.explain() for part in self.parts)
+        return ", ".join(part.explain() for part, _ in self.parts)
+
+    def count_work(self, charge: Callable[[float], None]) -> None:
+        """Count the work of its sequences; `charge` is called with what changes of it once they have started."""
+        weight = self.placement.weight
+
+        def charge_by_weight(work: float) -> None:
+            charge(work / weight)
+
+        self.listeners = [WorkMeter(listener, charge_by_weight) for listener in self.listeners]
 
     def begin(self, part: PartHandle) -> None:
         """Keep what is left to send after a part."""
         sent = len(part.listeners)
-        self.parts.append(part)
+        self.parts.append((part, self.listeners[:sent]))
+        for index, listener in enumerate(self.listeners[:sent]):
+            if isinstance(listener, WorkMeter):
+                listener.begin(counts_prompt=not index)
         self.listeners = self.listeners[sent:]
         self.submission = replace(self.submission, start=self.submission.start + sent)
 
@@ -85,4 +102,10 @@ class QueuedRequest:
 
     def cost(self, sequences: int) -> float:
         """Return the approximate work of so many of its sequences in tokens, relative to its tenant's weight."""
-        return (len(self.submission.prompt_token_ids) + _REPLY_TOKENS * sequences) / self.placement.weight
+        return (len(self.submission.prompt_token_ids) + REPLY_TOKENS * sequences) / self.placement.weight
+
+
+def _settle(listeners: Sequence[SlotListener]) -> None:
+    for listener in listeners:
+        if isinstance(listener, WorkMeter):
+            listener.settle()

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable
 
-from tests.coordinator.fleet.admission.fakes import RESUMED, CapacityWorkers, enqueue
+from tests.coordinator.fleet.admission.fakes import MODEL, RESUMED, CapacityWorkers, QueuedPart, enqueue
+from tests.workers import Listener, accept, submission
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.request_handle import Placement, RequestHandle
+from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.v1 import inference_pb2 as pb
 
 
 def enqueue_for(queue: AdmissionQueue, tenant: str, numbers: Iterable[int], tokens: int = 10) -> list[RequestHandle]:
@@ -83,6 +86,107 @@ async def test_a_tenant_with_twice_the_weight_gets_twice_the_share() -> None:
     await workers.add_capacity(6)
 
     assert [name.partition("-")[0] for name in workers.started].count("heavy") == 4
+
+
+def end(part: QueuedPart, tokens: int, cached: int = 0) -> None:
+    """End the sequences of a request after so many tokens."""
+    for listener in part.listeners:
+        listener.prefilled(pb.PrefillInfo(cached_tokens=cached))
+        listener.step([1] * tokens, pb.Finish(reason=pb.FINISH_REASON_STOP))
+
+
+async def test_shares_are_by_the_tokens_that_were_generated() -> None:
+    """The first two cost as much in advance; then it turns out that one of them is ten times as long."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    for tenant in ("long", "short"):
+        enqueue_for(queue, tenant, range(6))
+    await workers.add_capacity(2)
+    for part, tokens in zip(list(workers.parts), (2560, 246), strict=True):
+        end(part, tokens)
+
+    for _ in range(5):
+        await workers.add_capacity()
+        end(workers.parts[-1], 246)
+
+    assert workers.started == ["long-0", "short-0", *[f"short-{number}" for number in range(1, 6)]]
+
+
+async def test_a_long_reply_counts_before_it_ends() -> None:
+    """Its tenant waits while it runs."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    for tenant in ("long", "short"):
+        enqueue_for(queue, tenant, range(4))
+    await workers.add_capacity(2)
+
+    workers.parts[0].listeners[0].step([1] * 1000, None)
+    await workers.add_capacity(3)
+
+    assert workers.started == ["long-0", "short-0", "short-1", "short-2", "short-3"]
+
+
+async def test_cached_prompts_are_cheaper() -> None:
+    """Two thousand tokens count as two hundred if the worker had them."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    enqueue_for(queue, "cached", range(3), tokens=2000)
+    enqueue_for(queue, "short", range(3), tokens=500)
+    await workers.add_capacity(2)
+    for part, cached in zip(list(workers.parts), (2000, 0), strict=True):
+        end(part, 256, cached)
+
+    await workers.add_capacity(1)
+
+    assert workers.started == ["cached-0", "short-0", "cached-1"]
+
+
+async def test_an_aborted_request_counts_what_it_had() -> None:
+    """On whichever worker, and as much of it as was sent."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    leaver, _ = enqueue(queue, "leaver-0", Placement(tenant="leaver"), n=4)
+    enqueue_for(queue, "leaver", [1])
+    enqueue_for(queue, "stayer", range(2))
+    await workers.add_capacity(4)
+    assert workers.started == ["leaver-0"]
+    await workers.add_capacity()
+
+    leaver.abort()
+    await workers.add_capacity()
+
+    assert workers.started == ["leaver-0", "stayer-0", "leaver-1"]
+
+
+async def test_what_a_moved_sequence_had_counts() -> None:
+    """What it gets elsewhere is not the doing of its tenant."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    placement = Placement(tenant="moved")
+    handle = queue.submit(MODEL, submission(request_id="moved-0"), [Listener(), Listener()], placement)
+    enqueue_for(queue, "moved", [1])
+    enqueue_for(queue, "stayer", range(2))
+    await workers.add_capacity(2)
+    await workers.add_capacity()
+
+    for session in (None, WorkerSession("other", "test", accept)):
+        handle.abort_on(session)
+    assert not workers.parts[0].aborted
+    handle.abort_on(workers.parts[0].session)
+    await workers.add_capacity()
+
+    assert workers.started == ["moved-0", "stayer-0", "moved-1"]
+
+
+async def test_without_keys_nothing_is_counted() -> None:
+    """There is nobody to share with, and a call for each token is saved."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    _, listener = enqueue(queue, "any")
+
+    await workers.add_capacity()
+
+    assert workers.parts[0].listeners == [listener]
 
 
 async def test_requests_that_left_the_queue_take_nothing_of_their_tenants_share() -> None:
@@ -197,7 +301,8 @@ async def test_many_aborted_requests_free_their_memory() -> None:
         leaver.abort()
 
     (fair_queue,) = queue._queues.values()
-    (lanes,) = fair_queue._lanes.values()
-    assert [list(lane) for lane in lanes.values()] == [[first]]
+    assert list(fair_queue) == [first]
+    (group,) = fair_queue._groups.values()
+    assert len(group._classes) == 1
     first.abort()
     assert not queue._queues
