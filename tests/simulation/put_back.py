@@ -67,7 +67,7 @@ FAULTS = (
         "an aborted request whose worker is lost goes on elsewhere",
         "43f17f0",
         "coordinator/fleet/failover/failover.py",
-        "            sequence.request.aborted = True\n",
+        "            request.aborted = True\n",
         "            pass\n",
     ),
     PastFault(

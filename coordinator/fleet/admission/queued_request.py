@@ -57,14 +57,15 @@ class QueuedRequest:
         """Abort what runs on one worker, or remove the rest from the queue if None."""
         if session is None:
             self.on_abort(self)
+            return
         for part, listeners in self.parts:
             if part.session is session:
                 part.abort()
                 _settle(listeners)
 
     def explain(self) -> str:
-        """Return which workers have it; empty while it is queued."""
-        return ", ".join(part.explain() for part, _ in self.parts)
+        """Return which workers have it, each with why it got its last part; empty while it is queued."""
+        return ", ".join({part.session: part.explain() for part, _ in self.parts}.values())
 
     def count_work(self, charge: Callable[[float], None]) -> None:
         """Count the work of its sequences; `charge` is called with what changes of it once they have started."""

@@ -180,9 +180,9 @@ class Failover(PoolListener):
 
     def _abort(self, selects: Callable[[ResumableRequest], bool]) -> int:
         found = [sequence for sequence in self.live if selects(sequence.request)]
-        for sequence in found:
-            sequence.request.aborted = True
-            sequence.request.abort_first_submission_on(None)
+        for request in dict.fromkeys(sequence.request for sequence in found):
+            request.aborted = True
+            request.abort_first_submission_on(None)
         unplaced = [sequence for sequence in found if sequence.session is None]
         _each(unplaced, ResumableSequence.end_as_aborted)
         return len(unplaced)
