@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from benchmarks import (
+    fairness,
     history,
     history_cost,
     long_prompts,
@@ -73,6 +74,7 @@ PARTS: Mapping[str, Callable[[Amounts], Part]] = {
     "overload": lambda _: {"overload": overload.run()},
     "history": _history,
     "routing": lambda _: {"routing": list(routing.run())},
+    "fairness": lambda _: fairness.run(),
     "soak": lambda amounts: {"soak": list(soak.run(60 * amounts.soak_minutes))},
 }
 """The benchmarks by name, in their order."""

@@ -69,9 +69,18 @@ def routing() -> Iterator[tuple[str, list[float]]]:
         yield load, [*(row["cached"] for row in policies), *delays]
 
 
+def fairness() -> Iterator[tuple[str, list[float]]]:
+    """Yield replies, delays of first tokens and Jain's index by the queue's order."""
+    rows = results("fairness", "fairness")
+    for order in results("fairness", "fairness_index"):
+        tenants = [row for row in rows if row["order"] == order["order"]]
+        replies, delays = [row["replies"] for row in tenants], [row["ttft_p95_ms"] / 1000 for row in tenants]
+        yield order["order"], [*replies, *delays, order["jain"]]
+
+
 TABLES = {
     "why.md": (streaming, long_prompts),
-    "scheduling.md": (fleet, routing),
+    "scheduling.md": (fleet, routing, fairness),
     "exactness.md": (history,),
 }
 ROWS = [
