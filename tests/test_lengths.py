@@ -31,7 +31,6 @@ SMALL_MODULES = {
     "coordinator/api/admin/routes.py": "the one list of the package's routes, which the application adds",
     "coordinator/api/tokens/routes.py": "the one list of the package's routes, which the application adds",
     "coordinator/fleet/admission/throughput.py": "an estimate that needs nothing of the queue's, and is tested alone",
-    "coordinator/fleet/placed_request.py": "a noun of its own beside the pool's session handling, which is long",
     "coordinator/parsing/brief_logs.py": "a filter of logs that needs nothing of the parsers, which are long",
     "coordinator/parsing/grammar.py": "a conversion that is tested alone",
     "worker/services/health.py": "one of the worker's gRPC services; each has its module",

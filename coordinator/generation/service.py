@@ -1,4 +1,7 @@
-"""Generation: prepares a request's prompts, submits them to the fleet, and aborts them."""
+"""Generation: prepares a request's prompts, submits them to the fleet, and aborts them.
+
+One file, since what is prepared, what is submitted and what is aborted are the same request.
+"""
 
 import asyncio
 import json

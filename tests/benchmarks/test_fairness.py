@@ -8,7 +8,7 @@ from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.fleet.submission import Submission
 
 
-def served(queue: FairQueue, tenants: str) -> str:
+def order_of(queue: FairQueue, tenants: str) -> str:
     """Return the order in which requests of tenants, named by a letter, are served."""
     for tenant in tenants:
         queue.add(QueuedRequest("m", Submission(), [Listener()], Placement(tenant=tenant)))
@@ -23,9 +23,9 @@ def served(queue: FairQueue, tenants: str) -> str:
 
 def test_who_comes_first_is_served_first() -> None:
     """Whoever it is."""
-    assert served(FirstComeQueue(), "aaabac") == "aaabac"
+    assert order_of(FirstComeQueue(), "aaabac") == "aaabac"
 
 
 def test_tenants_are_served_in_turns() -> None:
     """As long as they have requests."""
-    assert served(TurnsQueue(), "aaaabbc") == "abcabaa"
+    assert order_of(TurnsQueue(), "aaaabbc") == "abcabaa"

@@ -34,13 +34,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
-async def send(client: httpx.AsyncClient, tenant: str, **fields: Any) -> httpx.Response:
+async def send_as(tenant: str, client: httpx.AsyncClient, **fields: Any) -> httpx.Response:
     """Send a request of a tenant."""
     headers = {"Authorization": f"Bearer {tenant}-key"}
     return await client.post(CHAT, json={**BODY, **fields}, headers=headers)
 
 
-def client_of(service: Service) -> httpx.AsyncClient:
+def clients_of(service: Service) -> httpx.AsyncClient:
     """Return a client for any number of connections."""
     limits = httpx.Limits(max_connections=None)
     return httpx.AsyncClient(base_url=service.url, timeout=60, limits=limits)
@@ -50,17 +50,17 @@ async def test_one_client_gets_its_replies_beside_forty_of_another_tenant(servic
     """None of its requests is rejected, though most of the others are."""
     greedy: Counter[int] = Counter()
     small: list[int] = []
-    async with client_of(service) as client, client_of(service) as own, asyncio.TaskGroup() as clients:
+    async with clients_of(service) as client, clients_of(service) as own, asyncio.TaskGroup() as clients:
 
         async def repeat() -> None:
             while len(small) < 9:
-                greedy[(await send(client, "greedy")).status_code] += 1
+                greedy[(await send_as("greedy", client)).status_code] += 1
 
         for _ in range(40):
             clients.create_task(repeat())
         await until(lambda: greedy[429] > 0)
         for _ in range(9):
-            small.append((await send(own, "small")).status_code)
+            small.append((await send_as("small", own)).status_code)
 
     assert small == [200] * 9
     assert greedy[200] >= 9
@@ -69,10 +69,10 @@ async def test_one_client_gets_its_replies_beside_forty_of_another_tenant(servic
 async def test_a_request_of_many_choices_runs_beside_those_of_another_tenant(service: Service) -> None:
     """It never takes more places than the worker has, and what it keeps waiting is its own tenant's."""
     choices = 60
-    async with client_of(service) as client, client_of(service) as own:
-        many = asyncio.create_task(send(client, "greedy", n=choices, temperature=1, seed=7))
+    async with clients_of(service) as client, clients_of(service) as own:
+        many = asyncio.create_task(send_as("greedy", client, n=choices, temperature=1, seed=7))
         await until(lambda: service.server_info().open_slots == AT_A_TIME)
-        answers = [await send(own, "small") for _ in range(5)]
+        answers = [await send_as("small", own) for _ in range(5)]
         assert not many.done()
         most = service.server_info().open_slots
         reply = await many
@@ -85,12 +85,12 @@ async def test_a_request_of_many_choices_runs_beside_those_of_another_tenant(ser
 
 async def test_a_tenant_that_came_first_and_waits_its_turn_keeps_nobody_out(service: Service) -> None:
     """Its newest request is rejected for each of the other tenant's, up to its share, with a time to try again."""
-    async with client_of(service) as client:
-        running = [asyncio.create_task(send(client, "greedy", max_tokens=20_000)) for _ in range(AT_A_TIME)]
+    async with clients_of(service) as client:
+        running = [asyncio.create_task(send_as("greedy", client, max_tokens=20_000)) for _ in range(AT_A_TIME)]
         await asyncio.to_thread(service.wait_slots, AT_A_TIME)
-        waiting = [asyncio.create_task(send(client, "greedy")) for _ in range(PLACES + 1)]
+        waiting = [asyncio.create_task(send_as("greedy", client)) for _ in range(PLACES + 1)]
         await until(lambda: any(each.done() for each in waiting))
-        late = [asyncio.create_task(send(client, "small")) for _ in range(PLACES)]
+        late = [asyncio.create_task(send_as("small", client)) for _ in range(PLACES)]
         await until(lambda: sum(each.done() for each in [*waiting, *late]) == 1 + PLACES)
         for each in running:
             each.cancel()

@@ -13,8 +13,8 @@ from tokenwire.coordinator.api.tokens.sampling_params import unsupported_samplin
 from tokenwire.coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSampling, TrlSequenceLogprobs
 from tokenwire.coordinator.api.tokens.trl_response import scored_arrays, scored_lists
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
-from tokenwire.coordinator.generation.service import GenerationService
-from tokenwire.coordinator.types import Prompt
+from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
+from tokenwire.coordinator.types import GenerationRequest, Prompt
 
 
 def trl_routes(generation: GenerationService, models: ModelDirectory) -> ApiRouter:
@@ -33,9 +33,7 @@ def trl_routes(generation: GenerationService, models: ModelDirectory) -> ApiRout
     async def complete(body: TrlSampling, prompts: Sequence[Prompt], request: Request) -> Response:
         params = body.sampling_params()
         unsupported.check(params.model_extra)
-        caller = caller_of(request)
-        model = await models.resolve(None, caller)
-        prepared = await generation.prepare(params.to_generation(_new_id(), prompts), model, caller)
+        prepared = await _prepare(generation, models, params.to_generation(_new_id(), prompts), request)
         choices = await collect(generation, prepared, request)
         scored = {"logprobs": None, "logprob_token_ids": None}
         if params.logprobs is not None:
@@ -47,9 +45,7 @@ def trl_routes(generation: GenerationService, models: ModelDirectory) -> ApiRout
 
     @router.post("/get_sequence_logprobs/", TrlSequenceLogprobs)
     async def get_sequence_logprobs(body: TrlSequenceLogprobs, request: Request) -> Response:
-        caller = caller_of(request)
-        model = await models.resolve(None, caller)
-        prepared = await generation.prepare(body.to_generation(_new_id()), model, caller)
+        prepared = await _prepare(generation, models, body.to_generation(_new_id()), request)
         choices = await collect(generation, prepared, request)
         scored = zip(choices, body.prompt_lengths, strict=True)
         completions = [(choice.prefill.logprobs or [])[length:] for choice, length in scored]
@@ -62,3 +58,10 @@ def trl_routes(generation: GenerationService, models: ModelDirectory) -> ApiRout
 
 def _new_id() -> str:
     return f"trl-{uuid.uuid4().hex}"
+
+
+async def _prepare(
+    generation: GenerationService, models: ModelDirectory, wanted: GenerationRequest, request: Request
+) -> PreparedRequest:
+    caller = caller_of(request)
+    return await generation.prepare(wanted, await models.resolve(None, caller), caller)

@@ -1,4 +1,7 @@
-"""Generation: defaults, prompts and submits, without any worker."""
+"""Generation: defaults, prompts and submits, without any worker.
+
+One file, since all tests are of one service over one fake fleet.
+"""
 
 import asyncio
 import math

@@ -1,4 +1,7 @@
-"""The order of queued requests, and how they leave it before their turn."""
+"""The order of queued requests, and how they leave it before their turn.
+
+One file, since all tests are of one order, and each of its rules bears on the others.
+"""
 
 from collections.abc import Iterable
 
@@ -88,7 +91,7 @@ async def test_a_tenant_with_twice_the_weight_gets_twice_the_share() -> None:
     assert [name.partition("-")[0] for name in workers.started].count("heavy") == 4
 
 
-def end(part: QueuedPart, tokens: int, cached: int = 0) -> None:
+def end_part(part: QueuedPart, tokens: int, cached: int = 0) -> None:
     """End the sequences of a request after so many tokens."""
     for listener in part.listeners:
         listener.prefilled(pb.PrefillInfo(cached_tokens=cached))
@@ -103,11 +106,11 @@ async def test_shares_are_by_the_tokens_that_were_generated() -> None:
         enqueue_for(queue, tenant, range(6))
     await workers.add_capacity(2)
     for part, tokens in zip(list(workers.parts), (2560, 246), strict=True):
-        end(part, tokens)
+        end_part(part, tokens)
 
     for _ in range(5):
         await workers.add_capacity()
-        end(workers.parts[-1], 246)
+        end_part(workers.parts[-1], 246)
 
     assert workers.started == ["long-0", "short-0", *[f"short-{number}" for number in range(1, 6)]]
 
@@ -134,7 +137,7 @@ async def test_cached_prompts_are_cheaper() -> None:
     enqueue_for(queue, "short", range(3), tokens=500)
     await workers.add_capacity(2)
     for part, cached in zip(list(workers.parts), (2000, 0), strict=True):
-        end(part, 256, cached)
+        end_part(part, 256, cached)
 
     await workers.add_capacity(1)
 

@@ -1,4 +1,7 @@
-"""The admission queue: queueing, order and rejection, without real workers."""
+"""The admission queue: queueing, order and rejection, without real workers.
+
+One file, since all tests are of one class over the same fake workers.
+"""
 
 import asyncio
 from collections.abc import Sequence

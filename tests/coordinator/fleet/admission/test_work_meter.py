@@ -19,7 +19,7 @@ class StoppingListener(Listener):
         return True
 
 
-def started(listener: Listener, counts_prompt: bool = False) -> tuple[WorkMeter, list[float]]:
+def running_meter(listener: Listener, counts_prompt: bool = False) -> tuple[WorkMeter, list[float]]:
     """Return the meter of a sequence that has started, and what it charges from then on."""
     charged: list[float] = []
     meter = WorkMeter(listener, charged.append)
@@ -30,7 +30,7 @@ def started(listener: Listener, counts_prompt: bool = False) -> tuple[WorkMeter,
 def test_everything_is_passed_on() -> None:
     """The reply is that of the worker."""
     listener = Listener()
-    meter, _ = started(listener)
+    meter, _ = running_meter(listener)
 
     meter.weights("w")
     meter.prefilled(pb.PrefillInfo(cached_tokens=3))
@@ -47,7 +47,7 @@ def test_everything_is_passed_on() -> None:
 
 def test_a_short_reply_counts_what_it_has() -> None:
     """What was counted in advance is taken back at its end, once."""
-    meter, charged = started(Listener())
+    meter, charged = running_meter(Listener())
     meter.step([1, 2], None)
 
     meter.step([3], STOP)
@@ -58,7 +58,7 @@ def test_a_short_reply_counts_what_it_has() -> None:
 
 def test_a_long_reply_counts_as_it_goes() -> None:
     """And exactly at its end."""
-    meter, charged = started(Listener())
+    meter, charged = running_meter(Listener())
     for length in (REPLY_TOKENS, 1, 2 * REPLY_TOKENS):
         meter.step([1] * length, None)
 
@@ -71,7 +71,7 @@ def test_a_long_reply_counts_as_it_goes() -> None:
 def test_cached_tokens_of_the_prompt_count_a_tenth() -> None:
     """For the one sequence for which the prompt counts."""
     for counts, expected in ((True, [-90.0]), (False, [])):
-        meter, charged = started(Listener(), counts)
+        meter, charged = running_meter(Listener(), counts)
         for _ in range(2):
             meter.prefilled(pb.PrefillInfo(cached_tokens=100))
         assert charged == pytest.approx(expected)
@@ -79,7 +79,7 @@ def test_cached_tokens_of_the_prompt_count_a_tenth() -> None:
 
 def test_a_sequence_that_its_listener_stops_has_ended() -> None:
     """As one that ends by itself."""
-    meter, charged = started(StoppingListener())
+    meter, charged = running_meter(StoppingListener())
 
     assert meter.step([1, 2], None)
 
@@ -89,7 +89,7 @@ def test_a_sequence_that_its_listener_stops_has_ended() -> None:
 @pytest.mark.parametrize("handed_back", [True, False])
 def test_what_was_counted_of_a_sequence_that_may_go_on_elsewhere_stays(handed_back: bool) -> None:
     """Also if it is aborted there."""
-    meter, charged = started(Listener())
+    meter, charged = running_meter(Listener())
     if handed_back:
         meter.step([1], pb.Finish(reason=pb.FINISH_REASON_ABORT, handed_back=True))
     else:

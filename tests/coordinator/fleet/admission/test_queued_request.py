@@ -1,0 +1,51 @@
+"""A queued request as it leaves the queue in parts."""
+
+from tests.coordinator.fleet.admission.fakes import QueuedPart
+from tests.workers import Listener
+from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
+from tokenwire.coordinator.fleet.request_handle import Placement
+from tokenwire.coordinator.fleet.submission import Submission
+
+
+def queued_for(placement: Placement, n: int = 5) -> QueuedRequest:
+    """Return a queued request."""
+    return QueuedRequest("m", Submission("r", [1] * 10), [Listener() for _ in range(n)], placement)
+
+
+def begin_part(entry: QueuedRequest, sequences: int) -> QueuedPart:
+    """Send so many sequences."""
+    part = QueuedPart(entry.submission, entry.listeners[:sequences])
+    entry.begin(part)
+    return part
+
+
+def test_what_is_left_counts() -> None:
+    """Its sequences, its memory, and the work of what is sent next; by weight."""
+    entry = queued_for(Placement(sequence_bytes=100, weight=2))
+    assert (entry.sequences, entry.size_bytes, entry.cost(5)) == (5, 500, (10 + 5 * 256) / 2)
+
+    begin_part(entry, 2)
+
+    assert (entry.sequences, entry.size_bytes, entry.submission.start) == (3, 300, 2)
+
+
+def test_only_a_new_request_may_be_refused() -> None:
+    """Neither one that was resumed, nor a further prompt, nor one that was begun."""
+    new = queued_for(Placement())
+    others = [queued_for(Placement(resumed=True)), queued_for(Placement(joins=True))]
+    assert [each.may_be_refused for each in (new, *others)] == [True, False, False]
+
+    begin_part(new, 1)
+
+    assert not new.may_be_refused
+
+
+def test_each_worker_explains_itself_once() -> None:
+    """However many parts it has."""
+    entry = queued_for(Placement())
+    first, second, _ = (begin_part(entry, 1) for _ in range(3))
+    assert entry.explain() == "here, here, here"
+
+    second.session = first.session
+
+    assert entry.explain() == "here, here"
