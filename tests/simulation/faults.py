@@ -411,6 +411,7 @@ class Faults:
         if first.core is None or first.node is None or not first.is_running:
             first.start(self._run.settings)
             return False
+        self._begun += 1
         # At the same time: neither may make the other fail.
         resumed = first.node.spawn(self._try(first.core.admin.resume(None)))
         woken = first.node.spawn(self._try(first.core.admin.wake_up(None, [])))

@@ -54,7 +54,7 @@ class Witness:
         self.unlisted = 0
         """How often a coordinator's list lost a worker: to that coordinator it is dead once its connection is lost."""
         self._used: set[Node] = set()
-        """Workers' processes that got requests."""
+        """Workers' processes with sessions: what they were sent last may not have left its coordinator."""
 
     def fallen(self, request_id: str) -> int:
         """Return how many workers died, failed or were no longer listed when they may have just begun with a request.
@@ -72,9 +72,11 @@ class Witness:
 
     def on_command(self, call: object, address: str, process: Node, command: object) -> None:
         """Take what a coordinator sends to a worker's process."""
-        if isinstance(command, pb.SessionRequest) and command.WhichOneof("command") == "submit":
+        if not isinstance(command, pb.SessionRequest):
+            return
+        self._used.add(process)
+        if command.WhichOneof("command") == "submit":
             session = self._sessions.setdefault(call, _Session(address, process))
-            self._used.add(process)
             for slot in command.submit.slots:
                 if slot in session.open:
                     self._violate(f"slot {slot} of {address} was used again before its terminal event")
