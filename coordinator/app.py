@@ -32,6 +32,7 @@ from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS, page_routes
 from tokenwire.coordinator.api.status_page.snapshot import Snapshot
 from tokenwire.coordinator.api.status_page.traffic import TrafficSamples
 from tokenwire.coordinator.api.tokens.routes import token_routes
+from tokenwire.coordinator.auth.accounts import Accounts, open_accounts
 from tokenwire.coordinator.auth.api_keys import ApiKeys, open_keys
 from tokenwire.coordinator.fleet.aborts import FleetAborts
 from tokenwire.coordinator.fleet.admin import FleetAdmin
@@ -57,6 +58,7 @@ from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.coordinator.observability.metrics.metrics import Metrics
 from tokenwire.coordinator.observability.metrics.relay import Relay
+from tokenwire.coordinator.observability.metrics.tenants import LimitStoreCollector
 from tokenwire.coordinator.observability.record import RequestListener
 from tokenwire.coordinator.observability.siblings import Siblings
 from tokenwire.coordinator.settings import CoordinatorSettings
@@ -104,6 +106,7 @@ class Core:
     coordinator_id: str
     keys: Callable[[], ApiKeys] | None
     """The current API keys; None if no key is required."""
+    accounts: Accounts
     readiness: Readiness
     models: ModelDirectory
     pool: WorkerPool
@@ -141,7 +144,7 @@ def build_app(
         core.failover.stop()
         await core.pool.stop()
         await core.models.close()
-        await core.history.close()
+        await asyncio.gather(core.history.close(), core.accounts.close())
         if tracing is not None:
             await asyncio.to_thread(tracing.close)
 
@@ -193,10 +196,11 @@ def build_core(
     failover = _failover(settings, queue, pool)
     history = TokenHistory(store or open_store(settings.history))
     admin = FleetAdmin(pool, desired, settings.admin.timeout_s, failover.abort_running)
-    keys = open_keys(settings.auth)
+    keys, accounts = _keys(settings)
     return Core(
         coordinator_id=coordinator_id,
         keys=keys,
+        accounts=accounts,
         readiness=readiness,
         models=models,
         pool=pool,
@@ -207,8 +211,13 @@ def build_core(
         admin=admin,
         aborts=FleetAborts(lambda: pool.sessions, lambda ids: queue.abort(ids) + failover.abort(ids)),
         status=FleetStatus(pool, admin),
-        observers=_observers(settings, pool, FleetCollector(pool, queue, failover.stats), readiness, keys),
+        observers=_observers(settings, pool, FleetCollector(pool, queue, failover.stats), readiness, keys, accounts),
     )
+
+
+def _keys(settings: CoordinatorSettings) -> tuple[Callable[[], ApiKeys] | None, Accounts]:
+    keys = open_keys(settings.auth)
+    return keys, open_accounts(settings.auth, keys is not None and keys().limited, settings.processes)
 
 
 def _pool(
@@ -237,10 +246,13 @@ def _observers(
     collector: FleetCollector,
     readiness: Readiness,
     keys: Callable[[], ApiKeys] | None,
+    accounts: Accounts,
 ) -> Observers:
     siblings = Siblings(settings.siblings_dir)
     tenants = None if keys is None else lambda: keys().tenants
     metrics = Metrics(collector, Relay(lambda: pool.sessions), siblings, lambda: readiness.in_flight, tenants)
+    if accounts.store is not None:
+        metrics.registry.register(LimitStoreCollector(accounts.store))
     traffic = TrafficSamples(lambda: pool.sessions, pool.stats_by_model) if settings.status_page else None
     return Observers(metrics, siblings, traffic)
 
@@ -277,7 +289,7 @@ def _add_routes(app: Starlette, settings: CoordinatorSettings, core: Core) -> Au
     security = Security(keys is not None, settings.admin.admin_key is not None, free_paths, authorization.guards)
     router.include(documentation_routes(router.routes, security))
     app.routes.extend(router.routes)
-    return None if keys is None else Authenticator(keys, free_paths, admin.routes)
+    return None if keys is None else Authenticator(keys, free_paths, admin.routes, core.accounts)
 
 
 def is_loopback(address: str) -> bool:

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tokenwire.coordinator.api.errors import CLIENT_CLOSED_REQUEST, error_response
 from tokenwire.coordinator.api.fields.finish import RESUMED_HEADER
+from tokenwire.coordinator.auth.accounts import Accounts
 from tokenwire.coordinator.auth.api_keys import ApiKey, ApiKeys
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.auth.rate_limit import UNLIMITED, Account
@@ -84,12 +85,13 @@ class Authenticator:
         keys: Callable[[], ApiKeys],
         free_paths: Container[str] = FREE_PATHS,
         guarded: Sequence[BaseRoute] = (),
+        accounts: Accounts | None = None,
     ) -> None:
         """`guarded` are routes with their own key."""
         self._keys = keys
         self._free_paths = free_paths
         self._guarded = guarded
-        self._accounts: dict[bytes, Account] = {}
+        self._accounts = accounts or Accounts()
 
     def authenticate(self, scope: Scope) -> tuple[Caller, Account | None]:
         """Return the caller, and the account whose limits apply to the request. Raises Unauthorized."""
@@ -100,7 +102,7 @@ class Authenticator:
             caller = Caller(key.tenant, key.weight, key.min_priority, key.models)
             if key.limits == UNLIMITED:
                 return caller, None
-            account = self._account(key)
+            account = self._accounts.of(key)
             return replace(caller, account=account), account if scope["method"] == "POST" else None
         if any(route.matches(scope)[0] is Match.FULL for route in self._guarded):
             return ANYBODY, None
@@ -111,12 +113,6 @@ class Authenticator:
         keys = self._keys()
         found = keys.find(bearer.strip().encode("latin-1")) if scheme.lower() == "bearer" else None
         return found or keys.find(headers.get("x-api-key", "").strip().encode("latin-1"))
-
-    def _account(self, key: ApiKey) -> Account:
-        account = self._accounts.get(key.digest)
-        if account is None or account.limits != key.limits:
-            account = self._accounts[key.digest] = Account(key.tenant, key.limits)
-        return account
 
 
 class RequestMiddleware:
@@ -185,6 +181,7 @@ class RequestMiddleware:
 
     async def _serve(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
         account: Account | None = None
+        leave: Callable[[], None] | None = None
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -195,7 +192,7 @@ class RequestMiddleware:
         try:
             account = self._admit(context, scope)
             if account is not None:
-                account.enter()
+                leave = await account.enter()
         except TokenwireError as error:
             await _reject(error, context, scope, receive, send_with_headers)
             return
@@ -208,8 +205,8 @@ class RequestMiddleware:
             if not context.record.status:
                 await error_response(context.drain_error, scope)(scope, receive, send_with_headers)
         finally:
-            if account is not None:
-                account.leave()
+            if leave is not None:
+                leave()
 
     def _admit(self, context: RequestContext, scope: Scope) -> Account | None:
         """Check the headers; return the account to charge.

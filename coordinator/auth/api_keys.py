@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tokenwire.coordinator.auth.rate_limit import UNLIMITED, Limits
+from tokenwire.coordinator.shared_redis import check_url
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import Option, Section, option
 from tokenwire.process.hot_reload import Reloading
 
 VARIABLE = "TOKENWIRE_API_KEY"
 _FLAG = "--api-keys-file"
+_STORE_FLAG = "--limits-store"
 _HEX_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _LIMITS = ("max_concurrent", "requests_per_minute", "tokens_per_minute")
 _FIELDS = {"tenant", "key", "sha256", "min_priority", "models", "weight", *_LIMITS}
@@ -43,12 +45,14 @@ class ApiKey:
 class ApiKeys:
     """The valid keys. Neither its repr nor its str reveal them."""
 
-    __slots__ = ("_keys", "tenants")
+    __slots__ = ("_keys", "limited", "tenants")
 
     def __init__(self, keys: Iterable[ApiKey]) -> None:
         self._keys = {key.digest: key for key in keys}
         self.tenants = frozenset(key.tenant for key in self._keys.values())
         """The tenants that have a key."""
+        self.limited = any(key.limits != UNLIMITED for key in self._keys.values())
+        """Whether a key has limits."""
 
     def find(self, candidate: bytes) -> ApiKey | None:
         """Return the key that matches a candidate; None if invalid."""
@@ -83,6 +87,31 @@ class AuthSettings:
         (),
         Option("", "API keys, separated by commas.", Section.ADMISSION, variable=VARIABLE, parse=_parse_variable),
     )
+
+    limits_store: str | None = option(
+        None,
+        Option(
+            _STORE_FLAG,
+            "Redis or Valkey in which coordinators and processes count the limits of API keys together: "
+            "redis://HOST:PORT/DB. Needs the extra `redis`.",
+            Section.ADMISSION,
+            default_text="each process by itself",
+        ),
+    )
+    limits_store_password: str | None = option(
+        None,
+        Option(
+            f"{_STORE_FLAG}-password-file",
+            f"File with the password of {_STORE_FLAG}; or set TOKENWIRE_LIMITS_STORE_PASSWORD.",
+            Section.ADMISSION,
+            path="existing file",
+            contents="password of the store of limits",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        if self.limits_store is not None:
+            check_url(self.limits_store, _STORE_FLAG)
 
     @property
     def enabled(self) -> bool:

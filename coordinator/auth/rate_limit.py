@@ -1,4 +1,4 @@
-"""Rate limits of a key: concurrent requests, requests and tokens per minute. Per process."""
+"""Rate limits of a key within one process: concurrent requests, requests and tokens per minute."""
 
 import math
 import time
@@ -40,9 +40,13 @@ class Bucket:
         self._level -= amount
 
     def give_back(self, amount: int) -> None:
-        """Put back what was taken and not used; what exceeds the capacity is lost."""
+        """Put back what was taken and not used, or take more if negative; what exceeds the capacity is lost."""
         self._fill()
         self._level = min(self.limit, self._level + amount)
+
+    def reset(self, level: float) -> None:
+        """Set what is available now."""
+        self._level, self._filled_at = level, self._clock()
 
     @property
     def available(self) -> int:
@@ -64,22 +68,19 @@ class Bucket:
 class Reservation:
     """Tokens that a request took before it used them."""
 
-    __slots__ = ("_bucket", "_tokens", "settled")
+    __slots__ = ("_give_back", "_tokens", "settled")
 
-    def __init__(self, bucket: Bucket, tokens: int) -> None:
-        self._bucket = bucket
+    def __init__(self, tokens: int, give_back: Callable[[int], None]) -> None:
+        """`give_back` puts tokens back, or takes more if negative."""
         self._tokens = tokens
+        self._give_back = give_back
         self.settled = False
 
     def settle(self, used: int) -> None:
-        """Give back what was not used, and take what was used beyond it. Only the first call counts."""
-        if self.settled:
-            return
-        self.settled = True
-        if used <= self._tokens:
-            self._bucket.give_back(self._tokens - used)
-        else:
-            self._bucket.take(used - self._tokens)
+        """Give back what was not used, or take what was used beyond it. Only the first call counts."""
+        if not self.settled:
+            self.settled = True
+            self._give_back(self._tokens - used)
 
 
 class Account:
@@ -92,8 +93,24 @@ class Account:
         self._requests = _bucket(limits.requests_per_minute, clock)
         self._tokens = _bucket(limits.tokens_per_minute, clock)
 
-    def enter(self) -> None:
-        """Start a request, to be ended by `leave` unless this raises Overloaded."""
+    async def enter(self) -> Callable[[], None]:
+        """Start a request; return what ends it, to be called once. Raises Overloaded."""
+        self._enter()
+        return self._leave
+
+    async def reserve(self, tokens: int) -> Reservation:
+        """Take the most tokens that a request may use, at most a minute's, until they are settled. Raises Overloaded.
+
+        There must be a limit of tokens.
+        """
+        return self._reserve(tokens)
+
+    def buckets(self) -> dict[str, Bucket]:
+        """Return the buckets of the limits per minute, by what they count."""
+        both = {"requests": self._requests, "tokens": self._tokens}
+        return {name: bucket for name, bucket in both.items() if bucket is not None}
+
+    def _enter(self) -> None:
         limits = self.limits
         if limits.max_concurrent is not None and self._running >= limits.max_concurrent:
             raise self._rejection(f"{limits.max_concurrent} requests at a time", 1.0)
@@ -105,31 +122,21 @@ class Account:
             self._requests.take(1)
         self._running += 1
 
-    def leave(self) -> None:
-        """End a request."""
+    def _leave(self) -> None:
         assert self._running, "a request ended twice"
         self._running -= 1
 
-    def reserve(self, tokens: int) -> Reservation:
-        """Take the most tokens that a request may use, at most a minute's, until they are settled. Raises Overloaded.
-
-        There must be a limit of tokens.
-        """
+    def _reserve(self, tokens: int) -> Reservation:
         bucket = self._tokens
         assert bucket is not None, "no limit of tokens"
         if bucket.available < tokens:
-            raise self._rejection(
-                f"{bucket.limit} tokens per minute",
-                bucket.wait_s(tokens),
-                f" The request may use {tokens}, and {bucket.available} are left.",
-            )
+            raise self._token_rejection(tokens, bucket.available, bucket.wait_s(tokens))
         bucket.take(tokens)
-        return Reservation(bucket, tokens)
+        return Reservation(tokens, bucket.give_back)
 
-    def buckets(self) -> dict[str, Bucket]:
-        """Return the buckets of the limits per minute, by what they count."""
-        both = {"requests": self._requests, "tokens": self._tokens}
-        return {name: bucket for name, bucket in both.items() if bucket is not None}
+    def _token_rejection(self, tokens: int, left: int, wait_s: float) -> Overloaded:
+        limit = f"{self.limits.tokens_per_minute} tokens per minute"
+        return self._rejection(limit, wait_s, f" The request may use {tokens}, and {left} are left.")
 
     def _rejection(self, limit: str, wait_s: float, details: str = "") -> Overloaded:
         return Overloaded(f"Rate limit reached for {self._tenant}: {limit}.{details}", retry_after_s=math.ceil(wait_s))

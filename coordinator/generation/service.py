@@ -185,7 +185,7 @@ class GenerationService:
         """
         caller, record, model, request = context.caller, context.record, prepared.model, prepared.request
         _record(record, prepared)
-        max_tokens, handle = _reserve(prepared, caller.account)
+        max_tokens, handle = await _reserve(prepared, caller.account)
         if prepared.history_writer is not None:
             reply = prepared.history_writer.wrap(reply)
         placement = Placement(
@@ -220,7 +220,7 @@ class GenerationService:
         )
 
 
-def _reserve(prepared: PreparedRequest, account: Account | None) -> tuple[Sequence[int], GenerationHandle]:
+async def _reserve(prepared: PreparedRequest, account: Account | None) -> tuple[Sequence[int], GenerationHandle]:
     """Reserve the tokens of a request; return the maximum tokens of the replies to each prompt, and its handle.
 
     Raises InvalidRequest or Overloaded.
@@ -231,7 +231,7 @@ def _reserve(prepared: PreparedRequest, account: Account | None) -> tuple[Sequen
     max_tokens, tokens = fit_quota(
         prepared.request, prepared.sampling, prepared.prompt_tokens, prepared.max_tokens, quota
     )
-    return max_tokens, GenerationHandle(reservation=account.reserve(tokens))
+    return max_tokens, GenerationHandle(reservation=await account.reserve(tokens))
 
 
 def _record(record: RequestRecord, prepared: PreparedRequest) -> None:

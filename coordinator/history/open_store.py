@@ -5,18 +5,15 @@ from collections.abc import Sequence
 from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.history.store import HistoryStore, MemoryStore
 from tokenwire.coordinator.history.turns import Turn
-from tokenwire.errors import InvalidRequest
 
 
 def open_store(settings: HistorySettings) -> HistoryStore:
-    """Return this process's store, backed by Redis if configured. Raises InvalidRequest."""
+    """Return this process's store, backed by Redis if configured."""
     own = MemoryStore(settings.max_bytes, settings.ttl_s)
     if settings.store_url is None:
         return own
-    try:
-        from tokenwire.coordinator.history.redis_store import RedisStore
-    except ImportError as error:
-        raise InvalidRequest("--history-store needs the package redis: pip install 'tokenwire[redis]'") from error
+    from tokenwire.coordinator.history.redis_store import RedisStore  # without a URL, Redis is not even imported
+
     return SharedStore(own, RedisStore(settings))
 
 

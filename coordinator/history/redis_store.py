@@ -6,19 +6,15 @@ Redis never blocks requests: a timeout is a miss, and after an error Redis is sk
 import asyncio
 import logging
 import struct
-import time
 from array import array
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.history.turns import Ending, MessageReasoning, Turn
+from tokenwire.coordinator.shared_redis import PAUSE_S, RedisHealth, open_redis
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +24,6 @@ _HEAD = struct.Struct("<BB")
 _REASONING = struct.Struct("<I?16s")
 _ENDINGS: tuple[Ending, ...] = ("token", "stop", "cut", "unknown")
 
-_TIMEOUT_S = 0.25
-# How long Redis is skipped after an error.
-_PAUSE_S = 2.0
 _MAX_QUEUED = 1024
 
 
@@ -41,28 +34,22 @@ class RedisStore:
         """Configure the client; it connects on first use."""
         assert settings.store_url is not None
         self._ttl_s = max(1, round(settings.ttl_s))
-        self._redis = Redis.from_url(
-            settings.store_url,
-            password=settings.store_password,
-            socket_timeout=_TIMEOUT_S,
-            socket_connect_timeout=_TIMEOUT_S,
-            retry=Retry(NoBackoff(), 1, (RedisConnectionError,)),  # a connection may have been closed while idle
-        )
+        self._redis = open_redis(settings.store_url, settings.store_password)
+        self._health = RedisHealth("using only this process's history")
         self._queue: asyncio.Queue[tuple[Sequence[bytes], Turn]] = asyncio.Queue(_MAX_QUEUED)
         self._writer: asyncio.Task[None] | None = None
-        self._paused_until: float | None = None
 
     async def find(self, keys: Sequence[bytes]) -> Sequence[Turn | None]:
         """Return the turn of each key."""
         misses: list[Turn | None] = [None] * len(keys)
-        if not keys or self._is_paused():
+        if not keys or self._health.is_paused:
             return misses
         try:
             found = await self._find(keys)
         except Exception as error:  # no server response may fail a request
-            self._pause(error)
+            self._health.on_error(error)
             return misses
-        self._on_success()
+        self._health.on_success()
         return found
 
     def put(self, keys: Sequence[bytes], turn: Turn) -> None:
@@ -76,7 +63,7 @@ class RedisStore:
         """Write queued turns, if Redis responds, and disconnect."""
         if self._writer is not None:
             try:
-                await asyncio.wait_for(self._queue.join(), _PAUSE_S)
+                await asyncio.wait_for(self._queue.join(), PAUSE_S)
             except TimeoutError:
                 log.warning("closing with unwritten turns")
             self._writer.cancel()
@@ -102,11 +89,11 @@ class RedisStore:
         while True:
             keys, turn = await self._queue.get()
             try:
-                if not self._is_paused():
+                if not self._health.is_paused:
                     await self._write(keys, turn)
-                    self._on_success()
+                    self._health.on_success()
             except (RedisError, OSError) as error:
-                self._pause(error)
+                self._health.on_error(error)
             except Exception:  # only this turn cannot be written
                 log.exception("cannot write a turn to Redis")
             finally:
@@ -125,19 +112,6 @@ class RedisStore:
             for key in keys:
                 pipe.set(_PREFIX + key, b"".join(packed), ex=self._ttl_s)
             await pipe.execute()
-
-    def _is_paused(self) -> bool:
-        return self._paused_until is not None and time.monotonic() < self._paused_until
-
-    def _pause(self, error: Exception) -> None:
-        if self._paused_until is None:
-            log.warning("Redis failed, using only this process's history until it responds: %s", error)
-        self._paused_until = time.monotonic() + _PAUSE_S
-
-    def _on_success(self) -> None:
-        if self._paused_until is not None:
-            log.warning("Redis responds again")
-            self._paused_until = None
 
 
 def _packed(turn: Turn) -> dict[bytes, bytes]:

@@ -1,12 +1,11 @@
 """Settings of the history: its size, TTL and shared store."""
 
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
-from tokenwire.errors import InvalidRequest
+from tokenwire.coordinator.shared_redis import check_url
 from tokenwire.options import Bounds, Option, Section, Unit, check_bounds, option
 
-_SCHEMES = ("redis", "rediss", "unix")
+_STORE_FLAG = "--history-store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class HistorySettings:
     store_url: str | None = option(
         None,
         Option(
-            "--history-store",
+            _STORE_FLAG,
             "Redis that coordinators share earlier turns in: redis://HOST:PORT/DB. Needs the extra `redis`.",
             Section.HISTORY,
         ),
@@ -50,10 +49,5 @@ class HistorySettings:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        if self.store_url is None:
-            return
-        url = urlsplit(self.store_url)
-        if url.scheme not in _SCHEMES:
-            raise InvalidRequest(f"--history-store must be a URL with one of the schemes {', '.join(_SCHEMES)}.")
-        if url.password:
-            raise InvalidRequest("--history-store must not contain a password; use --history-store-password-file.")
+        if self.store_url is not None:
+            check_url(self.store_url, _STORE_FLAG)

@@ -58,8 +58,9 @@ def page() -> str:
 
 
 def core_with_keys() -> Core:
-    """Return a coordinator whose registry has all families, those of tenants too."""
-    return build_core(CoordinatorSettings(("unix:/nowhere",), auth=AuthSettings(keys=(ApiKey(b"", "tenant"),))))
+    """Return a coordinator whose registry has all families, those of tenants and their limits too."""
+    auth = AuthSettings(keys=(ApiKey(b"", "tenant"),), limits_store="redis://nowhere")
+    return build_core(CoordinatorSettings(("unix:/nowhere",), auth=auth))
 
 
 def families_of(registry: CollectorRegistry) -> Iterator[Metric]:

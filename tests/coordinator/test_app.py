@@ -15,7 +15,9 @@ import pytest
 from tests.coordinator.api.applications import client_of
 from tests.workers import running_worker, unix_address, until
 from tokenwire.coordinator.api.router import ApiRoute
-from tokenwire.coordinator.app import build_app, is_loopback
+from tokenwire.coordinator.app import build_app, build_core, is_loopback
+from tokenwire.coordinator.auth.api_keys import ApiKey, AuthSettings
+from tokenwire.coordinator.auth.rate_limit import Limits
 from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -192,3 +194,26 @@ async def test_an_aborted_request_is_not_resumed(tmp_path: Path, path: str, body
 
     assert choice["finish_reason"] == "abort"
     assert choice["token_ids"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "store", "logged"),
+    [
+        (
+            Limits(max_concurrent=1),
+            None,
+            ["limits of API keys: counted by this process alone, 1 of 4; see --limits-store"],
+        ),
+        (Limits(max_concurrent=1), "redis://nowhere", []),
+        (Limits(), None, []),
+    ],
+)
+def test_a_process_says_that_it_counts_limits_alone(
+    caplog: pytest.LogCaptureFixture, limits: Limits, store: str | None, logged: list[str]
+) -> None:
+    """If there are limits, and no store that all processes share."""
+    caplog.set_level(logging.INFO)
+    auth = AuthSettings(keys=(ApiKey(b"", "tenant", limits),), limits_store=store)
+    build_core(replace(EVERYTHING, admin=AdminSettings(), auth=auth, processes=4))
+
+    assert [record.getMessage() for record in caplog.records if "limits" in record.getMessage()] == logged

@@ -1,7 +1,9 @@
 """API keys with real processes: authentication, permissions and timeouts."""
 
 import json
+import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ import pytest
 from openai import AuthenticationError, BadRequestError, OpenAI, PermissionDeniedError, RateLimitError
 
 from tests.lazily import Lazily
-from tests.processes import Service, simulated_service
+from tests.ports import free_port
+from tests.processes import Service, coordinator, simulated_service
+from tests.redis_server import redis_server
 
 anthropic = Lazily("anthropic")
 
@@ -107,6 +111,37 @@ def test_a_request_for_more_than_a_minutes_tokens_is_invalid(guarded: Guarded) -
     too_much = {**BODY, "max_tokens": 1000, "temperature": 1.0}
     with pytest.raises(BadRequestError, match="has 10000 tokens per minute, and the request may use up to 1000"):
         guarded.client("metered-secret").chat.completions.create(**too_much, n=100)
+
+
+@pytest.mark.npm
+def test_coordinators_share_limits_by_redis(guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Together they let in what the key has; without the store each lets in as much, and counts the failure."""
+    monkeypatch.setenv("TOKENWIRE_LIMITS_STORE_PASSWORD", "between us")
+    (keys := tmp_path / "keys").write_text(
+        json.dumps([{"key": key, "requests_per_minute": 2} for key in ("shared", "first")])
+    )
+    port = free_port()
+    options = ("--api-keys-file", str(keys), "--limits-store", f"redis://127.0.0.1:{port}")
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+
+    def post(url: str, key: str = "shared") -> int:
+        return httpx.post(url + CHAT, json=BODY, headers={"x-api-key": key}, timeout=30).status_code
+
+    workers = guarded.service.addresses
+    with ExitStack() as stack:
+        (one, first), (other, second) = (
+            stack.enter_context(coordinator(folder, workers, *options)) for folder in folders
+        )
+        with redis_server(port, "between us"):
+            assert [post(url, "first") for url in (first, second)] == [200, 200]  # connects
+            assert [post(url) for url in (first, second, first, second)] == [200, 200, 429, 429]
+        assert [post(url) for url in (first, second)] == [200, 200]
+        metrics = httpx.get(f"{first}/metrics").text
+        assert re.search(r"tokenwire_limits_store_failures_total [1-9]", metrics)
+        assert "limiting API keys in each process by itself" in one.log
+        assert "between us" not in one.log + other.log
 
 
 def test_keys_change_without_a_restart(guarded: Guarded) -> None:

@@ -132,7 +132,7 @@ FAULTS = (
     PastFault(
         "a connection to the store that was closed while idle makes it seem broken",
         "818a2b0",
-        "coordinator/history/redis_store.py",
+        "coordinator/shared_redis.py",
         "retry=Retry(NoBackoff(), 1, (RedisConnectionError,)),",
         "retry=Retry(NoBackoff(), 0),",
     ),

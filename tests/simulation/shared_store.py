@@ -46,7 +46,7 @@ class TimedStore:
         loop, node = asyncio.get_running_loop(), NODE.get()
         began = loop.time()
         self._network.reached["store asked"] += 1
-        self._network.reached["store asked, and skipped"] += self.store._is_paused()
+        self._network.reached["store asked, and skipped"] += self.store._health.is_paused
         try:
             return await self.store.find(keys)
         except Exception as error:
@@ -54,7 +54,7 @@ class TimedStore:
             raise
         finally:
             waited_s = loop.time() - max(began, self._redis.received_at.get(node, 0.0), node.thawed_at)
-            self._network.reached["store asked in vain"] += loop.time() > began and self.store._is_paused()
+            self._network.reached["store asked in vain"] += loop.time() > began and self.store._health.is_paused
             if waited_s > ANSWER_S + LATE_S:
                 self._violate(f"{node.name} waited {waited_s:.3f} s for an answer of the shared store")
 

@@ -5,6 +5,7 @@ from tests.simulation.inside import run_inside
 _SCRIPT = """
     from tests.simulation.run import run_script
     from tests.simulation.script import Script, ScriptedEvent, generate_script
+    from tokenwire.coordinator import shared_redis
     from tokenwire.coordinator.history import open_store, redis_store
 
     calm = generate_script(0).config | {
@@ -63,7 +64,7 @@ def test_a_run_fails_that_loses_stored_turns_or_waits_for_the_store() -> None:
     assert any("reused ids, though" in each for each in run().violations)
     open_store.SharedStore.find = find
 
-    redis_store._TIMEOUT_S = 1.0
+    redis_store.open_redis = lambda url, password: shared_redis.open_redis(url, password, 1.0)
     assert any("for an answer of the shared store" in each for each in run(stall(6.9, 2.0)).violations)
     """
     )
@@ -75,7 +76,7 @@ def test_a_store_that_stays_unused_after_it_has_healed_is_found() -> None:
         _SCRIPT
         + """
     assert not run(stall(6.9, 1.0)).violations
-    redis_store._PAUSE_S = 1000.0
+    shared_redis.PAUSE_S = 1000.0
     assert any("does not find in the shared store" in each for each in run(stall(6.9, 1.0)).violations)
     """
     )

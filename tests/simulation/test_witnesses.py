@@ -126,7 +126,7 @@ def test_an_account_holds_what_a_request_may_use_until_it_ends() -> None:
         """
         from tests.simulation.key_account import KeyAccount
         from tests.coordinator.fakes import request_context
-        from tokenwire.coordinator.auth.rate_limit import Bucket, Reservation
+        from tokenwire.coordinator.auth.rate_limit import Reservation
         from tokenwire.coordinator.generation.context import CONTEXT
         from tokenwire.coordinator.generation.service import GenerationHandle
 
@@ -137,7 +137,7 @@ def test_an_account_holds_what_a_request_may_use_until_it_ends() -> None:
             context = request_context()
             account.enter(number, {CONTEXT: context}, b'{"n": 2, "max_tokens": 100}', 0.0)
             context.record.prompt_tokens = prompt_tokens
-            context.handle = GenerationHandle(reservation=Reservation(Bucket(600, lambda: 0.0), 0))
+            context.handle = GenerationHandle(reservation=Reservation(0, lambda tokens: None))
             return context
 
         first = enter(0, 200)

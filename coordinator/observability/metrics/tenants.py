@@ -1,4 +1,4 @@
-"""Metrics by tenant: apart from those by model, so that there are few series."""
+"""Metrics by tenant, apart from those by model, so that there are few series; and of the store of their limits."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tokenwire.coordinator.auth.limit_store import LimitStore
 from tokenwire.coordinator.observability.record import RequestRecord
 
 
@@ -58,3 +59,18 @@ class TenantMetrics(Collector):
         for counts in (self._prompt_tokens, self._completion_tokens):
             for tenant in counts.keys() - current:
                 del counts[tenant]
+
+
+class LimitStoreCollector(Collector):
+    """Collector of the store's failures."""
+
+    def __init__(self, store: LimitStore) -> None:
+        self._store = store
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the family."""
+        yield CounterMetricFamily(
+            "tokenwire_limits_store_failures",
+            "Failures of the store of limits; after each, keys are limited by each process alone for 2 s.",
+            self._store.failures,
+        )

@@ -36,7 +36,7 @@ class Application:
         caller = request.scope[CONTEXT].caller
         tokens = len(await request.body())
         if tokens:
-            caller.account.reserve(1).settle(tokens)
+            (await caller.account.reserve(1)).settle(tokens)
         return JSONResponse({"tenant": caller.tenant, "weight": caller.weight})
 
     async def admin(self, request: Request) -> Response:

@@ -19,6 +19,7 @@ TEXTS = {
     "--health-listen": "one:2",
     "--metrics-listen": "one:3",
     "--history-store": "redis://one",
+    "--limits-store": "redis://one",
     "--chat-template": "{{ messages }}",
     "--default-chat-template-kwargs": '{"a": 1}',
     "--sim-fault": "crash@tokens=5",

@@ -7,9 +7,10 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
+from tests.coordinator.auth.test_accounts import FakeLimitStore
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.api_keys import AuthSettings
-from tokenwire.coordinator.observability.metrics.tenants import TenantMetrics
+from tokenwire.coordinator.observability.metrics.tenants import LimitStoreCollector, TenantMetrics
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.settings import CoordinatorSettings
 
@@ -86,3 +87,13 @@ def test_metrics_list_the_tenants_of_the_keys_file(has_keys: bool, tmp_path: Pat
         assert (line in before) is (is_listed and has_keys)
         assert (line in after) is (is_kept and has_keys)
     assert ("tokenwire_tenant" in before) is has_keys
+
+
+def test_failures_of_the_store_of_limits_are_counted() -> None:
+    """From the start, so that a first one is a change."""
+    store, registry = FakeLimitStore(), CollectorRegistry()
+    registry.register(LimitStoreCollector(store))
+    assert registry.get_sample_value("tokenwire_limits_store_failures_total") == 0
+
+    store.failures = 3
+    assert registry.get_sample_value("tokenwire_limits_store_failures_total") == 3

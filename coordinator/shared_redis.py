@@ -1,0 +1,84 @@
+"""Redis as coordinators share state in it: every wait is bounded, and after an error it is skipped for a while."""
+
+import logging
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tokenwire.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+log = logging.getLogger(__name__)
+
+_SCHEMES = ("redis", "rediss", "unix")
+TIMEOUT_S = 0.25
+PAUSE_S = 2.0
+"""How long it is skipped after an error."""
+_MAX_CONNECTIONS = 32
+
+
+def check_url(url: str, flag: str) -> None:
+    """Check an option that names a Redis. Raises InvalidRequest."""
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES:
+        raise InvalidRequest(f"{flag} must be a URL with one of the schemes {', '.join(_SCHEMES)}.")
+    if parts.password:
+        raise InvalidRequest(f"{flag} must not contain a password; use {flag}-password-file.")
+    if find_spec("redis") is None:
+        raise InvalidRequest(f"{flag} needs the package redis: pip install 'tokenwire[redis]'")
+
+
+def open_redis(url: str, password: str | None, timeout_s: float = TIMEOUT_S) -> "Redis":
+    """Return a client of a Redis; it connects on first use."""
+    # Imported here: most coordinators need none.
+    from redis.asyncio import BlockingConnectionPool, Redis
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+    from redis.exceptions import ConnectionError as RedisConnectionError
+
+    pool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=_MAX_CONNECTIONS,
+        timeout=timeout_s,
+        password=password,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        retry=Retry(NoBackoff(), 1, (RedisConnectionError,)),  # a connection may have been closed while idle
+    )
+    return Redis.from_pool(pool)
+
+
+class RedisHealth:
+    """Whether a Redis is to be used now, and the log of its failures."""
+
+    def __init__(self, instead: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """`instead`: what happens without it, for the log."""
+        self._instead = instead
+        self._clock = clock
+        self._paused_until: float | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it failed a moment ago and is skipped."""
+        return self._paused_until is not None and self._clock() < self._paused_until
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its last use was a failure."""
+        return self._paused_until is not None
+
+    def on_error(self, error: Exception) -> None:
+        """Skip it for a while."""
+        if self._paused_until is None:
+            log.warning("Redis failed, %s until it responds: %s", self._instead, str(error) or "no answer")
+        self._paused_until = self._clock() + PAUSE_S
+
+    def on_success(self) -> None:
+        """Use it again."""
+        if self._paused_until is not None:
+            log.warning("Redis responds again")
+            self._paused_until = None
