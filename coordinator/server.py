@@ -49,6 +49,8 @@ class CoordinatorServer(HttpServer):
                 lifespan="on",
                 log_config=None,
                 access_log=False,
+                proxy_headers=bool(settings.trusted_proxies),
+                forwarded_allow_ips=list(settings.trusted_proxies),
                 server_header=False,
                 date_header=False,
                 backlog=_BACKLOG,

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,6 +48,16 @@ def _read_template(value: str) -> str:
 
 def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.lower() for name in names)
+
+
+def _networks(values: tuple[str, ...]) -> tuple[str, ...]:
+    networks = tuple(item.strip() for value in values for item in value.split(","))
+    for network in networks:
+        try:
+            ip_network(network)
+        except ValueError as error:
+            raise InvalidRequest(f"--forwarded-allow-ips: {error}") from error
+    return networks
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +205,16 @@ class CoordinatorSettings:
             Section.HTTP,
             default_text="no other on a loopback address, else any",
             parse=_lower,
+        ),
+    )
+    trusted_proxies: tuple[str, ...] = option(
+        (),
+        Option(
+            "--forwarded-allow-ips",
+            "Addresses and networks of proxies whose X-Forwarded-For is believed, separated by commas.",
+            Section.HTTP,
+            default_text="none",
+            parse=_networks,
         ),
     )
     protocol_limits: ProtocolLimits = field(default_factory=ProtocolLimits)

@@ -15,7 +15,7 @@ from tokenwire.coordinator.api.errors import CLIENT_CLOSED_REQUEST, error_respon
 from tokenwire.coordinator.api.fields.finish import RESUMED_HEADER
 from tokenwire.coordinator.auth.accounts import Accounts
 from tokenwire.coordinator.auth.api_keys import ApiKey, ApiKeys
-from tokenwire.coordinator.auth.caller import ANYBODY, Caller
+from tokenwire.coordinator.auth.caller import ANYBODY, Caller, caller_at
 from tokenwire.coordinator.auth.rate_limit import UNLIMITED, Account
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory, BodySettings
@@ -99,7 +99,7 @@ class Authenticator:
             return ANYBODY, None
         key = self._find(Headers(scope=scope))
         if key is not None:
-            caller = Caller(key.tenant, key.weight, key.min_priority, key.models)
+            caller = Caller(key.tenant, key.weight, key.min_priority, key.models, share=key.tenant)
             if key.limits == UNLIMITED:
                 return caller, None
             account = self._accounts.of(key)
@@ -218,6 +218,8 @@ class RequestMiddleware:
         account = None
         if self._authenticator is not None:
             context.caller, account = self._authenticator.authenticate(scope)
+        elif client := scope.get("client"):
+            context.caller = caller_at(client[0])
         timeout_s = self._timeout_s(context.headers)
         if timeout_s is not None:
             context.deadline = context.record.began_at + timeout_s

@@ -34,7 +34,7 @@ class Placement:
     exact: bool = False
     """Whether the client gets token ids: those of a single run, or an error."""
     tenant: str = ""
-    """The tenant of the request; tenants that wait share the capacity."""
+    """Whose request it is: a tenant, or an address without keys. Those that wait share the capacity."""
     weight: int = 1
     """Of the tenant: with twice the weight it gets twice the share."""
     revision: ModelRevision | None = None

@@ -140,7 +140,7 @@ class GenerationService:
         self.check_transfers(request.sampling)
         # Checked first, so that under overload a request that will be rejected is not tokenized.
         adapter_id = 0 if model.lora is None else model.lora.id
-        placement = Placement(tenant=caller.tenant, weight=caller.weight)
+        placement = Placement(tenant=caller.share, weight=caller.weight)
         self._fleet.check_open(model.base_model, adapter_id, placement)
         limits.check_request(request, params, model)
         cost = limits.RequestCost(request, params, model)
@@ -189,7 +189,7 @@ class GenerationService:
         if prepared.history_writer is not None:
             reply = prepared.history_writer.wrap(reply)
         placement = Placement(
-            tenant=caller.tenant,
+            tenant=caller.share,
             weight=caller.weight,
             sequence_bytes=math.ceil(prepared.size_bytes / prepared.choices),
             on_placed=record.on_placed,

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.workers import running_worker, unix_address, until
+from tokenwire.coordinator.auth.caller import Caller, caller_at
 from tokenwire.coordinator.server import CoordinatorServer
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.process.sockets import bind
@@ -85,3 +86,25 @@ async def test_a_signal_stops_it_once() -> None:
         await until(lambda: server.should_exit)
 
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize(
+    ("proxies", "share"), [((), "127.0.0.1"), (("10.0.0.1",), "127.0.0.1"), (("127.0.0.0/8", "10.0.0.1"), "192.0.2.7")]
+)
+async def test_a_clients_address_is_taken_from_proxies_that_are_trusted(
+    monkeypatch: pytest.MonkeyPatch, proxies: tuple[str, ...], share: str
+) -> None:
+    """Of those that they name the last one that is no proxy itself: others could be invented."""
+    shares: list[str] = []
+
+    def record(host: str) -> Caller:
+        shares.append(caller_at(host).share)
+        return caller_at(host)
+
+    monkeypatch.setattr("tokenwire.coordinator.api.middleware.caller_at", record)
+    settings = CoordinatorSettings(("127.0.0.1:1",), trusted_proxies=proxies)
+    async with started(settings) as server, httpx.AsyncClient() as client:
+        forwarded = {"X-Forwarded-For": "198.51.100.1, 192.0.2.7, 10.0.0.1"}
+        assert (await client.get(f"{url_of(server)}/version", headers=forwarded)).status_code == 200
+
+    assert shares == [share]

@@ -66,3 +66,12 @@ def test_template_variables_are_a_json_object(given: str, words: str) -> None:
 def test_allowed_hosts_are_lower_case() -> None:
     """Names of hosts are compared without case."""
     assert build(CoordinatorSettings, {**WORKER, "--allowed-host": ("LLM.example",)}).allowed_hosts == ("llm.example",)
+
+
+def test_proxies_are_addresses_and_networks() -> None:
+    """Not everybody, and nothing that looks like an address and is none."""
+    given = {**WORKER, "--forwarded-allow-ips": ("10.0.0.0/8, ::1", "192.0.2.1")}
+    assert build(CoordinatorSettings, given).trusted_proxies == ("10.0.0.0/8", "::1", "192.0.2.1")
+    for wrong in ("*", "10.0.0.1/8", "proxy"):
+        with pytest.raises(InvalidRequest, match="--forwarded-allow-ips: "):
+            build(CoordinatorSettings, {**WORKER, "--forwarded-allow-ips": (wrong,)})

@@ -22,6 +22,8 @@ class HttpRequest:
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
     method: str = "POST"
+    address: str = "127.0.0.1"
+    """Of its client."""
 
 
 class HttpServer:
@@ -127,7 +129,7 @@ class HttpExchange(Connection):
                 (b"content-length", b"%d" % len(self.request.body)),
                 *self.request.headers,
             ],
-            "client": ("127.0.0.1", 1),
+            "client": (self.request.address, 1),
             "server": ("127.0.0.1", 8000),
             "state": {},
         }

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.http import HttpRequest
-from tests.simulation.tenants import key_headers
+from tests.simulation.tenants import address_of, key_headers
 
 if TYPE_CHECKING:
     from tests.simulation.client import SimulatedClient
@@ -43,4 +43,5 @@ def http_request_of(spec: Mapping[str, Any], earlier: "SimulatedClient | None" =
         body["logprobs"] = spec["logprobs"]
     headers = [(b"x-request-id", spec["id"].encode()), *key_headers(spec["key"])]
     path = "/v1/chat/completions" if spec["route"] == "chat" else "/v1/completions"
-    return HttpRequest(path, tuple(headers), json.dumps({k: v for k, v in body.items() if v is not None}).encode())
+    sent = json.dumps({k: v for k, v in body.items() if v is not None}).encode()
+    return HttpRequest(path, tuple(headers), sent, address=address_of(spec))

@@ -110,7 +110,7 @@ class SimulationRun:
         if client is None:
             return None
         tenants, spec = self.tenants, client.spec
-        return tenants.tenant_of(spec), tenants.weight_of(spec), tenants.least_priority(spec)
+        return tenants.share_of(spec), tenants.weight_of(spec), tenants.least_priority(spec)
 
     def _shared_history(self, config: dict[str, Any] | None) -> SharedHistory | None:
         if config is None:

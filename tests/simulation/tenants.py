@@ -67,6 +67,11 @@ def key_headers(number: int | None) -> list[tuple[bytes, bytes]]:
     return [(b"x-api-key", key)] if number % 2 else [(b"authorization", b"Bearer " + key)]
 
 
+def address_of(spec: Mapping[str, Any]) -> str:
+    """Return the address of a request's client: one of three."""
+    return f"10.1.0.{sum(spec['id'].encode()) % 3}"
+
+
 def api_keys(keys: Sequence[KeySpec]) -> tuple[ApiKey, ...]:
     """Return the keys as settings have them."""
     return tuple(
@@ -95,6 +100,10 @@ class Tenants:
     def tenant_of(self, spec: Mapping[str, Any]) -> str:
         """Return the tenant of a script's request; empty without one."""
         return self._keys[spec["key"]]["tenant"] if self._has_key(spec) else ""
+
+    def share_of(self, spec: Mapping[str, Any]) -> str:
+        """Return who gets a share of the queue for a request."""
+        return self.tenant_of(spec) if self._keys else address_of(spec)
 
     def weight_of(self, spec: Mapping[str, Any]) -> int:
         """Return the weight of its tenant."""

@@ -212,10 +212,10 @@ async def test_what_a_request_takes_is_passed_to_the_fleet() -> None:
 
 
 async def test_the_caller_is_passed_to_the_fleet() -> None:
-    """Its tenant and least priority apply to every prompt; later ones join the first."""
+    """Its share and least priority apply to every prompt; later ones join the first."""
     fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
-    caller = Caller("search", weight=2, min_priority=3)
+    caller = Caller("tenant", weight=2, min_priority=3, share="search")
 
     prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([2])), served_model())
     await generation.start(prepared, CollectedReply(2), request_context(caller=caller))
@@ -290,7 +290,7 @@ async def test_a_request_that_would_be_rejected_is_not_prepared() -> None:
     generation = GenerationService(Full(), token_history())
 
     with pytest.raises(Overloaded, match="no capacity for search 2 digits 0"):
-        await generation.prepare(request_for(TokenPrompt([99])), served_model(), Caller("search", weight=2))
+        await generation.prepare(request_for(TokenPrompt([99])), served_model(), Caller(share="search", weight=2))
 
 
 async def test_a_thousand_prompts_do_not_block_the_event_loop() -> None:
