@@ -64,7 +64,7 @@ class SimulationRun:
         self.world = World(script.seed, config["lateness_s"], log)
         self.network = Network(self.world, config["latency_s"], config["window"])
         self.placements = Placements()
-        self.witness = Witness(self.violate)
+        self.witness = Witness(self.violate, config["signed"])
         self.clients: list[SimulatedClient] = []
         self.violations: list[str] = []
         self.tenants = Tenants(config["keys"])

@@ -65,3 +65,23 @@ def test_a_slot_that_is_free_too_early_is_found_and_shrunk(tmp_path: Path) -> No
     )
     _, before, after = json.loads(output.splitlines()[-1])
     assert after < before / 2
+
+
+def test_a_coordinator_that_believes_a_hostile_worker_is_found() -> None:
+    """Without a look at signatures, what nobody ordered is desired."""
+    run_inside(
+        """
+        from tokenwire.peer_auth.operation_keys import OperationKeys
+        from tests.simulation.run import run_script
+        from tests.simulation.script import generate_script
+
+        scripts = map(generate_script, range(400))
+        lies = [script for script in scripts
+                if script.config["signed"] and any(event.kind == "lie" for event in script.events)]
+        assert not any(run_script(script).violations for script in lies)
+        OperationKeys.verify = lambda self, record: True
+
+        found = [violation for script in lies for violation in run_script(script).violations]
+        assert any("desires what no coordinator has ordered" in each for each in found), found
+        """
+    )

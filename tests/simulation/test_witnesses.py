@@ -250,7 +250,7 @@ def test_workers_that_gave_a_request_tokens_are_none_that_died_when_they_had_jus
         from tests.simulation.world import World
         from tokenwire.v1 import inference_pb2 as pb
 
-        witness, world = Witness(print), World(0)
+        witness, world = Witness(print, signed=False), World(0)
         for call in range(3):
             process = world.node(f"w{call}")
             process.kill()

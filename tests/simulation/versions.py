@@ -18,7 +18,9 @@ _INITIAL = "default"
 class WeightOrders:
     """The versions of weights that operators have ordered, in order, and what was found under each of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, may_undo: bool = True) -> None:
+        """`may_undo`: whether operations that run at once may undo each other, where not all of them have records."""
+        self._may_undo = may_undo
         self._epochs: dict[str, set[int]] = {_INITIAL: {0}}
         """The operations that led to each version."""
         self._weights: dict[str, str] = {_INITIAL: ""}
@@ -82,6 +84,8 @@ class WeightOrders:
 
     def _may_be_undone(self, epoch: int, version: str) -> bool:
         """Return whether the next operation was carried out without this one: a label by some, weights by all."""
+        if not self._may_undo:
+            return False
         following = min((each for each in self._announced if each > epoch), default=None)
         if following is None:
             return False

@@ -38,12 +38,13 @@ class _Session:
 class Witness:
     """Keeps the stays of all requests, and reports what no session may do."""
 
-    def __init__(self, violate: Callable[[str], None]) -> None:
+    def __init__(self, violate: Callable[[str], None], signed: bool) -> None:
+        """`signed`: whether coordinators have a key."""
         self._violate = violate
         self._sessions: dict[object, _Session] = {}
         """By the call that carries a session."""
         self._stays: dict[str, list[Stay]] = {}
-        self.weights = WeightOrders()
+        self.weights = WeightOrders(may_undo=not signed)
         self.states = PublishedStates()
         self.records = OrderedRecords()
         self.adapters = AdapterLedger()

@@ -55,6 +55,19 @@ class RecordingEngine(SimulatedEngine):
         return [{"rank": 0}, 1j]
 
 
+async def test_a_record_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    """Before anything is done; one that can be read is announced."""
+    record = pb.OperationRecord(operation=pb.Operation(model="simulated", epoch=5).SerializeToString())
+    address = unix_address(tmp_path)
+    async with running_worker(address), in_session(address) as peer:
+        refused = control.PauseGenerationRequest(epoch=5, record=pb.OperationRecord(operation=b"\xff"))
+        with pytest.raises(grpc.aio.AioRpcError, match="no operation that can be read"):
+            await peer.control.PauseGeneration(refused)
+        response = await peer.control.PauseGeneration(control.PauseGenerationRequest(epoch=5, record=record))
+
+    assert list(response.serving.records) == [record]
+
+
 async def test_no_path_outside_the_roots_reaches_the_engine(tmp_path: Path) -> None:
     """Neither as weights, as an adapter, as an argument of a call, nor with a request."""
     engine, root, outside = RecordingEngine(), tmp_path / "root", str(tmp_path)

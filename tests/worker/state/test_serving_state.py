@@ -322,3 +322,73 @@ async def test_an_operation_runs_even_if_its_epoch_was_adopted_first(one: Servin
     await other.controller.update_weights(2, "update", {})
 
     assert other.state.weights_epoch == 2
+
+
+def ordered_by(epoch: int, **fields: object) -> pb.OperationRecord:
+    """Return the record of an operation."""
+    operation = pb.Operation(model="simulated", epoch=epoch, **fields)  # type: ignore[arg-type]
+    return pb.OperationRecord(operation=operation.SerializeToString(), signatures=[b"signature"])
+
+
+PAUSE = ordered_by(1, pause=pb.PauseState(paused=True))
+RESUME = ordered_by(2, pause=pb.PauseState())
+LABEL = ordered_by(3, weight_version="v3")
+
+
+async def test_records_are_stored_when_their_operations_are_carried_out(one: ServingWorker) -> None:
+    """And repeated until newer ones replace them; that of an operation that fails is not."""
+    controller = one.controller
+    await controller.pause(1, PauseMode.KEEP, False, [PAUSE])
+    await controller.resume(2, [RESUME])
+    await controller.set_weight_version(3, "v3", [LABEL])
+    with pytest.raises(NotFound):
+        await controller.load_weights(4, "/nowhere", "v", False, [ordered_by(4, weights=pb.Weights(epoch=4))])
+
+    assert list(one.state.records) == [RESUME, LABEL]
+    assert [list(state.records) for state in one.published[1:3]] == [[PAUSE], [RESUME]]
+
+
+async def test_a_change_by_others_keeps_the_records(one: ServingWorker) -> None:
+    """What was ordered still is."""
+    await one.controller.pause(1, PauseMode.KEEP, False, [PAUSE])
+    await one.controller.resume(0)
+
+    assert (list(one.state.records), one.state.unmanaged) == ([PAUSE], True)
+
+
+async def test_an_operation_without_a_record_leaves_none(one: ServingWorker) -> None:
+    """As an older coordinator orders it: they would say something else than the state."""
+    await one.controller.pause(1, PauseMode.KEEP, False, [PAUSE])
+    await one.controller.resume(2)
+
+    assert not one.state.records
+
+
+async def test_a_worker_adopts_records_and_keeps_newer_ones_of_its_own(one: ServingWorker) -> None:
+    """A coordinator that has not heard of an operation does not undo it."""
+    await one.controller.set_weight_version(3, "v3", [LABEL])
+    older = ordered_by(2, weight_version="v2")
+    target = pb.ServingState(epoch=3, paused=True, weight_version="v2", records=[PAUSE, older])
+
+    await one.controller.adopt(target)
+
+    assert (one.state.paused, one.state.weight_version) == (True, "v3")
+    assert list(one.state.records) == [PAUSE, LABEL]
+
+
+async def test_an_engine_that_sleeps_again_has_no_part_awake(one: ServingWorker) -> None:
+    """Otherwise the parts that were woken up before would still be announced."""
+    await one.controller.sleep(1, 1, PauseMode.ABORT)
+    await one.controller.wake_up(2, ["weights"])
+    await one.controller.sleep(3, 1, PauseMode.ABORT)
+
+    assert (one.state.sleeping, list(one.state.awake_parts)) == (True, [])
+
+
+async def test_a_label_that_nobody_ordered_is_the_workers_own(one: ServingWorker, tmp_path: Path) -> None:
+    """When it goes back to the weights that it started with."""
+    await one.controller.load_weights(1, str(tmp_path), "v1", reset_prefix_cache=False)
+
+    await one.controller.adopt(pb.ServingState(epoch=2, records=[ordered_by(2)]))
+
+    assert (one.state.weights_epoch, one.state.weight_version) == (0, "default")
