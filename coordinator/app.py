@@ -45,6 +45,7 @@ from tokenwire.coordinator.fleet.discovery.source import DiscoverySource
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
 from tokenwire.coordinator.fleet.operation_trust import OperationTrust, Unsigned
+from tokenwire.coordinator.fleet.outliers import OutlierDetector
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.routing import Router
 from tokenwire.coordinator.fleet.status import FleetStatus
@@ -235,6 +236,7 @@ def _pool(
         router=Router(settings.routing),
         liveness=settings.liveness,
         vllm_http=VllmHttpSettings(settings.tokenizer, settings.http_worker_key),
+        outliers=OutlierDetector(settings.outliers),
     )
     pool.subscribe(models)
     return pool

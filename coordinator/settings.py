@@ -13,6 +13,7 @@ from tokenwire.coordinator.fleet.discovery.kubernetes_api import KubernetesSetti
 from tokenwire.coordinator.fleet.discovery.parse import check_source, is_vllm_http
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
+from tokenwire.coordinator.fleet.outliers import OutlierSettings
 from tokenwire.coordinator.fleet.routing import Policy
 from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES, BodySettings
@@ -196,6 +197,7 @@ class CoordinatorSettings:
     """The coordinator's name towards workers."""
     failover: FailoverSettings = field(default_factory=FailoverSettings)
     liveness: LivenessSettings = field(default_factory=LivenessSettings)
+    outliers: OutlierSettings = field(default_factory=OutlierSettings)
     https: HttpsSettings = field(default_factory=HttpsSettings)
     allowed_hosts: tuple[str, ...] = option(
         (),

@@ -20,7 +20,7 @@ class CircuitBreaker:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.half_open = False
-        """Whether the worker was lost and has not generated a token since."""
+        """Whether the worker was lost or ejected and has not generated a token since."""
         self._clock = clock
         self._losses = 0
         self._lost_at = 0.0
@@ -47,6 +47,10 @@ class CircuitBreaker:
         self._lost_at = now
         self.half_open = True
         self._backoff_s = min(_FIRST_BACKOFF_S * _FACTOR ** (self._losses - 1), _MAX_BACKOFF_S)
+
+    def record_ejection(self) -> None:
+        """Record that the worker gets no new requests for a while: it is half-open when it is back."""
+        self.half_open = True
 
     def record_success(self) -> None:
         """Record that the worker generates tokens."""

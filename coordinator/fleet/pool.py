@@ -13,6 +13,7 @@ from functools import partial
 from tokenwire.coordinator.fleet.capabilities import common_capabilities
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
+from tokenwire.coordinator.fleet.outliers import CHECK_INTERVAL_S, OutlierDetector, OutlierSettings
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.reconciler import Reconciler
@@ -60,6 +61,7 @@ class WorkerPool(SessionListener[WorkerSession]):
         router: Router | None = None,
         liveness: LivenessSettings | None = None,
         vllm_http: VllmHttpSettings | None = None,
+        outliers: "OutlierDetector[WorkerSession] | None" = None,
     ) -> None:
         self.stats_by_model: StatsByModel = {}
         """Statistics of all sessions."""
@@ -75,6 +77,8 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._vllm_http = vllm_http or VllmHttpSettings()
         self._router = router or Router()
         self._liveness = liveness
+        self._outliers = outliers or OutlierDetector(OutlierSettings())
+        self._outlier_check: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._checking_keys: asyncio.Task[None] | None = None
         self._listeners: list[PoolListener] = []
@@ -96,6 +100,8 @@ class WorkerPool(SessionListener[WorkerSession]):
         """
         if self._checking_keys is None:
             self._checking_keys = asyncio.create_task(self._check_keys())
+        if self._outlier_check is None:
+            self._schedule_outlier_check()
         listed = dict.fromkeys(addresses)
         for address in listed:
             member = self._members.get(address)
@@ -112,6 +118,8 @@ class WorkerPool(SessionListener[WorkerSession]):
 
     async def stop(self) -> None:
         """Close all sessions; workers abort their requests."""
+        if self._outlier_check is not None:
+            self._outlier_check.cancel()
         members = list(self._members.values())
         tasks = [member.running for member in members]
         if self._checking_keys is not None:
@@ -242,6 +250,7 @@ class WorkerPool(SessionListener[WorkerSession]):
     ) -> bool:
         return (
             session.state is SessionState.READY
+            and not session.ejected
             and session.model is not None
             and model in session.model.names
             and (revision is None or session.revision.accepts(revision))
@@ -254,8 +263,8 @@ class WorkerPool(SessionListener[WorkerSession]):
             return f"{description} ({session.last_error})"
         if revision is not None and not session.revision.accepts(revision):
             return f"{session.address} serves revision {session.revision}, which would continue the reply differently"
-        out_of_sync = self.out_of_sync(session, adapter_id)
-        return f"{description}, but {out_of_sync}" if out_of_sync else description
+        reason = self.out_of_sync(session, adapter_id) or session.ejected
+        return f"{description}, but {reason}" if reason else description
 
     def _add(self, address: str) -> None:
         is_vllm_http = address.startswith(("http://", "https://"))
@@ -279,6 +288,24 @@ class WorkerPool(SessionListener[WorkerSession]):
         with contextlib.suppress(asyncio.CancelledError):
             await member.running
         log.info("worker %s removed", session.address)
+
+    def _schedule_outlier_check(self) -> None:
+        self._outlier_check = asyncio.get_running_loop().call_later(CHECK_INTERVAL_S, self._check_outliers)
+
+    def _check_outliers(self) -> None:
+        """Eject and readmit workers."""
+        self._schedule_outlier_check()
+        for session in self._outliers.check(self.sessions, self.is_covered):
+            self._on_ejection_change(session)
+
+    def _on_ejection_change(self, session: WorkerSession) -> None:
+        self._candidates.clear()
+        if session.ejected:
+            session.breaker.record_ejection()
+            for_each(self._listeners, lambda listener: listener.on_worker_ejected(session))
+        else:
+            for_each(self._listeners, lambda listener: listener.on_worker_readmitted(session))
+            self.on_slots_freed()
 
     # Callbacks of the sessions.
 

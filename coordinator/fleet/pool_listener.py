@@ -18,6 +18,12 @@ class PoolListener:
     def on_worker_draining(self, session: "WorkerSession") -> None:
         """Called while a worker that announced its shutdown is connected."""
 
+    def on_worker_ejected(self, session: "WorkerSession") -> None:
+        """Called when a worker is much slower than others, and gets no new requests for a while."""
+
+    def on_worker_readmitted(self, session: "WorkerSession") -> None:
+        """Called when it gets new requests again."""
+
     def on_worker_lost(
         self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[Submission], unproven_at: str = ""
     ) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
+from tokenwire.coordinator.fleet.outliers import EjectionReason
 from tokenwire.coordinator.fleet.recent_starts import RecentStarts
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
 from tokenwire.coordinator.fleet.session_stats import SessionStats, StatsByModel, TokenGaps
@@ -81,16 +82,25 @@ class WorkerSession:
         self._slots = SlotTable()
         self.workload = Workload(self._slots)
         self._stats_by_model = {} if stats_by_model is None else stats_by_model
-        self._gaps: TokenGaps | None = None
-        """None where frames are not whole steps."""
+        self.gaps: TokenGaps | None = None
+        """The time between its tokens; None where frames are not whole steps."""
         self.recent_starts = RecentStarts(self._on_survived)
         """Requests that the worker has just started."""
         self.breaker = CircuitBreaker()
         self.losses = dict.fromkeys(LossReason, 0)
         """Unannounced losses of the worker, by reason."""
+        self.ejected = ""
+        """Why it gets no new requests though it could; empty while it does. Set by the pool's detector of outliers."""
+        self.ejections = dict.fromkeys(EjectionReason, 0)
+        """How often it was ejected, by reason."""
         self._liveness = LivenessMonitor(liveness or LivenessSettings(), worker=address)
         self._commands = CommandQueue()
         self._transport: WorkerTransport | None = None
+
+    @property
+    def generates(self) -> bool:
+        """Whether its engine may run: it is ready, and neither paused nor asleep."""
+        return self.state is SessionState.READY and not (self.serving.paused or self.serving.sleeping)
 
     @property
     def unproven_at(self) -> str:
@@ -245,7 +255,7 @@ class WorkerSession:
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
         stats = self._slots.discard.stats = self._stats_by_model.setdefault(self.model_name, SessionStats())
         # Plain vLLM servers have neither heartbeats nor steps.
-        self._gaps = TokenGaps(stats, time.monotonic()) if welcome.heartbeat_ms else None
+        self.gaps = TokenGaps(stats, time.monotonic()) if welcome.heartbeat_ms else None
         self.alive, self.proven = True, False
         self._liveness.on_connected()
         self.state, self.worker_drains, self.engine_died = SessionState.READY, welcome.draining, False
@@ -316,8 +326,8 @@ class WorkerSession:
         if self._liveness.stalled and frame.token_ids:
             self._liveness.on_step()
             self._update_state()
-        if self._gaps is not None and frame.slots:
-            self._gaps.on_frame(frame, self._liveness.last_event_at)
+        if self.gaps is not None and frame.slots:
+            self.gaps.on_frame(frame, self._liveness.last_event_at)
         if self.breaker.half_open and frame.token_ids:
             self.breaker.record_success()
             self._listener.on_slots_freed()

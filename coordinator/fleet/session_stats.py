@@ -46,7 +46,12 @@ class SessionStats:
 class TokenGaps:
     """Measures the time between the frames of one session."""
 
+    __slots__ = ("_frame_at", "_stats", "seconds", "tokens")
+
     def __init__(self, stats: SessionStats, started_at: float) -> None:
+        self.seconds = 0.0
+        """The sum of the times of `tokens`, each since its sequence's previous ones."""
+        self.tokens = 0
         self._stats = stats
         self._frame_at = started_at
 
@@ -56,6 +61,8 @@ class TokenGaps:
         decoding = len(frame.slots) - len(frame.prefills)
         if decoding > 0:
             self._stats.add_gap(gap_s, decoding)
+            self.seconds += gap_s * decoding
+            self.tokens += decoding
 
 
 StatsByModel = dict[str, SessionStats]

@@ -58,7 +58,7 @@ class FleetStatus:
 
     def of(self, session: WorkerSession) -> WorkerStatus:
         """Return the status of one worker."""
-        reason = self._pool.out_of_sync(session)
+        reason = self._pool.out_of_sync(session) or session.ejected
         if session.state is SessionState.CONNECTING:
             reason = session.last_error
         elif session.state is SessionState.DRAINING:

@@ -76,6 +76,11 @@ class Workload:
         self._prompt_tokens -= self._prompts.pop(slot, 0)
 
     @property
+    def prompt_tokens(self) -> int:
+        """Tokens of prompts in flight."""
+        return self._prompt_tokens
+
+    @property
     def sequences(self) -> int:
         """Sequences running or waiting there, this coordinator's and others'."""
         return self._slots.open + self._others()

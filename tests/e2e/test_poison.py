@@ -30,7 +30,7 @@ def test_sending_it_again_kills_no_other_worker(tmp_path: Path, attempts: str, s
         started = [stack.enter_context(simulated_worker(tmp_path, *FAULTS, name=f"worker-{n}")) for n in range(4)]
         addresses = [address for _, address in started]
         _, url = stack.enter_context(coordinator(tmp_path, addresses, "--failover-attempts", attempts))
-        client = stack.enter_context(openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=2))
+        client = stack.enter_context(openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=3))
         for _ in started if served else ():  # one on each worker, by turns
             client.completions.create(model="simulated", prompt="Hi", max_tokens=5)
         for _ in range(4):
@@ -54,7 +54,7 @@ def test_processes_that_share_a_port_share_the_cache(tmp_path: Path) -> None:
         _, url = stack.enter_context(coordinator(tmp_path, addresses, *options))
         for _ in range(8):
             with (
-                openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=2) as client,
+                openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=3) as client,
                 pytest.raises(openai.APIStatusError) as rejected,
             ):
                 client.completions.create(model="simulated", prompt=POISON, max_tokens=5)

@@ -229,8 +229,8 @@ async def jump(cluster: FaultyCluster) -> None:
             raise AssertionError(f"the clock did not follow, or the stream broke: {stream.problem or stream.created}")
 
 
-def _after(tokens: int, kind: str) -> tuple[str, ...]:
-    return ("--sim-fault", f"{kind}@tokens={tokens}")
+def _after(tokens: int, kind: str, options: str = "") -> tuple[str, ...]:
+    return ("--sim-fault", f"{kind}@tokens={tokens}{options}")
 
 
 _DIES_OF_POISON = ("--sim-fault", f"exit@prompt={ord(_POISON)}")
@@ -261,6 +261,7 @@ FAULTS = (
         sampling=_PENALIZED,
     ),
     Fault("engine hang", wait, 6.0, layout=Layout(first_worker_options=_after(4000, "hang"))),
+    Fault("engine 30 times slower", wait, 3.0, layout=Layout(first_worker_options=_after(4000, "slow", ":factor=30"))),
     Fault("SIGSTOP of a worker", freeze, 6.0),
     Fault("SIGTERM of a worker", terminate, 1.5),
     Fault("SIGTERM of a worker, seeded", terminate, 1.5, layout=Layout(worker_options=_GENERATORS), sampling=_SEEDED),

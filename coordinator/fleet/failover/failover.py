@@ -96,7 +96,7 @@ class Failover(PoolListener):
         """Sequences that have not ended, in order of submission."""
         self._lost: list[tuple[ResumableSequence, Loss]] = []
         self._draining: list[WorkerSession] = []
-        """Draining workers with sequences that can be moved."""
+        """Draining and ejected workers with sequences that can be moved."""
         self._waiting: list[ResumableSequence] = []
         self._tick: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -145,6 +145,15 @@ class Failover(PoolListener):
         if not self._stopped and session not in self._draining:
             self._draining.append(session)
             self._schedule()
+
+    def on_worker_ejected(self, session: "WorkerSession") -> None:
+        """Move its sequences as those of a draining worker."""
+        self.on_worker_draining(session)
+
+    def on_worker_readmitted(self, session: "WorkerSession") -> None:
+        """Leave those that it still has."""
+        if session in self._draining and not session.worker_drains:
+            self._draining.remove(session)
 
     # Callbacks of the sequences.
 

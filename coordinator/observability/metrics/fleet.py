@@ -12,7 +12,7 @@ from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.fleet.session_stats import buckets
 
-_STATES = (*(state.value for state in SessionState), "out_of_sync", "set_aside")
+_STATES = (*(state.value for state in SessionState), "out_of_sync", "set_aside", "ejected")
 
 
 class FleetCollector(Collector):
@@ -27,6 +27,7 @@ class FleetCollector(Collector):
         """Return all families."""
         yield self._states()
         yield self._losses()
+        yield self._ejections()
         yield self._of_workers(
             "sequences_running",
             "Sequences running on a worker, as it reports.",
@@ -58,8 +59,9 @@ class FleetCollector(Collector):
         family = GaugeMetricFamily(
             "tokenwire_worker_state",
             "1 for the current state of a worker: connecting, ready, stalled (connected, but its engine makes no "
-            "step), draining, out_of_sync (connected, but it differs from its model's desired state), or set_aside "
-            "(connected, but it announces what no coordinator of ours ordered).",
+            "step), draining, out_of_sync (connected, but it differs from its model's desired state), set_aside "
+            "(connected, but it announces what no coordinator of ours ordered), or ejected (connected, but much slower "
+            "than others).",
             labels=("worker", "model", "state"),
         )
         for session in self._pool.sessions:
@@ -80,7 +82,21 @@ class FleetCollector(Collector):
                 family.add_metric((session.address, session.model_name, reason.value), count)
         return family
 
+    def _ejections(self) -> Metric:
+        family = CounterMetricFamily(
+            "tokenwire_worker_ejections",
+            "How often a worker was ejected: slow (its tokens take much longer than those of others), or silent (it "
+            "has requests and sends no token while others do).",
+            labels=("worker", "model", "reason"),
+        )
+        for session in self._pool.sessions:
+            for reason, count in session.ejections.items():
+                family.add_metric((session.address, session.model_name, reason.value), count)
+        return family
+
     def _state(self, session: WorkerSession) -> str:
+        if session.state is SessionState.READY and session.ejected and not self._pool.out_of_sync(session):
+            return "ejected"
         if session.state is not SessionState.READY or not self._pool.out_of_sync(session):
             return session.state.value
         return "set_aside" if self._pool.set_aside(session) else "out_of_sync"

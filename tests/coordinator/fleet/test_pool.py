@@ -4,7 +4,7 @@ One file, since all tests are of one class and share its workers.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +12,20 @@ from pathlib import Path
 import pytest
 
 from tests.workers import Listener, accept, running_worker, send, submission, unix_address, until
+from tokenwire.coordinator.fleet.admin import FleetAdmin
+from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
+from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
+from tokenwire.coordinator.fleet.desired_state import DesiredStates
+from tokenwire.coordinator.fleet.failover.settings import FailoverStats
+from tokenwire.coordinator.fleet.outliers import OutlierDetector, OutlierSettings
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
+from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
+from tokenwire.coordinator.fleet.status import FleetStatus
 from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.server import WorkerServer
 
@@ -25,9 +34,11 @@ LONG = 20_000
 
 
 @asynccontextmanager
-async def ready_pool(*addresses: str, ready: int | None = None) -> AsyncIterator[WorkerPool]:
+async def ready_pool(
+    *addresses: str, ready: int | None = None, outliers: OutlierDetector[WorkerSession] | None = None
+) -> AsyncIterator[WorkerPool]:
     """Run a pool; wait until the given number of its workers, or all of them, are ready."""
-    pool = WorkerPool("test", accept)
+    pool = WorkerPool("test", accept, outliers=outliers)
     pool.update(addresses)
     count = len(addresses) if ready is None else ready
     try:
@@ -126,6 +137,68 @@ async def test_a_draining_worker_gets_no_new_requests(pool: WorkerPool, workers:
     await listener.ended.wait()
     assert len(listener.token_ids) == 50
     await draining
+
+
+class ToldOutliers(OutlierDetector[WorkerSession]):
+    """Ejects and readmits what a test says."""
+
+    def __init__(self) -> None:
+        super().__init__(OutlierSettings())
+        self.told: list[tuple[WorkerSession, str]] = []
+
+    def check(
+        self, workers: Sequence[WorkerSession], is_covered: Callable[[WorkerSession], bool]
+    ) -> list[WorkerSession]:
+        """Return what the test says, once."""
+        told, self.told = self.told, []
+        for session, why in told:
+            assert is_covered(session)
+            session.ejected = why
+        return [session for session, _ in told]
+
+
+class EjectionRecorder(PoolListener):
+    """Records ejections."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, WorkerSession]] = []
+
+    def on_worker_ejected(self, session: WorkerSession) -> None:
+        """Record."""
+        self.events.append(("ejected", session))
+
+    def on_worker_readmitted(self, session: WorkerSession) -> None:
+        """Record."""
+        self.events.append(("readmitted", session))
+
+    def on_capacity(self) -> None:
+        """Record."""
+        self.events += [("capacity", session) for _, session in self.events[-1:]]
+
+
+async def test_an_ejected_worker_gets_no_new_requests(workers: list[WorkerServer]) -> None:
+    """Until it is readmitted; listeners are told, its state shows it, and it is half-open at first."""
+    outliers, recorder = ToldOutliers(), EjectionRecorder()
+    async with ready_pool(*(worker.address for worker in workers), outliers=outliers) as pool:
+        pool.subscribe(recorder)
+        slow = pool.sessions[0]
+        status = FleetStatus(pool, FleetAdmin(pool, DesiredStates(), 1.0))
+        collector = FleetCollector(pool, AdmissionQueue(pool, AdmissionSettings()), FailoverStats())
+        outliers.told.append((slow, "it is slow"))
+        await until(lambda: bool(recorder.events))
+        assert recorder.events == [("ejected", slow)]
+        assert {submit_to(pool, max_tokens=1)[0].session for _ in range(9)} == set(pool.sessions[1:])
+        assert status.of(slow).reason == "it is slow"
+        states = next(iter(collector.collect())).samples
+        assert [each.labels["state"] for each in states if each.value].count("ejected") == 1
+
+        recorder.events.clear()
+        outliers.told.append((slow, ""))
+        await until(lambda: ("capacity", slow) in recorder.events)
+        assert recorder.events[-2:] == [("readmitted", slow), ("capacity", slow)]
+        assert slow.breaker.half_open
+        assert slow in {submit_to(pool, max_tokens=1)[0].session for _ in range(9)}
+        await until(lambda: not slow.breaker.half_open)
 
 
 async def test_only_workers_of_the_model_are_taken(tmp_path: Path) -> None:

@@ -369,6 +369,27 @@ async def test_the_workers_of_its_adapter_say_how_a_sequence_is_resumed(
     assert list((await workers.part(1)).submission.prompt_token_ids) == prompt
 
 
+async def test_an_ejected_worker_hands_its_sequences_over_until_it_is_readmitted(
+    failover: Failover, workers: SuccessiveWorkers
+) -> None:
+    """As a draining one does, as far as others have room."""
+    for _ in range(2):
+        submitted(failover)
+    slow, other = (worker_of(part) for part in workers.parts)
+    failover.on_worker_ejected(slow)
+    await workers.part(2)
+    assert [part.aborted for part in workers.parts] == [True, False, False]
+
+    workers.free = 0
+    failover.on_worker_ejected(other)
+    failover.on_worker_readmitted(other)
+    workers.free = 1
+    failover.on_worker_ejected(worker_of(workers.parts[2]))
+    await workers.part(3)
+    assert [part.aborted for part in workers.parts] == [True, False, True, False]
+    failover.stop()
+
+
 async def test_a_moved_sequence_that_is_queued_is_aborted_at_once(
     failover: Failover, workers: SuccessiveWorkers
 ) -> None:

@@ -1,0 +1,257 @@
+"""Ejects workers that are much slower than others of their model: outlier detection, as in Envoy.
+
+Workers are compared once a second, by what they have sent since. Two kinds are ejected: one whose tokens take many
+times as long as those of the others, in every second of the last ten in which it sent any (a long prompt slows some of
+them); and one that has requests and sends no token for long while others do. An ejected worker gets no new requests,
+for longer each time, and its sequences move as from a draining one. The last worker of a model is never ejected.
+"""
+
+import enum
+import logging
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from tokenwire.coordinator.fleet.session_stats import TokenGaps
+from tokenwire.coordinator.fleet.workload import Workload
+from tokenwire.options import Bounds, Option, Section, check_bounds, option
+
+log = logging.getLogger(__name__)
+
+CHECK_INTERVAL_S = 1.0
+_SECONDS = 10
+"""How many seconds with tokens are compared."""
+_LEAST_SECONDS = 3
+"""Of a worker that others are compared to."""
+_LEAST_GAP_S = 0.25
+"""Tokens that come faster than this are not slow."""
+_LONG_PROMPTS = 8192
+"""More tokens of prompts take several steps, which are slow everywhere."""
+_PREFILL_S_PER_TOKEN = 0.002
+"""As for stalls: slower than any GPU."""
+_MOST_TIMES = 10
+
+
+class EjectionReason(enum.StrEnum):
+    """Why a worker is ejected."""
+
+    SLOW = "slow"
+    """Its tokens take much longer than those of others."""
+    SILENT = "silent"
+    """It has requests, and sends no token while others do."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutlierSettings:
+    """When workers are ejected, and for how long."""
+
+    factor: float = option(
+        10.0,
+        Option(
+            "--outlier-factor",
+            "How many times as long as others of its model a worker may take, for a token or for the first one; "
+            "beyond that it is ejected.",
+            Section.FAILOVER,
+            bounds=Bounds(above=1),
+        ),
+    )
+    silence_timeout_s: float = option(
+        30.0,
+        Option(
+            "--silence-timeout",
+            "Least number of seconds without a token after which a worker that has requests is ejected, if others "
+            "of its model generate.",
+            Section.FAILOVER,
+            bounds=Bounds(above=0),
+        ),
+    )
+    ejection_time_s: float = option(
+        30.0,
+        Option(
+            "--ejection-time",
+            "Seconds for which a worker is ejected, times how often it was.",
+            Section.FAILOVER,
+            bounds=Bounds(above=0),
+        ),
+    )
+    max_ejection_percent: float = option(
+        10.0,
+        Option(
+            "--max-ejection-percent",
+            "Largest share of a model's workers that are ejected at a time, at least one; 0: never eject any.",
+            Section.FAILOVER,
+            bounds=Bounds(at_least=0, at_most=100),
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+
+class ComparedWorker(Protocol):
+    """The part of a WorkerSession that is compared."""
+
+    ejected: str
+    """Why it is ejected; empty while it is not."""
+    model_name: str
+    ejections: dict[EjectionReason, int]
+
+    @property
+    def address(self) -> str:
+        """The worker's address."""
+
+    @property
+    def generates(self) -> bool:
+        """Whether it is there to generate: ready, and not paused or asleep."""
+
+    @property
+    def open_slots(self) -> int:
+        """Slots without their terminal event."""
+
+    @property
+    def workload(self) -> Workload:
+        """The worker's workload."""
+
+    @property
+    def gaps(self) -> TokenGaps | None:
+        """The time between its tokens, another object in each session; None where it is unknown."""
+
+
+W = TypeVar("W", bound=ComparedWorker)
+
+
+@dataclass(slots=True)
+class _Pace:
+    """How fast one session of a worker generates."""
+
+    gaps: TokenGaps
+    silent_since: float
+    """When it last sent a token or had nothing to do."""
+    seconds: float = 0.0
+    tokens: int = 0
+    """What its gaps were at the last check."""
+    received: int = 0
+    """All tokens, at the last check."""
+    generated_at: float = float("-inf")
+    silence_s: float = 0.0
+    """The longest recent time without a token."""
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=_SECONDS))
+    """Seconds for a token, in each of the last seconds with tokens."""
+
+    def update(self, worker: ComparedWorker, now: float) -> None:
+        """Take what has come since the last check."""
+        seconds, tokens = self.gaps.seconds - self.seconds, self.gaps.tokens - self.tokens
+        self.seconds, self.tokens = self.gaps.seconds, self.gaps.tokens
+        if tokens and worker.workload.prompt_tokens <= _LONG_PROMPTS:
+            self.recent.append(seconds / tokens)
+        if worker.workload.tokens != self.received:
+            self.silence_s = max(now - self.silent_since, self.silence_s / 2)
+            self.received, self.generated_at, self.silent_since = worker.workload.tokens, now, now
+        if not worker.open_slots or not worker.generates:
+            self.silent_since = now
+
+
+@dataclass(slots=True)
+class _Ejections:
+    """Those of one address."""
+
+    times: int = 0
+    """How often, less one for each of their lengths that went well."""
+    until: float = 0.0
+    """When the last one ends, or when it last went well."""
+
+
+class OutlierDetector(Generic[W]):
+    """Compares workers, and ejects and readmits them by setting `ejected`."""
+
+    def __init__(self, settings: OutlierSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._paces: dict[str, _Pace] = {}
+        """By address."""
+        self._ejections: dict[str, _Ejections] = {}
+        """By address."""
+
+    def check(self, workers: Sequence[W], is_covered: Callable[[W], bool]) -> list[W]:
+        """Compare all workers; return those that were ejected or readmitted.
+
+        `is_covered` returns whether another one could take a worker's requests.
+        """
+        now = self._clock()
+        compared = [worker for worker in workers if worker.gaps is not None]
+        self._update(compared, now)
+        changed = [worker for worker in workers if worker.ejected and self._is_readmitted(worker, is_covered, now)]
+        groups: dict[str, list[W]] = {}
+        for worker in compared:
+            groups.setdefault(worker.model_name, []).append(worker)
+        for group in groups.values():
+            changed += self._eject(group, is_covered, now)
+        return changed
+
+    def _update(self, workers: Iterable[W], now: float) -> None:
+        known, self._paces = self._paces, {}
+        for worker in workers:
+            assert worker.gaps is not None
+            pace = known.get(worker.address)
+            if pace is None or pace.gaps is not worker.gaps:
+                pace = _Pace(worker.gaps, now, received=worker.workload.tokens)
+            pace.update(worker, now)
+            self._paces[worker.address] = pace
+        for address, ejections in list(self._ejections.items()):
+            if now - ejections.until >= self._settings.ejection_time_s * ejections.times:
+                ejections.times, ejections.until = ejections.times - 1, now
+                if not ejections.times:
+                    del self._ejections[address]
+
+    def _is_readmitted(self, worker: W, is_covered: Callable[[W], bool], now: float) -> bool:
+        ejections = self._ejections.get(worker.address)
+        if ejections is not None and now < ejections.until and is_covered(worker):
+            return False
+        log.info("worker %s is no longer ejected", worker.address)
+        worker.ejected = ""
+        if worker.address in self._paces:
+            self._paces[worker.address].recent.clear()
+        return True
+
+    def _eject(self, group: list[W], is_covered: Callable[[W], bool], now: float) -> list[W]:
+        """Eject the outliers among workers of one model, as far as the limits allow; return them."""
+        settings = self._settings
+        most = max(1, int(len(group) * settings.max_ejection_percent / 100)) if settings.max_ejection_percent else 0
+        ejected: list[W] = []
+        for worker in group:
+            if sum(bool(each.ejected) for each in group) >= most:
+                break
+            others = [self._paces[each.address] for each in group if each is not worker and not each.ejected]
+            found = None if worker.ejected or not worker.generates else self._judge(worker, others, now)
+            if found is None or not is_covered(worker):
+                continue
+            reason, why = found
+            ejections = self._ejections.setdefault(worker.address, _Ejections())
+            ejections.times = min(ejections.times + 1, _MOST_TIMES)
+            length = settings.ejection_time_s * ejections.times
+            ejections.until = now + length
+            self._paces[worker.address].recent.clear()
+            worker.ejected = f"it is ejected for {length:g} s: {why}"
+            worker.ejections[reason] += 1
+            log.warning("worker %s gets no new requests for %g s: %s", worker.address, length, why)
+            ejected.append(worker)
+        return ejected
+
+    def _judge(self, worker: W, others: Sequence[_Pace], now: float) -> tuple[EjectionReason, str] | None:
+        """Return why a worker is an outlier; None if it is none."""
+        pace, factor = self._paces[worker.address], self._settings.factor
+        typical = [statistics.median(other.recent) for other in others if len(other.recent) >= _LEAST_SECONDS]
+        if len(pace.recent) == _SECONDS and typical:
+            fastest, usual = min(pace.recent), statistics.median(typical)
+            if fastest > max(_LEAST_GAP_S, factor * usual):
+                return EjectionReason.SLOW, f"its tokens take {fastest:.2f} s, those of others {usual:.3f} s"
+        silent_s = now - pace.silent_since
+        generating = [other.silence_s for other in others if other.generated_at > pace.silent_since]
+        if generating:
+            limit_s = max(self._settings.silence_timeout_s, factor * statistics.median(generating))
+            if silent_s > limit_s + worker.workload.prompt_tokens * _PREFILL_S_PER_TOKEN:
+                return EjectionReason.SILENT, f"it has requests, and sent no token for {silent_s:.0f} s"
+        return None

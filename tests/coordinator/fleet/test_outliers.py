@@ -1,0 +1,224 @@
+"""Which workers are ejected, for how long, and how many."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.clock import Clock
+from tests.coordinator.fleet.loaded_worker import LoadedWorker
+from tokenwire.coordinator.fleet.outliers import EjectionReason, OutlierDetector, OutlierSettings
+from tokenwire.coordinator.fleet.session_stats import SessionStats, TokenGaps
+
+
+@dataclass
+class PacedWorker(LoadedWorker):
+    """A worker that sends a token every so often, as long as it is not silent."""
+
+    gap_s: float = 0.02
+    model_name: str = "m"
+    generates: bool = True
+    ejected: str = ""
+    ejections: dict[EjectionReason, int] = field(default_factory=lambda: dict.fromkeys(EjectionReason, 0))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.gaps: TokenGaps | None = TokenGaps(SessionStats(), 0.0)
+        self._owed_s = 0.0
+
+    @property
+    def open_slots(self) -> int:
+        """Slots without their terminal event."""
+        return self.slots.open
+
+    def run(self, seconds: float) -> None:
+        """Send what it sends in so much time."""
+        assert self.gaps is not None
+        self._owed_s += seconds
+        tokens = int(self._owed_s / self.gap_s)
+        self._owed_s -= tokens * self.gap_s
+        self.workload.tokens += tokens
+        self.gaps.tokens += tokens
+        self.gaps.seconds += tokens * self.gap_s
+
+
+class ComparedFleet:
+    """Workers that all have requests, and their detector."""
+
+    def __init__(self, time: Clock, size: int, settings: OutlierSettings | None = None) -> None:
+        self.time = time
+        self.workers = [PacedWorker(f"w{number}", clock=time) for number in range(size)]
+        self.covered = True
+        self.detector: OutlierDetector[PacedWorker] = OutlierDetector(settings or OutlierSettings(), time)
+        for worker in self.workers:
+            worker.take()
+
+    def run(self, seconds: int) -> list[PacedWorker]:
+        """Let time pass, with a check each second; return who was ejected or readmitted."""
+        changed = []
+        for _ in range(seconds):
+            self.time.now += 1
+            for worker in self.workers:
+                worker.run(1.0)
+            changed += self.detector.check(self.workers, lambda worker: self.covered)
+        return changed
+
+    @property
+    def ejected(self) -> list[str]:
+        """The addresses of those that are ejected."""
+        return [worker.address for worker in self.workers if worker.ejected]
+
+
+SILENT_GAP_S = 1e9
+
+
+@pytest.fixture
+def fleet(time: Clock) -> ComparedFleet:
+    """Three equal workers."""
+    return ComparedFleet(time, 3)
+
+
+def test_equal_workers_are_never_ejected(fleet: ComparedFleet) -> None:
+    """However slow all of them are."""
+    assert fleet.run(60) == []
+    for worker in fleet.workers:
+        worker.gap_s = 5.0
+    assert fleet.run(300) == []
+
+
+def test_a_worker_whose_tokens_take_30_times_as_long_is_ejected(fleet: ComparedFleet) -> None:
+    """After ten seconds of it, with the reason; it gets requests again half a minute later, and then a minute later."""
+    slow = fleet.workers[0]
+    slow.gap_s = 0.6
+    assert fleet.run(9) == []
+    assert fleet.run(1) == [slow]
+    assert slow.ejected == "it is ejected for 30 s: its tokens take 0.60 s, those of others 0.020 s"
+    assert fleet.run(29) == []
+    assert fleet.run(1) == [slow]
+    assert not slow.ejected
+    assert fleet.run(9) == []
+    assert fleet.run(1) == [slow]
+    assert slow.ejected.startswith("it is ejected for 60 s")
+    assert slow.ejections == {EjectionReason.SLOW: 2, EjectionReason.SILENT: 0}
+
+
+@pytest.mark.parametrize(("gap_s", "others_s"), [(0.15, 0.005), (0.5, 0.06)])
+def test_a_worker_that_is_somewhat_slower_is_not(fleet: ComparedFleet, gap_s: float, others_s: float) -> None:
+    """Less than ten times, or still fast."""
+    for worker in fleet.workers:
+        worker.gap_s = others_s
+    fleet.workers[0].gap_s = gap_s
+    assert fleet.run(120) == []
+
+
+def test_a_worker_that_is_slow_at_times_is_not(fleet: ComparedFleet) -> None:
+    """One fast second in ten: a prompt was in its steps."""
+    for _ in range(10):
+        fleet.workers[0].gap_s = 0.6
+        assert fleet.run(8) == []
+        fleet.workers[0].gap_s = 0.02
+        assert fleet.run(1) == []
+
+
+def test_seconds_with_long_prompts_do_not_count(fleet: ComparedFleet) -> None:
+    """Their steps are slow on any worker."""
+    fleet.workers[0].gap_s = 0.6
+    fleet.workers[0].take(prompt=9000)
+    assert fleet.run(60) == []
+
+
+def test_a_worker_that_sends_no_token_while_others_do_is_ejected(fleet: ComparedFleet) -> None:
+    """After the timeout, and the time that its prompts may take; an idle one is not."""
+    silent, idle = fleet.workers[:2]
+    silent.gap_s = idle.gap_s = SILENT_GAP_S
+    silent.take(prompt=5000)
+    for slot in range(len(idle.slots.listeners)):
+        idle.slots.release(slot)
+    assert fleet.run(41) == []
+    assert fleet.run(1) == [silent]
+    assert "sent no token for 41 s" in silent.ejected
+    assert silent.ejections[EjectionReason.SILENT] == 1
+
+
+@pytest.mark.parametrize("generates", [True, False])
+def test_nobody_is_silent_alone_where_all_are(fleet: ComparedFleet, generates: bool) -> None:
+    """They wait behind long prompts, or are paused."""
+    for worker in fleet.workers:
+        worker.gap_s, worker.generates = SILENT_GAP_S, generates
+    assert fleet.run(600) == []
+
+
+def test_silence_is_compared_to_that_of_others(fleet: ComparedFleet) -> None:
+    """Where each of them is silent for 20 s now and then, 30 are nothing."""
+    for worker in fleet.workers:
+        worker.gap_s = 20.0
+    fleet.run(60)
+    fleet.workers[0].gap_s = SILENT_GAP_S
+    assert fleet.run(150) == []
+    assert fleet.run(60) == [fleet.workers[0]]
+
+
+@pytest.mark.parametrize(("size", "percent", "most"), [(3, 10.0, 1), (20, 10.0, 2), (4, 100.0, 3), (3, 0.0, 0)])
+def test_a_share_of_the_workers_is_ejected_at_most(time: Clock, size: int, percent: float, most: int) -> None:
+    """At least one, unless it is none; and never all, since there is nobody to compare the last one to."""
+    fleet = ComparedFleet(time, size, OutlierSettings(max_ejection_percent=percent))
+    fleet.run(10)
+    for worker in fleet.workers[:-1]:
+        worker.gap_s = SILENT_GAP_S
+    fleet.run(31)
+    assert len(fleet.ejected) == most
+
+
+def test_the_last_worker_stays(fleet: ComparedFleet) -> None:
+    """One that nobody could replace is not ejected, and is readmitted once nobody could."""
+    slow = fleet.workers[0]
+    slow.gap_s = 0.6
+    fleet.covered = False
+    assert fleet.run(30) == []
+    fleet.covered = True
+    assert fleet.run(1) == [slow]
+    fleet.covered = False
+    assert fleet.run(1) == [slow]
+    assert not slow.ejected
+
+
+def test_only_workers_of_one_model_are_compared(fleet: ComparedFleet) -> None:
+    """Another one may be slower."""
+    fleet.workers[0].gap_s, fleet.workers[0].model_name = 0.6, "large"
+    assert fleet.run(60) == []
+
+
+def test_a_worker_whose_pace_is_unknown_is_left_alone(fleet: ComparedFleet) -> None:
+    """A plain vLLM server has no steps."""
+    fleet.workers[0].gap_s, fleet.workers[0].gaps = SILENT_GAP_S, None
+    for worker in fleet.workers[1:]:
+        worker.run(1.0)
+    fleet.workers.pop(0)
+    assert fleet.run(60) == []
+
+
+def _again(fleet: ComparedFleet, slow: PacedWorker) -> int:
+    slow.gap_s = 0.6
+    fleet.run(10)
+    return int(slow.ejected.split()[4])
+
+
+@pytest.mark.parametrize(
+    ("well_s", "length_s"), [(29, 60), (30, 30)], ids=["soon afterwards", "after it went well for as long"]
+)
+def test_ejections_are_forgotten(fleet: ComparedFleet, well_s: int, length_s: int) -> None:
+    """Each after its own length without another."""
+    slow = fleet.workers[0]
+    assert _again(fleet, slow) == 30
+    slow.gap_s = 0.02
+    fleet.run(30 + well_s - 10)
+    assert not slow.ejected
+    assert _again(fleet, slow) == length_s
+
+
+def test_a_new_session_starts_anew(fleet: ComparedFleet) -> None:
+    """What was slow before says nothing about another process."""
+    slow = fleet.workers[0]
+    slow.gap_s = 0.6
+    fleet.run(9)
+    slow.gaps = TokenGaps(SessionStats(), 0.0)
+    assert fleet.run(9) == []
