@@ -17,7 +17,10 @@ TAG_NESTING = 16
 """Additional levels of a structural tag around a schema."""
 MAX_REPETITION = 100_000
 MAX_REPETITIONS = 256
-"""Of bounds such as {1,9} and of lengths in schemas: an engine takes about a second for each that differs."""
+"""Of bounds such as {1,9} and of lengths in schemas."""
+MAX_LENGTHS = 16
+"""Of lengths and patterns in a schema that differ: an engine takes one to three seconds of CPU time for each, with a
+vocabulary of 50 000 tokens, however often it occurs."""
 
 # Parts without groups and repetitions: escapes and classes, in grammars also strings and comments. The patterns do not
 # backtrack, because their input is untrusted.
@@ -26,6 +29,9 @@ _IN_GRAMMAR = re.compile(_IN_REGEX.pattern + r'|"(?:\\.|[^"\\\n])*+"?|#[^\n]*+',
 _REPETITION = re.compile(r"\{\s*+(\d*+)\s*+(?:,\s*+(\d*+)\s*+)?\}")
 _GROUP = re.compile(r"[()]")
 _LENGTHS = frozenset({"minLength", "maxLength", "minProperties", "maxProperties", "pattern"})
+_COSTLY_LENGTHS = ("minLength", "maxLength", "pattern")
+"""Those that repeat characters; the others repeat what is large already, and cost next to nothing."""
+_NO_LENGTHS = repr([None] * len(_COSTLY_LENGTHS))
 
 
 def check_grammar(outputs: pb.StructuredOutputs) -> None:
@@ -67,17 +73,20 @@ def _check_json(what: str, text: str, param: str, nesting: int) -> None:
         raise InvalidRequest(too_deep, param=param) from error
     except ValueError:
         return  # the engine's own error describes it
-    level, repetitions, resolved = [root], 0, set[str]()
+    level, repetitions, resolved, lengths = [root], 0, set[str](), set[str]()
     for _ in range(nesting):
         for node in level:
             if isinstance(node, dict):
                 repetitions += _count_repetitions(node, param)
+                lengths.add(repr([node.get(name) for name in _COSTLY_LENGTHS]))
                 _check_reference(node, root, resolved, param)
                 _check_triggers(node, param)
         level = [child for node in level for child in _children(node) if isinstance(child, dict | list)]
     if level:
         raise InvalidRequest(too_deep, param=param)
     _check_repetitions(repetitions, param)
+    if (different := len(lengths - {_NO_LENGTHS})) > MAX_LENGTHS:
+        raise _rejection(param, f"has {different} different lengths or patterns of strings, more than {MAX_LENGTHS}")
 
 
 def _check_reference(node: dict[str, Any], root: Any, resolved: set[str], param: str) -> None:
