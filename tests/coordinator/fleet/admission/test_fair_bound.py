@@ -98,6 +98,22 @@ def test_the_largest_is_so_by_its_weight() -> None:
     assert list(refused_for(bound, "new", 13)) == ["light-2"]
 
 
+def test_a_heavy_tenant_may_take_more_without_being_the_largest() -> None:
+    """Its eight are two of a tenant with weight 1."""
+    bound = bound_with({"heavy": 8, "light": 2}, {"heavy": 4})
+
+    assert list(refused_for(bound, "light", 9)) == []
+
+
+def test_the_weight_of_a_tenant_may_change() -> None:
+    """That of its newest request counts, as when a file of keys was changed."""
+    bound = bound_with({"other": 4, "promoted": 4})
+    bound.add(entry_of("promoted", weight=4))
+    bound.add(entry_of("new"))
+
+    assert list(refused_for(bound, "new", 9)) == ["other-3"]
+
+
 def test_nobody_is_refused_for_a_tenant_that_takes_as_much() -> None:
     """The bound is exceeded in this case, which comes of requests that are never refused."""
     bound = bound_with({"one": 2, "other": 2})
@@ -128,6 +144,7 @@ def test_what_left_takes_nothing() -> None:
         bound.remove(entry)
 
     assert bound.total == 0
+    assert not bound._parts
     assert bound.fair_total(Placement(tenant="other"), 3) == 3
 
 

@@ -144,6 +144,39 @@ async def test_cached_prompts_are_cheaper() -> None:
     assert workers.started == ["cached-0", "short-0", "cached-1"]
 
 
+async def test_the_prompt_of_several_choices_is_cached_once() -> None:
+    """It counted once, so it is given back once."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    enqueue(queue, "cached-0", Placement(tenant="cached"), n=2, tokens=2000)
+    enqueue_for(queue, "cached", [1])
+    enqueue_for(queue, "short", range(2), tokens=100)
+    await workers.add_capacity(2)
+    end_part(workers.parts[0], 256, cached=2000)
+    await workers.add_capacity()
+    assert workers.started == ["cached-0", "short-0"]
+
+    await workers.add_capacity()
+
+    assert workers.started[2:] == ["short-1"]
+
+
+async def test_a_heavy_tenants_tokens_count_less() -> None:
+    """Also those that are generated."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    for number in range(2):
+        enqueue(queue, f"heavy-{number}", Placement(tenant="heavy", weight=4))
+    enqueue_for(queue, "light", range(3))
+    await workers.add_capacity(2)
+    for part, tokens in zip(list(workers.parts), (1000, 300), strict=True):
+        end_part(part, tokens)
+
+    await workers.add_capacity()
+
+    assert workers.started == ["heavy-0", "light-0", "heavy-1"]
+
+
 async def test_an_aborted_request_counts_what_it_had() -> None:
     """On whichever worker, and as much of it as was sent."""
     workers = CapacityWorkers()

@@ -403,6 +403,19 @@ async def test_a_resumed_request_takes_nobodys_place() -> None:
     assert queue.lengths() == {MODEL: (4, 4)}
 
 
+async def test_sequences_that_were_sent_take_no_memory_of_the_queue() -> None:
+    """What is left of their request does."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=1000, max_queue_bytes=1000))
+    large = Placement(sequence_bytes=100)
+    enqueue(queue, "parts", large, n=10)
+    await workers.add_capacity(4)
+
+    with pytest.raises(Overloaded):
+        enqueue(queue, "too large", large, n=5)
+    enqueue(queue, "fits", large, n=4)
+
+
 async def test_memory_is_shared_by_tenants_across_models() -> None:
     """The newest request of the one that takes most is rejected, whatever its model."""
     queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_000_000))
@@ -415,6 +428,7 @@ async def test_memory_is_shared_by_tenants_across_models() -> None:
 
     assert [listener.ended.is_set() for listener in listeners] == [False, True]
     assert queue.lengths() == {"other": (1, 1), MODEL: (1, 1)}
+    assert queue.rejections == {("other", "full"): 1}
 
 
 async def test_a_rejection_can_be_checked_in_advance() -> None:

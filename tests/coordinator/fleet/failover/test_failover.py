@@ -226,6 +226,7 @@ async def test_a_draining_worker_hands_over_each_sequence_once(failover: Failove
     await workers.part(4)
 
     assert first.aborted
+    assert len(first.left) == 1
     assert [part.listeners for part in workers.parts[3:]] == [[first.listeners[2]], [first.listeners[3]]]
     assert not any(part.aborted for part in workers.parts[2:])
     assert [listener.token_ids for listener in listeners] == [[6], [5], [], []]
