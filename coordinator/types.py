@@ -150,6 +150,8 @@ class GenerationRequest:
     """Whether the response has ids: then they are of one run, or the request fails."""
     repeats_prompt: bool = False
     """Whether each choice of the response begins with its prompt, or its ids."""
+    streams: bool = False
+    """Whether the response is sent as it is generated, and not collected first."""
     token_by_token: bool = False
     """Whether replies need tokens one by one, as some parsers of markup do."""
     reasoning_ended: bool | None = None

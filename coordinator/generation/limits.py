@@ -39,7 +39,9 @@ _CHOICE_BYTES = 1536
 _TOKEN_BYTES = 40
 """Of an id of a prompt."""
 _LOGPROB_BYTES = 240
-"""Of one of a prompt, decoded and in a reply."""
+"""Of one, decoded and in a reply."""
+_EXPECTED_TOKENS = 1024
+"""Of a reply whose request does not say how many it may have."""
 _REPEATED_BYTES = 10
 """Of a token of a prompt with which each choice begins, as text or as an id."""
 _PART_CHARS = 2**18
@@ -57,7 +59,10 @@ _OUT_OF_VOCABULARY = {
 
 
 class RequestCost:
-    """The bytes that a request takes before there is any output: known before any of it is submitted."""
+    """The bytes that a request takes, known before any of it is submitted.
+
+    Without those of its output, except for log-probabilities of a reply that is not streamed.
+    """
 
     def __init__(self, request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
         self.size_bytes = _REQUEST_BYTES
@@ -69,22 +74,31 @@ class RequestCost:
         if sampling.HasField("prompt_logprobs"):
             requested = sampling.prompt_logprobs
             self._logprobs = 1 + (model.max_token_id if requested < 0 else requested)
+        self._kept = 0
+        """Log-probabilities of each output token that are kept until the reply's end."""
+        if sampling.HasField("logprobs") and not request.streams:
+            self._kept = 1 + (model.max_token_id if sampling.logprobs < 0 else sampling.logprobs)
+        self._named = sampling.HasField("max_tokens")
+        self._output_tokens = 0
         self._prompts = self._tokens = 0
 
-    def add_prompt(self, tokens: int) -> None:
-        """Add a prompt of so many tokens."""
+    def add_prompt(self, tokens: int, max_tokens: int) -> None:
+        """Add a prompt of so many tokens, and the most tokens of a reply to it."""
         self._prompts += 1
+        self._output_tokens += (max_tokens if self._named else min(max_tokens, _EXPECTED_TOKENS)) * self._n
         self._tokens += tokens
         each_choice = _CHOICE_BYTES + (self._repeated_bytes + _LOGPROB_BYTES * self._logprobs) * tokens
         self.size_bytes += _TOKEN_BYTES * tokens + self._parameter_bytes + each_choice * self._n
 
     def check(self, most_bytes: int) -> None:
         """Check that it is not more than so many bytes. Raises InvalidRequest, which says what takes most."""
-        if self.size_bytes <= most_bytes:
+        output = _LOGPROB_BYTES * self._kept * self._output_tokens
+        if self.size_bytes + output <= most_bytes:
             return
         n, tokens, prompts, parameters = self._n, self._tokens, self._prompts, self._parameter_bytes
         logprobs = self._logprobs
         size, what, param = max(
+            (output, f"{self._kept} log-probabilities of {self._output_tokens} tokens of a reply at once", "logprobs"),
             (_CHOICE_BYTES * prompts * n, f"{prompts * n} choices", "n"),
             (self._repeated_bytes * tokens * n, f"{tokens} prompt tokens that n={n} choices repeat", "n"),
             (_TOKEN_BYTES * tokens, f"{tokens} prompt tokens", "prompt"),
@@ -96,8 +110,8 @@ class RequestCost:
             ),
         )
         raise InvalidRequest(
-            f"The request takes about {_mib(self.size_bytes)} before its reply begins, more than "
-            f"{_mib(most_bytes)} (--max-request-mb): {_mib(size)} of them for {what}.",
+            f"The request takes about {_mib(self.size_bytes + output)}, more than {_mib(most_bytes)} "
+            f"(--max-request-mb): {_mib(size)} of them for {what}.",
             param=param,
         )
 

@@ -152,7 +152,7 @@ class GenerationService:
             )
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             max_tokens.append(limits.check_prompt(prepared.token_ids, prepared.reused, params, model, param))
-            cost.add_prompt(len(prepared.token_ids))
+            cost.add_prompt(len(prepared.token_ids), max_tokens[-1])
             cost.check(self._settings.max_request_bytes)
             prompts.append(prepared)
             await _yield_to_others(position)

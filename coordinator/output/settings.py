@@ -56,12 +56,14 @@ class ApiSettings:
         128 * 2**20,
         Option(
             "--max-request-mb",
-            "Maximum memory of a request before its reply begins: 26 KiB, 1.5 KiB for each choice, 40 bytes for each "
-            "token of its prompts, its sampling parameters once for each prompt, and 240 bytes for each "
-            "log-probability of its prompts and 10 for each token that a choice repeats, times n.",
+            "Maximum memory of a request: 26 KiB, 1.5 KiB for each choice, 40 bytes for each token of its prompts, its "
+            "sampling parameters once for each prompt, and, times n, 10 bytes for each token that a choice repeats and "
+            "240 for each log-probability of its prompts and, unless it is streamed, its reply.",
             Section.REPLIES,
             unit=Unit.MiB,
             bounds=Bounds(above=0),
+            default_text="128; with --enable-rl 1024",
+            default_with=("--enable-rl", 2**30),
         ),
     )
     kv_transfer_params: bool = option(

@@ -40,6 +40,10 @@ _CONTINUATION = {
     **{"add_generation_prompt": small(False)[0], "continue_final_message": small(True)[0]},
     **{"stream": small(True)[0], "n": small(600)[0]},
 }
+_SCORES = {
+    **{"prompt": small("hi")[0], "n": small(200)[0], "max_tokens": small(300)[0]},
+    **{"logprobs": small(20)[0], "ignore_eos": small(True)[0]},
+}
 _LARGE_EXTRA = value_of("8 MB", {"a": "x" * (8 * MIB)})
 _LONG = {"prompt": long_text(30 * MIB), "truncate_prompt_tokens": small(10)[0]}
 _ALLOWED = {"allowed_token_ids": id_list(VOCABULARY - 5, VOCABULARY - 5)}
@@ -72,6 +76,7 @@ ROWS = {
         _attack("bad words", fields={"prompt": id_lists(2_000, 3), "bad_words": SAMPLING["bad_words"][0]}),
         _attack("echoed text, streamed", fields=_TEXT_ECHO),
         _attack("prompt ids, streamed", _CHATS, {**_CONTINUATION, "return_token_ids": small(True)[0]}),
+        _attack("scores, at once", fields=_SCORES),
         _attack("n", fields={"prompt": id_list(CONTEXT - 64), "n": small(16_384)[0]}),
     )
 }

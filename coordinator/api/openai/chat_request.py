@@ -200,6 +200,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             data_parallel_rank=data_parallel_rank,
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,
+            streams=bool(self.stream),
             returns_ids=bool(self.return_token_ids),
             repeats_prompt=bool(self.echo or self.return_token_ids or self.return_prompt_text),
             reasoning_ended=None if self.include_reasoning else True,

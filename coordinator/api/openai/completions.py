@@ -99,6 +99,7 @@ class CompletionRequest(RequestFields):
             data_parallel_rank=headers.data_parallel_rank,
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,
+            streams=bool(self.stream),
             returns_ids=bool(self.return_token_ids),
             repeats_prompt=bool(self.echo or self.return_token_ids),
         )

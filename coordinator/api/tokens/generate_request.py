@@ -71,6 +71,7 @@ class GenerateRequest(RequestModel):
             cache_salt=self.cache_salt,
             conversation_id=headers.conversation_id,
             data_parallel_rank=headers.data_parallel_rank,
+            streams=bool(self.stream),
             reasoning_ended=self.reasoning_ended,
             reasoning_parser_kwargs=None if kwargs is None else kwargs.model_dump(),
         )

@@ -109,6 +109,7 @@ class SglangRequest(RequestModel):
             cache_salt=self.cache_salt,
             conversation_id=conversation_id,
             data_parallel_rank=rank,
+            streams=bool(self.stream),
         )
 
 

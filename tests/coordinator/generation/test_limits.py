@@ -128,7 +128,7 @@ def test_log_probabilities_of_prompts_are_counted_for_every_choice(requested: in
     request = GenerationRequest("r", "digits", [], pb.SamplingParams(), n=5)
     sampling = pb.SamplingParams(prompt_logprobs=requested)
     cost = limits.RequestCost(request, sampling, MODEL)
-    cost.add_prompt(100)
+    cost.add_prompt(100, 1)
     size = REQUEST_BYTES + 5 * CHOICE_BYTES + 100 * 40 + sampling.ByteSize() + 240 * 500 * each
 
     cost.check(size)
@@ -141,11 +141,11 @@ def test_parameters_count_once_for_each_prompt() -> None:
     """Each prompt is sent to a worker with a copy of them."""
     sampling = pb.SamplingParams(allowed_token_ids=[1] * 10_000)
     cost = limits.RequestCost(GenerationRequest("r", "digits", [], sampling), sampling, MODEL)
-    cost.add_prompt(1)
+    cost.add_prompt(1, 1)
     most = REQUEST_BYTES + CHOICE_BYTES + sampling.ByteSize() + 1000
     cost.check(most)
 
-    cost.add_prompt(1)
+    cost.add_prompt(1, 1)
     with pytest.raises(InvalidRequest, match="bytes of parameters for each of 2 prompts"):
         cost.check(most)
 
@@ -154,7 +154,7 @@ def test_a_prompt_that_choices_repeat_counts_for_each_of_them() -> None:
     """A reply may be far larger than its request."""
     request = GenerationRequest("r", "digits", [], pb.SamplingParams(), n=500, repeats_prompt=True)
     cost = limits.RequestCost(request, request.sampling, MODEL)
-    cost.add_prompt(1000)
+    cost.add_prompt(1000, 1)
     size = REQUEST_BYTES + 500 * CHOICE_BYTES + 1000 * 40 + 500 * 1000 * 10
 
     cost.check(size)
@@ -168,8 +168,32 @@ def test_many_choices_take_memory() -> None:
     cost = limits.RequestCost(
         GenerationRequest("r", "digits", [], pb.SamplingParams(), n=1000), pb.SamplingParams(), MODEL
     )
-    cost.add_prompt(1)
+    cost.add_prompt(1, 1)
 
     with pytest.raises(InvalidRequest, match="for 1000 choices") as caught:
         cost.check(1000 * CHOICE_BYTES)
     assert caught.value.param == "n"
+
+
+def cost_of_four(params: pb.SamplingParams, streams: bool = False) -> limits.RequestCost:
+    """Return the cost of a request for four choices of a prompt of one token, and a reply of up to 5,000."""
+    cost = limits.RequestCost(GenerationRequest("r", "digits", [], params, n=4, streams=streams), params, MODEL)
+    cost.add_prompt(1, 5000)
+    return cost
+
+
+def test_log_probabilities_of_a_reply_count_unless_it_is_streamed() -> None:
+    """A reply that is not streamed is kept until its last choice has ended; a stream is bounded by its backlog."""
+    with pytest.raises(InvalidRequest, match="21 log-probabilities of 20000 tokens of a reply") as caught:
+        cost_of_four(pb.SamplingParams(logprobs=20, max_tokens=5000)).check(2**20)
+
+    assert caught.value.param == "logprobs"
+    cost_of_four(pb.SamplingParams(logprobs=20, max_tokens=5000), streams=True).check(2**20)
+    cost_of_four(pb.SamplingParams(max_tokens=5000)).check(2**20)
+
+
+def test_a_reply_of_no_given_length_is_expected_to_be_short() -> None:
+    """What the context allows would reject most requests that do not limit their replies."""
+    cost_of_four(pb.SamplingParams(logprobs=20)).check(4 * 1024 * 21 * 240 + 2**20)
+    with pytest.raises(InvalidRequest, match="of 4096 tokens"):
+        cost_of_four(pb.SamplingParams(logprobs=20)).check(2**20)
