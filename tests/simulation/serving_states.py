@@ -38,7 +38,7 @@ class OrderedRecords:
         lie = pb.ServingState()
         lie.CopyFrom(state)
         lie.revision += 1
-        epoch = chance.choice([lie.epoch + 1, _LAST_EPOCH])
+        epoch = chance.choice([min(lie.epoch + 1, _LAST_EPOCH), _LAST_EPOCH])
         match chance.choice(["state", "record", "replay", "truncated"]):
             case "state":
                 lie.epoch, lie.paused, lie.weights_epoch, lie.weights_path = epoch, True, epoch, _PATH
