@@ -222,3 +222,4 @@ def test_a_new_session_starts_anew(fleet: ComparedFleet) -> None:
     fleet.run(9)
     slow.gaps = TokenGaps(SessionStats(), 0.0)
     assert fleet.run(9) == []
+    assert fleet.run(1) == [slow]

@@ -25,7 +25,7 @@ def test_a_gap_is_the_time_since_the_frame_before() -> None:
     gaps.on_frame(pb.StepFrame(slots=[0]), 11.25)
     gaps.on_frame(pb.StepFrame(slots=[0, 1, 2], prefills=[pb.PrefillInfo(slot=2)]), 11.75)
 
-    assert (stats.gaps_s, sum(stats.gaps)) == (0.25 + 2 * 0.5, 3)
+    assert (stats.gaps_s, sum(stats.gaps)) == (gaps.seconds, gaps.tokens) == (0.25 + 2 * 0.5, 3)
 
 
 def test_tokens_for_aborted_slots_are_counted() -> None:
