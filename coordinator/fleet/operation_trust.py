@@ -14,6 +14,8 @@ NONCE_BITS = 16
 _DAY_S = 24 * 60 * 60
 _MAX_RECORDS, _MAX_RECORD_BYTES = 4096, 64 * 1024
 _MAX_VERDICTS = 2 * _MAX_RECORDS
+_MAX_SCANNED, _MAX_SCANNED_BYTES = 256, 256 * 1024
+"""States that are remembered, and how large each may be: hostile workers may announce large ones, and often."""
 _NOT_OURS = (
     "it repeats an operation that no key of ours signed: somebody ordered it with another key, or without one. Add the "
     f"key to {OPERATIONS_KEY_FLAG}, or restart the worker"
@@ -49,6 +51,8 @@ class OperationTrust:
         self._clock = clock
         self._verdicts: dict[tuple[str, bytes], tuple[str, int]] = {}
         """By model and record: why it is not believed, and its epoch."""
+        self._scanned: dict[int, tuple[pb.ServingState, str, int]] = {}
+        """States by id, each with what is wrong with its records, and the highest epoch of those that are believed."""
 
     @property
     def follows_anything(self) -> bool:
@@ -72,6 +76,7 @@ class OperationTrust:
             return False
         self._keys = keys
         self._verdicts.clear()
+        self._scanned.clear()
         return True
 
     def sign(self, operation: bytes) -> pb.OperationRecord:
@@ -87,7 +92,7 @@ class OperationTrust:
         if not self.follows_anything or len(state.records) > _MAX_RECORDS:
             return
         for record in state.records:
-            if not self._problem(model, record, newest):
+            if self._is_believed(model, record, newest):
                 yield record
         is_whole = state.epoch and not state.records and not (state.unmanaged or state.weights_fault)
         if is_whole and self._keys is None and not self._is_ahead(state.epoch, newest):
@@ -97,29 +102,49 @@ class OperationTrust:
         """Return why an announced state cannot be that of an honest worker of this fleet; empty if it can."""
         if not self.follows_anything:
             return ""
-        if len(state.records) > _MAX_RECORDS:
-            return f"it repeats more than {_MAX_RECORDS} operations"
-        for record in state.records:
-            if problem := self._problem(model, record, newest):
-                return problem
-        if self._is_ahead(state.epoch, newest):
-            return _ahead(state.epoch)
-        return ""
+        problem, epoch = self._scan(model, state)
+        if problem:
+            return problem
+        highest = max(state.epoch, 0 if self._keys else epoch)
+        return _ahead(highest) if self._is_ahead(highest, newest) else ""
 
     def now(self) -> int:
         """Return the epoch of this second, without a coordinator's own number."""
         return int(self._clock()) << NONCE_BITS
 
-    def _problem(self, model: str, record: pb.OperationRecord, newest: int) -> str:
+    def _is_believed(self, model: str, record: pb.OperationRecord, newest: int) -> bool:
+        problem, epoch = self._judge(model, record)
+        return not problem and (self._keys is not None or not self._is_ahead(epoch, newest))
+
+    def _scan(self, model: str, state: pb.ServingState) -> tuple[str, int]:
+        """Judge all records of a state, once: routing asks for the result again and again."""
+        scanned, problem, highest = self._scanned.get(id(state), (None, "", 0))
+        if scanned is not state:
+            problem, highest = self._scan_records(model, state)
+            if state.ByteSize() <= _MAX_SCANNED_BYTES:
+                if len(self._scanned) >= _MAX_SCANNED:
+                    del self._scanned[next(iter(self._scanned))]
+                self._scanned[id(state)] = state, problem, highest
+        return problem, highest
+
+    def _scan_records(self, model: str, state: pb.ServingState) -> tuple[str, int]:
+        if len(state.records) > _MAX_RECORDS:
+            return f"it repeats more than {_MAX_RECORDS} operations", 0
+        highest = 0
+        for record in state.records:
+            problem, epoch = self._judge(model, record)
+            if problem:
+                return problem, 0
+            highest = max(highest, epoch)
+        return "", highest
+
+    def _judge(self, model: str, record: pb.OperationRecord) -> tuple[str, int]:
         key = model, record.SerializeToString(deterministic=True)
         if key not in self._verdicts:
             if len(self._verdicts) >= _MAX_VERDICTS:
                 self._verdicts.clear()
             self._verdicts[key] = self._verdict(model, record)
-        problem, epoch = self._verdicts[key]
-        if not problem and self._keys is None and self._is_ahead(epoch, newest):
-            return _ahead(epoch)
-        return problem
+        return self._verdicts[key]
 
     def _verdict(self, model: str, record: pb.OperationRecord) -> tuple[str, int]:
         if len(record.operation) > _MAX_RECORD_BYTES:

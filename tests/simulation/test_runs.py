@@ -75,13 +75,11 @@ def test_a_coordinator_that_believes_a_hostile_worker_is_found() -> None:
         from tests.simulation.run import run_script
         from tests.simulation.script import generate_script
 
-        scripts = map(generate_script, range(400))
-        lies = [script for script in scripts
-                if script.config["signed"] and any(event.kind == "lie" for event in script.events)]
-        assert not any(run_script(script).violations for script in lies)
         OperationKeys.verify = lambda self, record: True
-
-        found = [violation for script in lies for violation in run_script(script).violations]
-        assert any("desires what no coordinator has ordered" in each for each in found), found
+        scripts = map(generate_script, range(400))
+        lies = (script for script in scripts
+                if script.config["signed"] and any(event.kind == "lie" for event in script.events))
+        found = (violation for script in lies for violation in run_script(script).violations)
+        assert any("desires what no coordinator has ordered" in each for each in found)
         """
     )
