@@ -38,6 +38,7 @@ _DIRECTORIES = "simulated weights are directories that every machine has"
 PLACES = {
     ("coordinator/app.py", "os.getpid"): _NAMED,
     ("coordinator/app.py", "socket.gethostname"): _NAMED,
+    ("coordinator/auth/redis_limit_store.py", "secrets.token_bytes"): "simulated coordinators share no limits",
     ("coordinator/fleet/discovery/kubernetes_api.py", "os.environ"): "simulated discovery is the script's",
     ("coordinator/fleet/failover/poison_journal.py", "os.stat"): "simulated coordinators have no journal",
     ("coordinator/generation/model_directory.py", "os.replace"): "simulated coordinators have no cache on disk",

@@ -14,6 +14,10 @@ _QueueOrder = tuple[bool, int, float, int]
 """The order of a request in the queue: whether it is new, its priority, its tenant's start tag, its arrival."""
 
 
+_REMEMBERED = 1024
+"""Tenants that do not wait, before some are forgotten."""
+
+
 class _Shares:
     """The shares of tenants in what requests of one priority get: start-time fair queueing.
 
@@ -24,7 +28,7 @@ class _Shares:
     def __init__(self) -> None:
         self._virtual_time = 0.0
         self.start_tags: dict[str, float] = {}
-        """By tenant: of those that wait, and of those that have waited."""
+        """By tenant: of those that wait, and of those that have got more than their share."""
         self._waiting: Counter[str] = Counter()
         """Queued requests by tenant, without zeros."""
 
@@ -45,7 +49,8 @@ class _Shares:
 
     def charge(self, tenant: str, work: float) -> None:
         """Count more work of what a tenant has started, or take back what it did not need."""
-        self.start_tags[tenant] += work
+        if tenant in self.start_tags:
+            self.start_tags[tenant] += work
 
     def remove(self, tenant: str) -> None:
         """Remove a queued request."""
@@ -53,6 +58,16 @@ class _Shares:
         assert self._waiting[tenant] >= 0, "a request left the queue twice"
         if not self._waiting[tenant]:
             del self._waiting[tenant]
+            self._forget()
+
+    def _forget(self) -> None:
+        """Drop tenants that neither wait nor are ahead of others, once they are most: they may be any number."""
+        if len(self.start_tags) > 2 * len(self._waiting) + _REMEMBERED:
+            self.start_tags = {
+                tenant: tag
+                for tenant, tag in self.start_tags.items()
+                if tenant in self._waiting or tag > self._virtual_time
+            }
 
 
 _Group = tuple[int, ModelRevision | None]

@@ -342,3 +342,16 @@ async def test_many_aborted_requests_free_their_memory() -> None:
     assert len(group._classes) == 1
     first.abort()
     assert not queue._queues
+
+
+async def test_tenants_that_left_are_forgotten() -> None:
+    """Addresses are tenants too: while one waits, any number of others may come and go."""
+    queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(max_queue=10_000))
+    enqueue_for(queue, "stays", [1])
+    for number in range(3000):
+        enqueue_for(queue, f"leaver-{number}", [1])[0].abort()
+
+    (fair_queue,) = queue._queues.values()
+    (shares,) = fair_queue._shares.values()
+    assert "stays" in shares.start_tags
+    assert len(shares.start_tags) < 1100
