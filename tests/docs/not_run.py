@@ -170,7 +170,11 @@ LONG = {
     "fetches clients and agents into environments of their own; many minutes": ("make conformance",),
     "minutes for each of its parts, which have tests in tests/faults": ("make faults",),
     "minutes of requests; tests/adversary runs short ones": ("make adversary",),
-    "an hour, or minutes for 200 seeds; tests/simulation runs a few": ("make simulate", "make simulate SEEDS=200"),
+    "an hour, or minutes for 200 seeds; tests/simulation runs a few": (
+        "make simulate",
+        "make simulate SEEDS=200",
+        "make simulate SEEDS=10000",
+    ),
     "up to 2,000 simulated runs for each fault: hours": ("python -m tests.simulation.put_back",),
     "the large scopes: many minutes; the others run here": ("python -m tests.model --long",),
     "an hour, or many minutes for one module": (

@@ -78,6 +78,8 @@ class SimulatedClient:
         """Choices whose tokens are of more than one version of the weights."""
         self._status = 0
         self._data = b""
+        self._dones = 0
+        """How often its stream has said that it is complete."""
 
     @property
     def messages(self) -> list[tuple[str, str]]:
@@ -180,7 +182,10 @@ class SimulatedClient:
             *events, self._data = self._data.split(b"\n\n")
             for event in events:
                 self._check(event.startswith(b"data: "), f"not an event: {event!r}")
-                if event != b"data: [DONE]":
+                self._check(not self._dones, f"an event after the end: {event!r}")
+                if event == b"data: [DONE]":
+                    self._dones += 1
+                else:
                     self._on_chunk(json.loads(event[6:]))
 
     def _on_complete(self) -> None:
@@ -192,11 +197,13 @@ class SimulatedClient:
             return
         if not self.spec["stream"]:
             self._on_chunk(json.loads(self._data))
+        self._check(self._dones or not self.spec["stream"], "a stream ended without [DONE]")
         if self.error:
             self._end(f"error event {self.error.get('code')}")
             self._check_error()
             return
         self._end(",".join(str(each) for each in self._finishes))
+        self._check(None not in self._finishes, "a choice ended without a reason")
         self._check("abort" not in self._finishes or self._may_abort(), "aborted, though nothing aborted it")
         self._check_usage()
 
