@@ -238,6 +238,7 @@ def _pool(
         vllm_http=VllmHttpSettings(settings.tokenizer, settings.http_worker_key),
         outliers=OutlierDetector(settings.outliers),
     )
+    models.watch(pool)
     pool.subscribe(models)
     return pool
 

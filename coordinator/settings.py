@@ -14,7 +14,7 @@ from tokenwire.coordinator.fleet.discovery.parse import check_source, is_vllm_ht
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.outliers import OutlierSettings
-from tokenwire.coordinator.fleet.routing import Policy
+from tokenwire.coordinator.fleet.routing import Policy, parse_revision_shares
 from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES, BodySettings
 from tokenwire.coordinator.http.bounded_protocol import ProtocolLimits
@@ -252,6 +252,19 @@ class CoordinatorSettings:
             "Routing policy: affinity prefers the worker that has the prompt's prefix cached unless its load "
             "outweighs that, load the one with the fewest sequences, round-robin takes turns.",
             Section.ROUTING,
+        ),
+    )
+    revision_shares: dict[str, float] = option(
+        {},
+        Option(
+            "--revision-share",
+            "REVISION=PERCENT of the new requests of its model, while workers of several revisions are connected. "
+            "Repeat for more; those without a share get the rest.",
+            Section.ROUTING,
+            repeated=True,
+            parse=parse_revision_shares,
+            default_text="by free capacity",
+            apart=True,
         ),
     )
     template: TemplateSettings = field(default_factory=TemplateSettings)

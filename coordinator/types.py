@@ -10,6 +10,7 @@ from tokenwire.coordinator.text.logprobs import ScoredPosition, TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.text.tokenizer import ModelTokenizer
+from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 
 ENGINE_DEFAULTS: dict[str, float | int] = {
@@ -41,6 +42,8 @@ class ServedModel:
     parsers: Parsers | None
     lora: pb.LoraAdapter | None = None
     """The LoRA adapter with this name; None for a model itself."""
+    revision: ModelRevision = field(default=ModelRevision())
+    """What the workers started with for which prompts are rendered and tokenized so."""
     base_model: str = ""
     """Name of the model that its workers serve: an adapter's base model, else its own."""
 

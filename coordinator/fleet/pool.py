@@ -6,7 +6,8 @@ One class beyond the usual length, since all of it is about the same sessions.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -65,14 +66,16 @@ class WorkerPool(SessionListener[WorkerSession]):
     ) -> None:
         self.stats_by_model: StatsByModel = {}
         """Statistics of all sessions."""
+        self.sequences_by_revision: Counter[tuple[str, str]] = Counter()
+        """How many sequences were sent to workers, by model and revision, of those that a worker has."""
         self._coordinator_id = coordinator_id
         self._prepare = prepare
         self._desired = desired or DesiredStates()
         self._reconciler = Reconciler(self._desired)
         self._members: dict[str, _Member] = {}
         """By address, in order of arrival."""
-        self._candidates: dict[tuple[str, int, ModelRevision | None], list[WorkerSession]] = {}
-        """Sessions that can take requests, by model, adapter and revision: cached until a session changes."""
+        self._candidates: dict[tuple[str, int, str], list[WorkerSession]] = {}
+        """Sessions that can take requests, by model, adapter and revision's key: cached until a session changes."""
         self._channels = channels or ChannelFactory()
         self._vllm_http = vllm_http or VllmHttpSettings()
         self._router = router or Router()
@@ -186,6 +189,14 @@ class WorkerPool(SessionListener[WorkerSession]):
         """Return how many sequences the workers of a model run at a time, including disconnected ones."""
         return sum(each.workload.capacity for each in self.sessions if each.model and model in each.model.names)
 
+    def live_revisions(self, model: str) -> Sequence[ModelRevision]:
+        """Return the revisions of the workers that take requests, the oldest one first."""
+        return [*dict.fromkeys(session.revision for session in self._candidates_for(model, 0, None))]
+
+    def known_revisions(self, model: str) -> Collection[ModelRevision]:
+        """Return what the listed workers of a model started with, connected or not."""
+        return {ModelRevision.of(each.model) for each in self.sessions if each.model and model in each.model.names}
+
     def unavailable_reason(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> str:
         """Return why no worker can take a request for a model (and revision); empty when one can."""
         if self._candidates_for(model, adapter_id, revision):
@@ -203,46 +214,56 @@ class WorkerPool(SessionListener[WorkerSession]):
         Raises RevisionLost if no worker is left that could take it.
         """
         sequences, candidates = 1, list[WorkerSession]()
-        for session in self._candidates_for(model, submission.lora.id, placement.revision):
+        for session in self._candidates_to_place(model, submission.lora.id, placement):
             free = min(len(listeners), _free_capacity(session))
             if free > sequences:
                 sequences, candidates = free, [session]
             elif free == sequences:
                 candidates.append(session)
         if not candidates:
-            self._check_revision(model, placement.revision)
+            self._check_revision(model, placement)
             return None
         decision = self._router.choose(candidates, submission, placement)
         session, part = decision.worker, listeners[:sequences]
+        self.sequences_by_revision[session.model_name, session.revision.digest] += sequences
         placement.on_placed(session, submission, sequences)
         return PlacedRequest(decision, session.submit(submission, part, decision.new), part)
 
-    def _check_revision(self, model: str, revision: ModelRevision | None) -> None:
-        """Raise RevisionLost if the workers of a model have other revisions, and none may come back with this one.
+    def _candidates_to_place(self, model: str, adapter_id: int, placement: Placement) -> list[WorkerSession]:
+        found = self._candidates_for(model, adapter_id, placement.revision)
+        if not found and placement.revision is not None and not placement.begun:
+            return self._candidates_for(model, adapter_id, placement.revision.tokenizer_only)
+        return found
 
-        One that is not connected may, until it is no longer listed; one that is to be reconciled will.
+    def _check_revision(self, model: str, placement: Placement) -> None:
+        """Raise RevisionLost if only revisions that may not take a request are served, and no other may come back.
+
+        A worker that is not connected may, until it is no longer listed; one that is to be reconciled will.
         """
-        sessions = [session for session in self.sessions if session.model_name == model]
-        desired = self._desired.get(model)
-        if (
-            revision is None
-            or (desired is not None and desired.weights_epoch)
-            or any(session.revision.accepts(revision) for session in sessions)
-            or not any(session.control is not None for session in sessions)
-        ):
+        if placement.revision is None:
             return
-        others = ", ".join(sorted({session.revision.digest for session in sessions}))
+        needed = placement.revision if placement.begun else placement.revision.tokenizer_only
+        sessions = (session for session in self.sessions if session.model_name == model)
+        if any(session.revision.accepts(needed) for session in sessions):
+            return
+        desired = self._desired.get(model)
+        others = {
+            each.revision.digest for each in self.sessions if each.model_name == model and each.control is not None
+        }
+        if not others or (desired is not None and desired.weights_epoch):
+            return
         raise RevisionLost(
-            f"The last worker of {model} in revision {revision}, which began this reply, is gone; revision {others}, "
-            "which is served now, would continue it differently.",
+            f"The last worker of {model} in revision {placement.revision}, which this reply needs, is gone; revision "
+            f"{', '.join(sorted(others))}, which is served now, would continue it differently.",
             retry_after_s=1,
         )
 
     def _candidates_for(self, model: str, adapter_id: int, revision: ModelRevision | None) -> list[WorkerSession]:
-        found = self._candidates.get((model, adapter_id, revision))
+        key = model, adapter_id, "" if revision is None else revision.key
+        found = self._candidates.get(key)
         if found is None:
             found = [session for session in self.sessions if self._is_candidate(session, model, adapter_id, revision)]
-            self._candidates[model, adapter_id, revision] = found
+            self._candidates[key] = found
         return found
 
     def _is_candidate(
@@ -284,6 +305,7 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._candidates.clear()
         self._router.remove(session)
         self._reconciler.remove(session)
+        self._on_workers_changed(session.model_name)
         member.running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await member.running
@@ -335,6 +357,7 @@ class WorkerPool(SessionListener[WorkerSession]):
             worker = session.model_name, session.instance_id, certain, starts, session.unproven_at
             for_each(self._listeners, lambda listener: listener.on_worker_lost(*worker))
         if session.state is SessionState.CONNECTING:
+            self._on_workers_changed(session.model_name)
             if not any(each.model_name == session.model_name and each.control is not None for each in self.sessions):
                 for_each(self._listeners, lambda listener: listener.on_model_lost(session.model_name))
             return
@@ -344,10 +367,11 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._observe([session])
         self.on_slots_freed()
 
-    def _observe(self, sessions: Iterable[WorkerSession]) -> None:
+    def _observe(self, sessions: Sequence[WorkerSession]) -> None:
         """Update the desired states by what sessions announce, and reconcile what has drifted."""
         changed = [self._desired.observe(each.model_name, each.serving) for each in sessions]
         self._candidates.clear()  # a callback may have filled it by the old desired state
+        for_each({each.model_name: None for each in sessions}, self._on_workers_changed)
         for_each(self.sessions if any(changed) else sessions, self._reconciler.consider)
 
     async def _check_keys(self) -> None:
@@ -357,6 +381,12 @@ class WorkerPool(SessionListener[WorkerSession]):
             if self._desired.reload_keys():
                 self._observe([each for each in self.sessions if each.state is not SessionState.CONNECTING])
                 self.on_slots_freed()
+
+    def _on_workers_changed(self, model: str) -> None:
+        served = {(session.model_name, session.revision.digest) for session in self.sessions}
+        for gone in self.sequences_by_revision.keys() - served:
+            del self.sequences_by_revision[gone]
+        for_each(self._listeners, lambda listener: listener.on_workers_changed(model))
 
     def on_slots_freed(self) -> None:
         """Pass on that a worker may have free capacity."""

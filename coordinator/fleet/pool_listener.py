@@ -35,5 +35,8 @@ class PoolListener:
     def on_worker_survived(self, model: str, submission: Submission) -> None:
         """Called when a worker survived the start of a request."""
 
+    def on_workers_changed(self, model: str) -> None:
+        """Called with the first name of a model when its workers, or what they serve, may have changed."""
+
     def on_model_lost(self, model: str) -> None:
         """Called with the first name of a model when its last worker is lost."""

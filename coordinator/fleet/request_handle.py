@@ -39,6 +39,9 @@ class Placement:
     """Of the tenant: with twice the weight it gets twice the share."""
     revision: ModelRevision | None = None
     """The revision of the workers that may take it; None: any."""
+    begun: bool = False
+    """Whether the client has a part of the reply: else another revision with the same tokenizer may take it, if there
+    are no workers of its own."""
     on_placed: OnPlaced = _ignore
     """Called with each worker, what it gets of the request and how many sequences of it, just before it is sent."""
 

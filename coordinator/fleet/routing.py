@@ -13,6 +13,7 @@ from tokenwire.coordinator.fleet.prefix_index import PrefixIndex
 from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.workload import Workload
+from tokenwire.errors import InvalidRequest
 from tokenwire.protocol.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -227,3 +228,20 @@ def _hashes(submission: Submission) -> list[int]:
 
 def _reads_cache(params: pb.SamplingParams) -> bool:
     return not (params.skip_reading_prefix_cache or params.HasField("prompt_logprobs"))
+
+
+def parse_revision_shares(values: tuple[str, ...]) -> dict[str, float]:
+    """Return percentages by digest, from REVISION=PERCENT. Raises InvalidRequest."""
+    shares: dict[str, float] = {}
+    for value in values:
+        digest, separator, percent = value.partition("=")
+        try:
+            share = float(percent)
+        except ValueError:
+            share = -1.0
+        if not digest or not separator or not 0 <= share <= 100:
+            raise InvalidRequest(f"--revision-share must be REVISION=PERCENT, with 0 to 100, not {value!r}")
+        shares[digest] = share
+    if sum(shares.values()) > 100:
+        raise InvalidRequest("--revision-share: the shares are more than 100 percent together")
+    return shares

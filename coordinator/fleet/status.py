@@ -1,12 +1,13 @@
 """The status of a model's workers, from what they announced: no worker is queried for it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
+from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -23,11 +24,20 @@ class WorkerStatus:
     """Why it gets no new requests; empty when it is routable."""
     reconcile_error: str
     """The last error of reconciling it; empty without one."""
+    revision: ModelRevision = field(default=ModelRevision())
+    """What it serves."""
 
     @property
     def connected(self) -> bool:
         """Whether there is a session, so that the status is current."""
         return self.session != SessionState.CONNECTING.value
+
+    @property
+    def weights_origin(self) -> str:
+        """Where its weights are from: its start, a directory, or a transfer."""
+        if self.serving.weights_path:
+            return "directory"
+        return "transfer" if self.serving.weights_epoch else "start"
 
     @property
     def pause_state(self) -> str:
@@ -66,7 +76,7 @@ class FleetStatus:
         elif session.state is SessionState.STALLED:
             reason = "its engine is stalled"
         error = self._pool.reconcile_error(session)
-        return WorkerStatus(session.address, session.state.value, session.serving, reason, error)
+        return WorkerStatus(session.address, session.state.value, session.serving, reason, error, session.revision)
 
 
 def common_version(workers: Sequence[WorkerStatus]) -> str | None:

@@ -1,40 +1,32 @@
 """The models that workers announced, with tokenizer and chat template, by name."""
 
-import asyncio
 import json
 import logging
-import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-
-from google.protobuf.message import DecodeError
 
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.desired_state import Adapter, DesiredStates
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.session import FetchFiles
-from tokenwire.coordinator.parsing.loader import load_parsers
-from tokenwire.coordinator.parsing.settings import ModelFacts
+from tokenwire.coordinator.generation.loaded_texts import LoadedTexts, TextsLoader
+from tokenwire.coordinator.generation.traffic_split import Conversation, RevisionedWorkers, TrafficSplit
 from tokenwire.coordinator.settings import CoordinatorSettings
-from tokenwire.coordinator.text.logprobs import TokenTexts
-from tokenwire.coordinator.text.template.chat_template import ChatTemplate, UntrustedRenderer
-from tokenwire.coordinator.text.template.renderer_process import IsolatedRenderer
-from tokenwire.coordinator.text.tokenizer import ModelTokenizer, read_directory
 from tokenwire.coordinator.types import ServedModel
 from tokenwire.errors import NotFound, Unavailable
-from tokenwire.protocol.tokenizer_digest import tokenizer_digest
-from tokenwire.v1 import control_pb2
+from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
 
 
 class ModelDirectory(PoolListener):
-    """Registers models from workers' welcomes and finds them by name. Models without workers stay for a while."""
+    """Registers models from workers' welcomes and finds them by name. Models without workers stay for a while.
+
+    Each revision of a model has its own tokenizer and template, until its last worker is no longer listed.
+    """
 
     def __init__(
         self,
@@ -47,20 +39,30 @@ class ModelDirectory(PoolListener):
         self._expected = expected or ExpectedModels()
         self._desired = desired or DesiredStates()
         self._models: dict[str, ServedModel] = {}
+        """The one that was announced last, by each of its names."""
+        self._revisions: dict[str, dict[ModelRevision, ServedModel]] = {}
+        """All revisions of a model, by its first name, in order of their last announcement."""
         self._prepared: dict[str, ServedModel] = {}
         """By the serialized announcement: workers with equal ones share a model."""
-        self._adapted: dict[str, tuple[ServedModel, ServedModel]] = {}
-        """Base models, and with their adapters, by the adapter's name."""
+        self._texts = TextsLoader(settings)
+        self._workers: RevisionedWorkers | None = None
+        self._split: TrafficSplit | None = None
+        self._live: dict[str, Sequence[ModelRevision]] = {}
+        """The revisions of workers that take requests, by the model's first name."""
+        self._adapted: dict[tuple[str, ModelRevision], tuple[ServedModel, ServedModel]] = {}
+        """Base models, and with their adapters, by the adapter's name and the revision."""
         self._ever_connected = False
         self._absent: dict[str, float] = {}
         """When the last worker of a model without workers was lost, by its first name."""
         self._clock = clock
-        self._untrusted = IsolatedRenderer() if settings.template.trust_request else None
+
+    def watch(self, workers: RevisionedWorkers) -> None:
+        """Follow which revisions these workers have."""
+        self._workers, self._split = workers, TrafficSplit(workers, self._settings.revision_shares)
 
     async def close(self) -> None:
         """End the renderer process."""
-        if self._untrusted is not None:
-            await self._untrusted.close()
+        await self._texts.close()
 
     def list(self) -> list[ServedModel]:
         """Return every model once, in order of registration."""
@@ -72,15 +74,69 @@ class ModelDirectory(PoolListener):
         self._drop_absent()
         return self._expected.unknown()
 
-    async def resolve(self, name: str | None, caller: Caller) -> ServedModel:
+    async def resolve(
+        self, name: str | None, caller: Caller, conversation: Callable[[], Conversation] | None = None
+    ) -> ServedModel:
         """Return the model of a request, after waiting for an expected one. Raises NotFound, Unavailable or Forbidden.
 
-        A caller may use a model if any of its names is allowed.
+        A caller may use a model if any of its names is allowed. Of several revisions it is the one of the request's
+        conversation, or one by their shares.
         """
         model = await self._wait_for(name)
         if caller.models is not None:
             caller.check_model(name or model.name, *model.names)
-        return model
+        live = self._live.get(model.base_model, ())
+        if not live or (len(live) == 1 and live[0].key == model.revision.key):
+            return model
+        return self._in_revision(model, live, conversation)
+
+    def revision_shares(self, model: str) -> dict[ModelRevision, float]:
+        """Return the percentages of new requests that the live revisions of a model get now, by its first name."""
+        live = self._live.get(model, ())
+        if self._split is None or len(live) < 2:
+            return dict.fromkeys(live, 100.0)
+        return self._split.shares(model, live)
+
+    def _in_revision(
+        self, model: ServedModel, live: Sequence[ModelRevision], conversation: Callable[[], Conversation] | None
+    ) -> ServedModel:
+        """Return a model as the chosen revision serves it."""
+        chosen = live[0]
+        if len(live) > 1 and self._split is not None:
+            chosen = self._split.choose(model.base_model, live, conversation and conversation())
+        revisions = self._revisions.get(model.base_model, {})
+        # Weights of an operation are those of several revisions: any with the same tokenizer.
+        base = revisions.get(chosen) or next(
+            (revisions[each] for each in reversed(revisions) if each.accepts(chosen)), model
+        )
+        return base if model.lora is None else self._adapt(base, model.name, model.lora)
+
+    def on_workers_changed(self, model: str) -> None:
+        """Record which revisions of a model are live, and remove those without a listed worker."""
+        if self._workers is None:
+            return
+        self._live[model] = self._workers.live_revisions(model)
+        known = self._workers.known_revisions(model)
+        revisions = self._revisions.get(model, {})
+        gone = [each for each in revisions if each not in known]
+        if gone and len(gone) < len(revisions):  # the last one stays for a while, as its model does
+            for revision in gone:
+                del revisions[revision]
+                log.info("%s has no worker of revision %s any more", model, revision)
+            newest = next(reversed(revisions.values()))
+            self._models = {
+                name: newest if each.name == model and each.revision in gone else each
+                for name, each in self._models.items()
+                if each.name != model or each.revision not in gone or name in newest.names
+            }
+            self._keep_used()
+
+    def _keep_used(self) -> None:
+        """Remove what no revision of any model uses."""
+        used = {id(model) for revisions in self._revisions.values() for model in revisions.values()}
+        self._prepared = {key: model for key, model in self._prepared.items() if id(model) in used}
+        self._adapted = {key: models for key, models in self._adapted.items() if id(models[0]) in used}
+        self._texts.keep([model.tokenizer for model in self._prepared.values()])
 
     async def _wait_for(self, name: str | None) -> ServedModel:
         self._drop_absent()
@@ -122,99 +178,56 @@ class ModelDirectory(PoolListener):
             del self._absent[gone]
             self._expected.mark_unavailable(name for name, model in self._models.items() if model.name == gone)
             self._models = {name: model for name, model in self._models.items() if model.name != gone}
-            self._prepared = {key: model for key, model in self._prepared.items() if model.name != gone}
+            self._revisions.pop(gone, None)
+            self._live.pop(gone, None)
+            self._keep_used()
             log.info("%s has had no worker for %g s and is no longer served", gone, self._settings.model_linger_s)
 
     def _with_adapter(self, name: str) -> ServedModel | None:
         adapter = self._desired.adapter(name)
         if adapter is None or adapter.model not in self._models:
             return None
-        base, (known, model) = self._models[adapter.model], self._adapted.get(name, (None, None))
-        if model is None or known is not base or model.lora != adapter.lora:
+        return self._adapt(self._models[adapter.model], name, adapter.lora)
+
+    def _adapt(self, base: ServedModel, name: str, lora: pb.LoraAdapter) -> ServedModel:
+        known, model = self._adapted.get((name, base.revision), (None, None))
+        if model is None or known is not base or model.lora != lora:
             loaded = {each.lora.name for each in self.adapters()}
-            self._adapted = {other: models for other, models in self._adapted.items() if other in loaded}
-            model = replace(base, names=(name,), lora=adapter.lora, base_model=adapter.model)
-            self._adapted[name] = base, model
+            self._adapted = {key: models for key, models in self._adapted.items() if key[0] in loaded}
+            model = replace(base, names=(name,), lora=lora, base_model=base.name)
+            self._adapted[name, base.revision] = base, model
         return model
 
     async def prepare(self, info: pb.Model, fetch: FetchFiles) -> None:
         """Register a worker's model, with its tokenizer from memory, disk or the worker itself."""
         key = info.SerializeToString(deterministic=True).hex()
         if key not in self._prepared:
-            files = await self._tokenizer_files(info.tokenizer_digest, fetch)
-            model = await asyncio.to_thread(_build, info, files, self._settings, self._untrusted)
+            model = _served(info, await self._texts.load(info, fetch))
             # Another worker's session may have been faster: workers with equal announcements share a model.
             self._prepared.setdefault(key, model)
         model = self._prepared[key]
         self._ever_connected = True
         self._absent.pop(model.name, None)
-        for name in model.names:
-            known = self._models.get(name)
-            if known is not None and known.tokenizer_digest != model.tokenizer_digest:
-                log.warning("a worker announces %s with another tokenizer; new requests use the new one", name)
-            self._models[name] = model
+        revisions = self._revisions.setdefault(model.name, {})
+        if revisions and model.revision not in revisions:
+            log.warning("%s has workers of more than one revision: %s is new", model.name, model.revision)
+        revisions.pop(model.revision, None)
+        revisions[model.revision] = model
+        self._models.update(dict.fromkeys(model.names, model))
         self._expected.mark_available(model.names)
 
-    async def _tokenizer_files(self, digest: str, fetch: FetchFiles) -> dict[str, bytes]:
-        settings = self._settings
-        if settings.tokenizer is not None:
-            return read_directory(settings.tokenizer)
-        cached = None
-        if settings.cache_dir is not None and digest.isalnum():
-            cached = settings.cache_dir / "tokenizers" / f"{digest}.pb"
-            files = _read_cached(cached)
-            if files and tokenizer_digest(files) == digest:
-                return files
-        files = await fetch()
-        if cached is not None:
-            _write_cached(cached, files)
-        return files
 
-
-def _build(
-    info: pb.Model, files: Mapping[str, bytes], settings: CoordinatorSettings, untrusted: UntrustedRenderer | None
-) -> ServedModel:
-    """Build a model; takes long, so call it in a thread. Raises InvalidRequest or ParserUnusable."""
-    tokenizer = ModelTokenizer.from_files(files)
-    template = settings.template
-    facts = ModelFacts(info.names[0], info.model_type or None, info.architecture or None)
+def _served(info: pb.Model, texts: LoadedTexts) -> ServedModel:
     return ServedModel(
         names=tuple(info.names),
         root=info.root,
         max_model_len=info.max_model_len,
-        max_token_id=info.max_token_id or tokenizer.backend.get_vocab_size() - 1,
+        max_token_id=info.max_token_id or texts.tokenizer.backend.get_vocab_size() - 1,
         tokenizer_digest=info.tokenizer_digest,
         default_sampling_params=json.loads(info.default_sampling_params_json or "{}"),
-        tokenizer=tokenizer,
-        template=ChatTemplate(
-            template.source or tokenizer.chat_template,
-            tokenizer.special_tokens,
-            template.content_format,
-            default_kwargs=template.default_kwargs,
-            untrusted=untrusted,
-        ),
-        token_texts=TokenTexts(tokenizer),
-        parsers=load_parsers(settings.parsers, facts, files),
+        tokenizer=texts.tokenizer,
+        template=texts.template,
+        token_texts=texts.token_texts,
+        parsers=texts.parsers,
+        revision=ModelRevision.of(info),
     )
-
-
-def _read_cached(path: Path) -> dict[str, bytes]:
-    try:
-        return dict(control_pb2.GetTokenizerResponse.FromString(path.read_bytes()).files)
-    except FileNotFoundError:
-        return {}
-    except (OSError, DecodeError) as error:
-        log.warning("cannot read the cached tokenizer %s: %s", path, error)
-        return {}
-
-
-def _write_cached(path: Path, files: dict[str, bytes]) -> None:
-    # Written to a temporary file and renamed, so that other processes never read an incomplete one. The cache is
-    # optional: without it, each start fetches the files.
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as temporary:
-            temporary.write(control_pb2.GetTokenizerResponse(files=files).SerializeToString())
-        os.replace(temporary.name, path)
-    except OSError as error:
-        log.warning("cannot cache the tokenizer in %s: %s", path, error)

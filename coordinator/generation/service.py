@@ -194,6 +194,7 @@ class GenerationService:
             sequence_bytes=math.ceil(prepared.size_bytes / prepared.choices),
             on_placed=record.on_placed,
             exact=request.returns_ids,
+            revision=model.revision,
         )
         texts = TextStreams(model.tokenizer, request.text, prepared.sampling.min_tokens)
         try:

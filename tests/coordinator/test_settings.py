@@ -75,3 +75,16 @@ def test_proxies_are_addresses_and_networks() -> None:
     for wrong in ("*", "10.0.0.1/8", "proxy"):
         with pytest.raises(InvalidRequest, match="--forwarded-allow-ips: "):
             build(CoordinatorSettings, {**WORKER, "--forwarded-allow-ips": (wrong,)})
+
+
+def test_revision_shares_are_percentages() -> None:
+    """By revision; together they are at most all requests."""
+    name = "--revision-share"
+
+    given = build(CoordinatorSettings, WORKER | {name: ("3fa9=10", "77aa=0.5")})
+    assert given.revision_shares == {"3fa9": 10.0, "77aa": 0.5}
+    for wrong in ("3fa9", "=10", "3fa9=ten", "3fa9=101", "3fa9=-1", "3fa9=nan"):
+        with pytest.raises(InvalidRequest, match="REVISION=PERCENT"):
+            build(CoordinatorSettings, WORKER | {name: (wrong,)})
+    with pytest.raises(InvalidRequest, match="more than 100"):
+        build(CoordinatorSettings, WORKER | {name: ("3fa9=60", "77aa=60")})

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.faults.client import ClientRecord, read_stream
@@ -59,3 +60,32 @@ async def test_a_stream_goes_on_only_with_the_weights_that_began_it(tmp_path: Pa
     for stream in ended:
         assert "which would continue the reply differently" in stream.problem
         assert any(whole[: len(stream.token_ids)] == tuple(stream.token_ids) for whole in undisturbed)
+
+
+async def test_a_rollout_is_shown_and_gets_its_share(tmp_path: Path) -> None:
+    """On the status page and in metrics; the share is one of new requests, and conversations stay."""
+    with ExitStack() as stack:
+        workers = [
+            stack.enter_context(simulated_worker(tmp_path, "--sim-seed", seed, name=f"worker-{seed}")) for seed in "01"
+        ]
+        old, new = (process.wait_for(r"revision (\w+)")[1] for process, _ in workers)
+        addresses = [address for _, address in workers]
+        process, url = stack.enter_context(coordinator(tmp_path, addresses, "--revision-share", f"{new}=20"))
+        await asyncio.to_thread(process.wait_for, r"(?s)revision .*revision ")
+        async with httpx.AsyncClient(base_url=url, timeout=30) as client:
+            for number in range(20):
+                chat = {"messages": [{"role": "user", "content": f"Hello {number}"}], "max_tokens": 1}
+                assert (await client.post("/v1/chat/completions", json=chat)).status_code == 200
+            (snapshot,) = (await client.get("/status.json")).json()["processes"]
+            metrics = (await client.get("/metrics")).text
+            replies = set()
+            for _ in range(6):
+                named = {**BODY, "stream": False, "max_tokens": 20, "session_id": "conversation"}
+                reply = (await client.post("/v1/completions", json=named)).json()
+                replies.add(reply["choices"][0]["text"])
+
+    assert snapshot["models"][0]["revisions"] == {old: 80.0, new: 20.0}
+    assert {worker["revision"] for worker in snapshot["workers"]} == {old, new}
+    assert f'tokenwire_revision_sequences_total{{model="simulated",revision="{old}"}} 16.0' in metrics
+    assert f'tokenwire_revision_sequences_total{{model="simulated",revision="{new}"}} 4.0' in metrics
+    assert len(replies) == 1

@@ -212,7 +212,7 @@ class QueueWitness:
         """Send a request to a worker with capacity; None where none has any."""
         free = {
             session: session.workload.free_capacity(session.breaker.half_open)
-            for session in self._pool._candidates_for(model, submission.lora.id, placement.revision)
+            for session in self._pool._candidates_to_place(model, submission.lora.id, placement)
         }
         waiting = self._waiting(model)
         started = next((each for each in waiting if each.submission is submission), None)

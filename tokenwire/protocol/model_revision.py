@@ -28,13 +28,16 @@ class ModelRevision:
     """Digest of the checkpoint, or that an operation replaced it."""
     root: str = ""
     """Where the weights came from, if they have no digest."""
+    key: str = field(init=False, compare=False)
+    """Digest of all of it, which is cheaper to look up by."""
     digest: str = field(init=False, compare=False)
-    """Short and printable."""
+    """The beginning of that: short and printable."""
 
     def __post_init__(self) -> None:
         fields = (self.architecture, self.tokenizer, self.dtype, self.quantization, self.weights, self.root)
-        digest = hashlib.sha256("\0".join(fields).encode()).hexdigest()
-        object.__setattr__(self, "digest", digest[:_DIGEST_CHARS])
+        key = hashlib.sha256("\0".join(fields).encode()).hexdigest()
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "digest", key[:_DIGEST_CHARS])
 
     @classmethod
     def of(cls, model: pb.Model, serving: pb.ServingState | None = None) -> "ModelRevision":
@@ -52,11 +55,13 @@ class ModelRevision:
             root="" if weights else model.root,
         )
 
-    def __hash__(self) -> int:
-        return hash(self.digest)
-
     def __str__(self) -> str:
         return self.digest
+
+    @property
+    def tokenizer_only(self) -> "ModelRevision":
+        """The revisions with this tokenizer, whatever the rest: what a prompt depends on."""
+        return ModelRevision(tokenizer=self.tokenizer)
 
     @property
     def is_known(self) -> bool:

@@ -14,6 +14,8 @@ def worker_object(status: WorkerStatus) -> dict[str, Any]:
         "pause_state": status.pause_state,
         "weight_version": serving.weight_version if connected else None,
         "weights_path": serving.weights_path or None if connected else None,
+        "weights_origin": status.weights_origin if connected else None,
+        "revision": status.revision.digest if connected else None,
         "loras": [adapter.name for adapter in serving.adapters] if connected else [],
         "epoch": serving.epoch if connected else None,
         "routable": not status.reason,

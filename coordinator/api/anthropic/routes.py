@@ -1,6 +1,7 @@
 """POST /v1/messages and /v1/messages/count_tokens."""
 
 import logging
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,6 +18,7 @@ from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_c
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
+from tokenwire.coordinator.generation.traffic_split import Conversation
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.types import ServedModel
@@ -38,7 +40,10 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
         body: CountTokensRequest, headers: RequestHeaders
     ) -> tuple[ChatCompletionRequest, ServedModel | None]:
         """Return a body's translation, and its model where that had to be known."""
-        model = await models.resolve(body.model, headers.caller) if body.has_inline_system else None
+        model = None
+        if body.has_inline_system:
+            conversation = partial(Conversation, headers.caller.tenant, headers.conversation_id, body.messages)
+            model = await models.resolve(body.model, headers.caller, conversation)
         return body.to_chat(translator, model is not None and placement.is_first(model.template)), model
 
     @router.post("/v1/messages", MessagesRequest)

@@ -24,6 +24,7 @@ from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
+from tokenwire.coordinator.generation.traffic_split import Conversation
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.output.sse import ChunkEncoder
@@ -96,7 +97,11 @@ class ChatService:
     ) -> tuple[ServedModel, ParserPlan | None]:
         """Check a body; return its model, and the plan of its parsers."""
         body.check()
-        model = model or await self._models.resolve(body.model, headers.caller)
+        model = model or await self._models.resolve(
+            body.model,
+            headers.caller,
+            lambda: Conversation(headers.caller.tenant, headers.conversation(body), body.messages),
+        )
         tools = body.tool_fields()
         choice = check_tool_choice(tools) if tools else None
         if model.parsers is not None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
@@ -20,6 +21,7 @@ from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
+from tokenwire.coordinator.generation.traffic_split import Conversation
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.text.logprobs import ScoredPosition
@@ -139,7 +141,8 @@ def completion_routes(generation: GenerationService, models: ModelDirectory, api
         body.check()
         headers = RequestHeaders.of(request)
         generation_request = body.to_generation(headers)
-        model = await models.resolve(body.model, headers.caller)
+        conversation = partial(Conversation, headers.caller.tenant, generation_request.conversation_id)
+        model = await models.resolve(body.model, headers.caller, conversation)
         prepared = await generation.prepare(generation_request, model, headers.caller)
         created = int(time.time())
         if body.stream:

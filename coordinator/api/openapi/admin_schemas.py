@@ -104,6 +104,8 @@ class WorkerState(BaseModel):
     pause_state: Literal["running", "paused", "sleeping", "unknown"]
     weight_version: str | None
     weights_path: str | None
+    weights_origin: Literal["start", "directory", "transfer"] | None
+    revision: str | None = Field(description="Workers of one revision continue each other's replies.")
     loras: list[str]
     epoch: int | None
     routable: bool
@@ -172,6 +174,7 @@ class PageModel(BaseModel):
     names: list[str]
     adapters: list[str]
     max_model_len: int | None
+    revisions: dict[str, float] = Field(description="Percentages of new requests, by revision.")
     waiting_requests: int
     waiting_sequences: int
 

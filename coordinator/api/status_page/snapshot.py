@@ -60,11 +60,15 @@ class Snapshot:
             "names": list(model.names),
             "adapters": adapters,
             "max_model_len": model.max_model_len,
+            "revisions": {
+                revision.digest: round(share, 1)
+                for revision, share in self._models.revision_shares(model.base_model).items()
+            },
             **self._queued(model.base_model),
         }
 
     def _awaited(self) -> list[dict[str, Any]]:
-        unknown: dict[str, Any] = {"adapters": [], "max_model_len": None}
+        unknown: dict[str, Any] = {"adapters": [], "max_model_len": None, "revisions": {}}
         return [{"names": [name], **unknown, **self._queued(name)} for name in self._models.awaited()]
 
     def _queued(self, model: str) -> dict[str, int]:

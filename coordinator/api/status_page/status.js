@@ -14,7 +14,7 @@ const workers = new Table(
     {
       label: "model",
       value: (worker) => worker.model,
-      cell: (worker) => ({ text: worker.model ?? "–", note: worker.weight_version ? `weights ${worker.weight_version}` : "" }),
+      cell: (worker) => ({ text: worker.model ?? "–", note: servedOf(worker) }),
     },
     { label: "state", value: stateOf, cell: (worker) => ({ text: stateOf(worker), tone: `dot ${toneOf(worker)}`, note: reasonOf(worker) }) },
     { label: "running", numeric: true, value: (worker) => worker.running ?? worker.open_slots, cell: runningOf },
@@ -35,6 +35,7 @@ const models = new Table(byId("models"), [
     value: (model) => model.key,
     cell: ({ names: [name, ...others] }) => ({ text: name, note: others.length ? `also ${others.join(", ")}` : "" }),
   },
+  { label: "revisions", value: ({ revisions }) => sharesOf(revisions ?? {}) || null },
   { label: "adapters", value: (model) => model.adapters.join(", ") || null },
   {
     label: "context",
@@ -84,6 +85,16 @@ export function showUnavailable(reason) {
 function stateOf(worker) {
   const paused = worker.session !== "connecting" && worker.pause_state !== "running" ? `, ${worker.pause_state}` : "";
   return worker.session + paused;
+}
+
+function servedOf({ weight_version: version, revision }) {
+  return [version && `weights ${version}`, revision && `revision ${revision}`].filter(Boolean).join(", ");
+}
+
+/** During a rollout, the share of new requests of each revision. */
+function sharesOf(revisions) {
+  const shares = Object.entries(revisions);
+  return shares.map(([revision, share]) => (shares.length > 1 ? `${revision}: ${share} %` : revision)).join(", ");
 }
 
 function toneOf(worker) {

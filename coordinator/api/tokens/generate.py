@@ -1,6 +1,7 @@
 """POST /inference/v1/generate: vLLM's contract of ids in and ids out, streamed or not."""
 
 import time
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -17,6 +18,7 @@ from tokenwire.coordinator.api.tokens.generate_response import GenerateChunks, e
 from tokenwire.coordinator.api.tokens.sampling_params import unsupported_sampling_params
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
+from tokenwire.coordinator.generation.traffic_split import Conversation
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.types import Usage
@@ -35,7 +37,8 @@ def generate_routes(generation: GenerationService, models: ModelDirectory, api: 
         headers = RequestHeaders.of(request)
         response_id = headers.response_id("generate-tokens-", body.request_id)
         generation_request = body.to_generation(response_id, headers)
-        model = await models.resolve(body.model, headers.caller)
+        conversation = partial(Conversation, headers.caller.tenant, generation_request.conversation_id)
+        model = await models.resolve(body.model, headers.caller, conversation)
         prepared = await generation.prepare(generation_request, model, headers.caller)
         if body.stream:
             return EventStream(generation, prepared, GenerateChunks(body, prepared, api.prompt_tokens_details))

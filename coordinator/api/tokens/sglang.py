@@ -1,6 +1,7 @@
 """SGLang's POST /generate, so that rollout loops written for it run on vLLM workers; aborts are in abort.py."""
 
 import uuid
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -18,6 +19,7 @@ from tokenwire.coordinator.api.tokens.sglang_request import (
 from tokenwire.coordinator.api.tokens.sglang_response import SglangChoice, SglangChunks
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService
+from tokenwire.coordinator.generation.traffic_split import Conversation
 from tokenwire.coordinator.output.collect import CollectedChoice
 
 
@@ -36,7 +38,8 @@ def sglang_routes(generation: GenerationService, models: ModelDirectory) -> ApiR
         conversation_id = headers.identifier("X-SMG-Routing-Key") or headers.conversation_id
         response_id = body.rid or headers.request_id or uuid.uuid4().hex
         generation_request = body.to_generation(response_id, conversation_id, headers.data_parallel_rank)
-        model = await models.resolve(None, headers.caller)
+        conversation = partial(Conversation, headers.caller.tenant, conversation_id)
+        model = await models.resolve(None, headers.caller, conversation)
         prepared = await generation.prepare(generation_request, model, headers.caller)
         choices = [SglangChoice(body, prepared, index, response_id) for index in range(prepared.choices)]
         if body.stream:

@@ -240,9 +240,13 @@ class Failover(PoolListener):
         prefix: Sequence[int] = () if replayed else sequence.token_ids
         rest = remainder(request.submission, sequence.index, prefix, sequence.prompt_scored)
         listener: SlotListener = Replay(sequence, sequence.token_ids[:]) if replayed else sequence
-        revision, on_placed = self._revision(sequence), request.on_resumed
         placement = replace(
-            request.placement, resumed=True, avoid=sequence.avoid, revision=revision, on_placed=on_placed
+            request.placement,
+            resumed=True,
+            avoid=sequence.avoid,
+            revision=self._revision(sequence),
+            begun=request.has_output,
+            on_placed=request.on_resumed,
         )
         if prefix and rest.max_tokens == 0:
             sequence.end_at_limit()
@@ -273,7 +277,7 @@ class Failover(PoolListener):
         return sequence.recovery(workers, self._is_exact(request))
 
     def _revision(self, sequence: ResumableSequence) -> ModelRevision | None:
-        """Return the revision whose workers may resume a sequence: any, until the client has a part of the reply."""
+        """Return the revision whose workers may resume a sequence."""
         request = sequence.request
         return sequence.revision if request.has_output else request.placement.revision
 

@@ -26,6 +26,7 @@ class FleetCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return all families."""
         yield self._states()
+        yield from self._revisions()
         yield self._losses()
         yield self._ejections()
         yield self._of_workers(
@@ -69,6 +70,24 @@ class FleetCollector(Collector):
             for state in _STATES:
                 family.add_metric((session.address, session.model_name, state), float(state == current))
         return family
+
+    def _revisions(self) -> Iterator[Metric]:
+        workers = GaugeMetricFamily(
+            "tokenwire_worker_revision",
+            "1 for the revision that a worker serves; two of one model are a rollout.",
+            labels=("worker", "model", "revision"),
+        )
+        for session in self._pool.sessions:
+            if session.state is not SessionState.CONNECTING:
+                workers.add_metric((session.address, session.model_name, session.revision.digest), 1)
+        sequences = CounterMetricFamily(
+            "tokenwire_revision_sequences",
+            "Sequences sent to workers of a revision, as long as it has workers.",
+            labels=("model", "revision"),
+        )
+        for key, count in self._pool.sequences_by_revision.items():
+            sequences.add_metric(key, count)
+        yield from (workers, sequences)
 
     def _losses(self) -> Metric:
         family = CounterMetricFamily(

@@ -34,3 +34,14 @@ def test_a_version_is_common_if_all_connected_workers_have_it() -> None:
     assert common_version([status(), status(), lost]) == "v2"
     assert common_version([status(), other]) is None
     assert common_version([lost]) is None
+
+
+def test_the_origin_of_weights_follows_from_what_brought_them() -> None:
+    """A directory has a path, a transfer has none."""
+    origins = {
+        "start": pb.ServingState(epoch=3),
+        "directory": pb.ServingState(epoch=3, weights_epoch=2, weights_path="/step_2"),
+        "transfer": pb.ServingState(epoch=3, weights_epoch=3),
+    }
+    for origin, serving in origins.items():
+        assert WorkerStatus("one:1", "ready", serving, "", "").weights_origin == origin

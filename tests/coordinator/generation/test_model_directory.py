@@ -1,6 +1,8 @@
 """Models are registered by their workers, and stay for a while without any."""
 
 import asyncio
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,8 +12,10 @@ from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
+from tokenwire.coordinator.generation.traffic_split import Conversation
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import Forbidden, NotFound, Unavailable
+from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.simulated_engine.model import load_model
 
@@ -114,6 +118,85 @@ async def test_expected_models_are_waited_for() -> None:
     models.on_model_lost("red")
     clock.now += LINGER_S
     assert models.awaited() == ["red", "blue"]
+
+
+class RolloutWorkers:
+    """Workers that have these revisions, and whose own weights may have been replaced."""
+
+    def __init__(self, *models: pb.Model) -> None:
+        self.models = models
+        self.live = [ModelRevision.of(model) for model in models]
+
+    def live_revisions(self, model: str) -> Sequence[ModelRevision]:
+        """Return what they serve."""
+        return self.live
+
+    def known_revisions(self, model: str) -> Collection[ModelRevision]:
+        """Return what they started with."""
+        return {ModelRevision.of(each) for each in self.models}
+
+    def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
+        """Return the same for each."""
+        return 1
+
+
+OLD = pb.Model(names=["red"], weights_digest="old", tokenizer_digest="one")
+NEW = pb.Model(names=["red", "crimson"], weights_digest="new", tokenizer_digest="other")
+
+
+async def test_requests_are_rendered_for_the_revision_that_they_will_run_on() -> None:
+    """With its tokenizer and template, by any name and for each adapter; conversations stay."""
+    desired = DesiredStates()
+    models = directory(Clock(1000.0), desired)
+    models.watch(RolloutWorkers(OLD, NEW))
+    for model in (OLD, NEW):
+        await models.prepare(model, fetch)
+        models.on_workers_changed("red")
+    desired.observe("red", pb.ServingState(epoch=1, adapters=[pb.LoraAdapter(name="warm", id=1)]))
+
+    served = [await models.resolve("red", ANYBODY) for _ in range(4)]
+    assert sorted(model.tokenizer_digest for model in served) == ["one", "one", "other", "other"]
+    assert len({id(model.tokenizer) for model in served}) == 2
+    assert models.revision_shares("red") == {ModelRevision.of(OLD): 50.0, ModelRevision.of(NEW): 50.0}
+    adapted = [await models.resolve("warm", ANYBODY) for _ in range(4)]
+    assert sorted(model.tokenizer_digest for model in adapted) == ["one", "one", "other", "other"]
+    assert {(model.name, model.base_model) for model in adapted} == {("warm", "red")}
+    conversation = partial(Conversation, "", "c")
+    assert len({(await models.resolve("red", ANYBODY, conversation)).tokenizer_digest for _ in range(4)}) == 1
+
+
+async def test_a_tokenizer_goes_with_the_last_worker_of_its_revision() -> None:
+    """One that is stopped is not in force any more, and one that is not listed is not kept."""
+    models = directory(Clock(1000.0))
+    workers = RolloutWorkers(OLD, NEW)
+    models.watch(workers)
+    for model in (OLD, NEW):
+        await models.prepare(model, fetch)
+    workers.live = [ModelRevision.of(OLD)]
+    models.on_workers_changed("red")
+    assert (await models.resolve("crimson", ANYBODY)).tokenizer_digest == "one"
+
+    workers.models = (OLD,)
+    models.on_workers_changed("red")
+    assert models.find("red").tokenizer_digest == "one"
+    with pytest.raises(NotFound):
+        models.find("crimson")
+
+    workers.live, workers.models = [], ()
+    models.on_workers_changed("red")
+    assert models.find("red").tokenizer_digest == "one"  # the last one stays for a while
+
+
+async def test_weights_of_an_operation_keep_the_tokenizer_of_their_workers() -> None:
+    """They are those of several revisions, of which one with the same tokenizer is taken."""
+    models = directory(Clock(1000.0))
+    workers = RolloutWorkers(OLD, NEW)
+    models.watch(workers)
+    for model in (OLD, NEW):
+        await models.prepare(model, fetch)
+    workers.live = [ModelRevision.of(OLD, pb.ServingState(epoch=1, weights_epoch=1))]
+    models.on_workers_changed("red")
+    assert (await models.resolve("red", ANYBODY)).tokenizer_digest == "one"
 
 
 async def test_a_caller_may_be_restricted_to_models() -> None:

@@ -24,6 +24,7 @@ TEXTS = {
     "--chat-template": "{{ messages }}",
     "--default-chat-template-kwargs": '{"a": 1}',
     "--sim-fault": "crash@tokens=5",
+    "--revision-share": "3fa9c1d07b=10",
 }
 
 

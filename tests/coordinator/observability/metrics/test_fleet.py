@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.workers import accept, running_worker, unix_address, until
+from tests.workers import Listener, accept, running_worker, send, submission, unix_address, until
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.failover.settings import FailoverStats
@@ -40,4 +40,23 @@ async def test_each_worker_has_one_current_state(tmp_path: Path) -> None:
     assert list(samples(collector, "worker_state")) == []
     results = {labels["result"]: value for labels, value in samples(collector, "failover_sequences_total")}
     assert results == {"resumed": 2, "replayed": 0, "failed": 0, "poison": 1}
+    await pool.stop()
+
+
+async def test_a_rollout_is_two_revisions_of_one_model(tmp_path: Path) -> None:
+    """With the requests of each, as long as it has workers."""
+    addresses = [unix_address(tmp_path, name) for name in ("old", "new")]
+    pool = WorkerPool("test", accept)
+    collector = FleetCollector(pool, AdmissionQueue(pool, AdmissionSettings()), FailoverStats())
+    async with running_worker(addresses[0], seed=1), running_worker(addresses[1], seed=2):
+        pool.update(addresses)
+        await until(lambda: all(session.state is SessionState.READY for session in pool.sessions))
+        revisions = {labels["worker"]: labels["revision"] for labels, _ in samples(collector, "worker_revision")}
+        assert len(set(revisions.values())) == 2
+        placed = send(pool, submission(), [Listener()])
+        (counted,) = samples(collector, "revision_sequences_total")
+        assert counted == ({"model": "simulated", "revision": revisions[placed.session.address]}, 1)
+        pool.update([address for address in addresses if address != placed.session.address])
+        await until(lambda: len(pool.sessions) == 1)
+        assert not list(samples(collector, "revision_sequences_total"))
     await pool.stop()

@@ -1,0 +1,123 @@
+"""Loads what turns text into ids and back, from a worker's files: once for all models with the same ones."""
+
+import asyncio
+import logging
+import os
+import tempfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from tokenwire.coordinator.fleet.session import FetchFiles
+from tokenwire.coordinator.parsing.loader import load_parsers
+from tokenwire.coordinator.parsing.message import Parsers
+from tokenwire.coordinator.parsing.settings import ModelFacts
+from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.coordinator.text.logprobs import TokenTexts
+from tokenwire.coordinator.text.template.chat_template import ChatTemplate, UntrustedRenderer
+from tokenwire.coordinator.text.template.renderer_process import IsolatedRenderer
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer, read_directory
+from tokenwire.protocol.tokenizer_digest import tokenizer_digest
+from tokenwire.v1 import control_pb2
+from tokenwire.v1 import inference_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTexts:
+    """A tokenizer, the template that belongs to it, and the parsers of what is generated with it."""
+
+    tokenizer: ModelTokenizer
+    template: ChatTemplate
+    token_texts: TokenTexts
+    parsers: Parsers | None
+
+
+class TextsLoader:
+    """Loads texts from memory, from disk, or from a worker. Those with one digest are one object."""
+
+    def __init__(self, settings: CoordinatorSettings) -> None:
+        self._settings = settings
+        self._loaded: dict[tuple[str, str, str, str], LoadedTexts] = {}
+        """By the digest of tokenizer and template, and what parsers depend on."""
+        self._untrusted = IsolatedRenderer() if settings.template.trust_request else None
+
+    async def close(self) -> None:
+        """End the renderer process."""
+        if self._untrusted is not None:
+            await self._untrusted.close()
+
+    async def load(self, info: pb.Model, fetch: FetchFiles) -> LoadedTexts:
+        """Return what a worker's announcement needs. Raises InvalidRequest or ParserUnusable."""
+        key = info.tokenizer_digest, info.names[0], info.model_type, info.architecture
+        if key not in self._loaded:
+            files = await self._files(info.tokenizer_digest, fetch)
+            texts = await asyncio.to_thread(_load, info, files, self._settings, self._untrusted)
+            self._loaded.setdefault(key, texts)  # another worker's session may have been faster
+        return self._loaded[key]
+
+    def keep(self, tokenizers: Collection[ModelTokenizer]) -> None:
+        """Remove what has none of these tokenizers."""
+        kept = {id(tokenizer) for tokenizer in tokenizers}
+        self._loaded = {key: texts for key, texts in self._loaded.items() if id(texts.tokenizer) in kept}
+
+    async def _files(self, digest: str, fetch: FetchFiles) -> dict[str, bytes]:
+        settings = self._settings
+        if settings.tokenizer is not None:
+            return read_directory(settings.tokenizer)
+        cached = None
+        if settings.cache_dir is not None and digest.isalnum():
+            cached = settings.cache_dir / "tokenizers" / f"{digest}.pb"
+            files = _read_cached(cached)
+            if files and tokenizer_digest(files) == digest:
+                return files
+        files = await fetch()
+        if cached is not None:
+            _write_cached(cached, files)
+        return files
+
+
+def _load(
+    info: pb.Model, files: Mapping[str, bytes], settings: CoordinatorSettings, untrusted: UntrustedRenderer | None
+) -> LoadedTexts:
+    """Load everything; takes long, so call it in a thread. Raises InvalidRequest or ParserUnusable."""
+    tokenizer = ModelTokenizer.from_files(files)
+    template = settings.template
+    facts = ModelFacts(info.names[0], info.model_type or None, info.architecture or None)
+    return LoadedTexts(
+        tokenizer=tokenizer,
+        template=ChatTemplate(
+            template.source or tokenizer.chat_template,
+            tokenizer.special_tokens,
+            template.content_format,
+            default_kwargs=template.default_kwargs,
+            untrusted=untrusted,
+        ),
+        token_texts=TokenTexts(tokenizer),
+        parsers=load_parsers(settings.parsers, facts, files),
+    )
+
+
+def _read_cached(path: Path) -> dict[str, bytes]:
+    try:
+        return dict(control_pb2.GetTokenizerResponse.FromString(path.read_bytes()).files)
+    except FileNotFoundError:
+        return {}
+    except (OSError, DecodeError) as error:
+        log.warning("cannot read the cached tokenizer %s: %s", path, error)
+        return {}
+
+
+def _write_cached(path: Path, files: dict[str, bytes]) -> None:
+    # Written to a temporary file and renamed, so that other processes never read an incomplete one. The cache is
+    # optional: without it, each start fetches the files.
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as temporary:
+            temporary.write(control_pb2.GetTokenizerResponse(files=files).SerializeToString())
+        os.replace(temporary.name, path)
+    except OSError as error:
+        log.warning("cannot cache the tokenizer in %s: %s", path, error)

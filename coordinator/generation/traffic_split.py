@@ -1,0 +1,99 @@
+"""Which revision of a model gets a request while workers of several are served: a rollout."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tokenwire.coordinator.fleet.routing import TTLCache
+from tokenwire.protocol.model_revision import ModelRevision
+
+_CONVERSATIONS, _CONVERSATION_TTL_S = 65_536, 1800.0
+
+
+class RevisionedWorkers(Protocol):
+    """What a split needs of the workers; see WorkerPool."""
+
+    def live_revisions(self, model: str) -> Sequence[ModelRevision]:
+        """Return the revisions of the workers that take requests, the oldest one first."""
+
+    def known_revisions(self, model: str) -> Collection[ModelRevision]:
+        """Return what the listed workers of a model started with, connected or not."""
+
+    def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
+        """Return the free capacity of a revision's workers, in sequences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What tells the conversation of a request from others."""
+
+    tenant: str
+    id: str | None = None
+    """As the client names it."""
+    messages: Sequence[Mapping[str, Any]] = ()
+    """Without an id, one is known by its first question."""
+
+    @property
+    def key(self) -> tuple[str, str] | None:
+        """What is the same for all of its requests; None if that is not known."""
+        if self.id is not None:
+            return self.tenant, self.id
+        opening = next((each.get("content") for each in self.messages if each.get("role") == "user"), None)
+        return None if opening is None else (self.tenant, f"opening {hash(str(opening))}")
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there are earlier replies."""
+        return any(each.get("role") == "assistant" for each in self.messages)
+
+
+class TrafficSplit:
+    """Gives each revision its share of new requests, and keeps conversations at theirs.
+
+    A revision without a share of its own gets requests in proportion to its free capacity.
+    """
+
+    def __init__(self, workers: RevisionedWorkers, shares: Mapping[str, float]) -> None:
+        """`shares`: percentages by the digest of a revision."""
+        self._workers = workers
+        self._shares = shares
+        self._credits: dict[str, dict[ModelRevision, float]] = {}
+        """By model: smooth weighted round-robin."""
+        self._conversations = TTLCache(_CONVERSATIONS, _CONVERSATION_TTL_S)
+
+    def choose(
+        self, model: str, live: Sequence[ModelRevision], conversation: Conversation | None = None
+    ) -> ModelRevision:
+        """Return the revision for a request, one of several live ones."""
+        key = None if conversation is None else conversation.key
+        if conversation is None or key is None:
+            return self._next(model, live)
+        kept = None
+        if conversation.id is not None or conversation.has_begun:
+            digest = self._conversations.get((model, key))
+            kept = next((revision for revision in live if revision.digest == digest), None)
+        if kept is None:
+            # One that is not known began before the rollout, or at another coordinator.
+            kept = live[0] if conversation.has_begun else self._next(model, live)
+        self._conversations.put((model, key), kept.digest)
+        return kept
+
+    def shares(self, model: str, live: Sequence[ModelRevision]) -> dict[ModelRevision, float]:
+        """Return the percentages of live revisions, as of now."""
+        named = {each: self._shares[each.digest] for each in live if each.digest in self._shares}
+        free = {each: self._workers.free_capacity(model, 0, each) for each in live if each not in named}
+        rest = 100.0 - sum(named.values())
+        total = sum(free.values())
+        weights = named | {each: rest * (count / total if total else 1 / len(free)) for each, count in free.items()}
+        total_weight = sum(weights.values())
+        if not total_weight:  # only revisions that are to get nothing are left
+            return dict.fromkeys(live, 100 / len(live))
+        return {each: 100 * weights[each] / total_weight for each in live}
+
+    def _next(self, model: str, live: Sequence[ModelRevision]) -> ModelRevision:
+        earlier = self._credits.get(model, {})
+        shares = self.shares(model, live)
+        credits = self._credits[model] = {each: earlier.get(each, 0.0) + share for each, share in shares.items()}
+        chosen = max(live, key=lambda each: credits[each])
+        credits[chosen] -= 100
+        return chosen
