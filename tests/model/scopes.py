@@ -67,6 +67,8 @@ ROWS = (
     _fleet(Scope((PAUSE,), coordinator_restarts=1), 3_223),
     _fleet(Scope((PAUSE,), cuts=1), 2_211),
     _fleet(Scope((PAUSE,), direct=1), 2_585),
+    _fleet(Scope((PAUSE, RESUME), workers=1, cuts=1), 1_333),
+    _fleet(Scope((PAUSE, LABEL), workers=1, cuts=2), 5_084),
     _fleet(Scope((PAUSE, RESUME), coordinators=1, lies=2), 2_563),
     _fleet(Scope((PAUSE, LABEL), workers=1, coordinator_restarts=1, lies=1), 30_516),
     _fleet(Scope((PAUSE,), worker_restarts=1, coordinator_restarts=1), 120_636, long=True),
