@@ -162,6 +162,12 @@ WORDS = (
         "prompt_logprobs",
     ),
     ErrorPair(
+        r"The request takes about .* \(--max-request-mb\): .* for \d+ log-probabilities of \d+ tokens of a reply .*",
+        r"Requested sample logprobs of \d+, which is greater than max allowed: \d+",
+        "logprobs",
+        "logprobs",
+    ),
+    ErrorPair(
         r"1 validation error:\n  messages: Input should be a valid list .*",
         r"'\w+' object is not iterable",
         "messages",
