@@ -102,5 +102,7 @@ async def _wait_or_fail(reply: StreamedReply, context: RequestContext) -> None:
         error = context.drain_error
         if error is None:
             raise
+        if context.handle is not None:
+            context.handle.abort()  # a slow reader may take long to get the error
         reply.fail(error)
         await reply.wait()

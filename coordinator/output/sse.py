@@ -28,6 +28,18 @@ class Sink(Protocol):
         """Record how much is held back for a slow reader; the sink may close the connection."""
 
 
+class _Ended:
+    """The sink of a reply that has ended with an error."""
+
+    congested = False
+
+    def write(self, data: bytes) -> None:
+        """Drop it."""
+
+    def hold(self, size_bytes: int) -> None:
+        """Hold nothing."""
+
+
 class ChunkEncoder(Protocol):
     """Encodes events in the format of one route; see coordinator.api."""
 
@@ -273,6 +285,7 @@ class StreamedReply:
             return
         if self._failure is not None:
             self._sink.write(self._encoder.error(self._failure) + self._encoder.ending)
+            self._sink = _Ended()  # what still runs is about to be aborted
         elif self._open:
             return
         else:

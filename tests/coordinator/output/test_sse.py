@@ -271,6 +271,22 @@ async def test_an_error_in_mid_stream_is_its_last_event() -> None:
     assert reader.data == b"<[0 a 1]!gone" + b"end"
 
 
+async def test_nothing_comes_after_an_error() -> None:
+    """Other choices, or the same one, may go on until they are aborted."""
+    reply, reader = StreamedReply(FakeEncoder(), 2, 0), RecordedSink()
+    reply.attach(reader)
+    reply.delta(0, "a", [1], None)
+    reply.fail(WorkerLost("lost"))
+    before = reader.data
+
+    reply.delta(0, "b", [2], STOP)
+    reply.delta(1, "x", [7], STOP)
+    await reply.wait()
+
+    assert reader.data == before
+    assert before.endswith(b"!lostend")
+
+
 async def test_steps_without_text_are_left_out() -> None:
     """A step that completes no character is not sent, but its tokens count."""
     reply, reader = StreamedReply(FakeEncoder(), 1, 0), RecordedSink()
