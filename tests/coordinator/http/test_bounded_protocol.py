@@ -130,14 +130,15 @@ async def test_a_slow_body_times_out() -> None:
 
 async def test_a_reply_may_take_longer_than_a_request() -> None:
     """Timeouts end with the request, and do not apply to one that waits behind another."""
+    limits = ProtocolLimits(head_timeout_s=1.0, body_timeout_s=1.0)
     slow = asyncio.Event()
 
     async def route(exchange: Exchange) -> None:
-        asyncio.get_running_loop().call_later(4 * IMPATIENT.head_timeout_s, slow.set)
+        asyncio.get_running_loop().call_later(1.25 * limits.head_timeout_s, slow.set)
         await slow.wait()
         await answer(exchange)
 
-    async with serving(route, lent=True, limits=IMPATIENT) as port, connected_to(port) as client:
+    async with serving(route, lent=True, limits=limits) as port, connected_to(port) as client:
         await client.send_raw(HEAD + b"Content-Length: 0\r\n\r\n" + HEAD + b"Content-Length: 1\r\n\r\n")
         await client.read_reply()
         await client.send_raw(b"x")
