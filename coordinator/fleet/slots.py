@@ -32,6 +32,31 @@ class SlotListener(Protocol):
         """Called when the sequence ends with an error."""
 
 
+class ForwardingListener:
+    """Passes on what is not a token or an end: the base of listeners that stand before another one."""
+
+    __slots__ = ("_listener",)
+
+    def __init__(self, listener: SlotListener) -> None:
+        self._listener = listener
+
+    def prefilled(self, info: pb.PrefillInfo) -> None:
+        """Pass on."""
+        self._listener.prefilled(info)
+
+    def scored(self, rows: pb.LogprobRows) -> None:
+        """Pass on."""
+        self._listener.scored(rows)
+
+    def weights(self, version: str) -> None:
+        """Pass on."""
+        self._listener.weights(version)
+
+    def resumed(self) -> None:
+        """Pass on."""
+        self._listener.resumed()
+
+
 class DiscardListener:
     """Occupies an aborted slot until the worker's terminal event, and counts the overshoot tokens."""
 

@@ -3,7 +3,7 @@
 import math
 
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
-from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.slots import ForwardingListener, SlotListener
 from tokenwire.errors import TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -12,11 +12,11 @@ _REPLY_TOKENS = 256
 _CACHED_COST = 0.1
 
 
-class ObservedSequence:
+class ObservedSequence(ForwardingListener):
     """Passes on what a sequence gets, and keeps how much it was."""
 
     def __init__(self, listener: SlotListener, prompt_tokens: int) -> None:
-        self._listener = listener
+        super().__init__(listener)
         self._prompt_tokens: float = prompt_tokens
         """Those that count for this sequence."""
         self._counts_prompt = prompt_tokens > 0
@@ -34,19 +34,7 @@ class ObservedSequence:
         if self._counts_prompt:
             self._counts_prompt = False
             self._prompt_tokens -= (1 - _CACHED_COST) * info.cached_tokens
-        self._listener.prefilled(info)
-
-    def scored(self, rows: pb.LogprobRows) -> None:
-        """Pass on."""
-        self._listener.scored(rows)
-
-    def weights(self, version: str) -> None:
-        """Pass on."""
-        self._listener.weights(version)
-
-    def resumed(self) -> None:
-        """Pass on."""
-        self._listener.resumed()
+        super().prefilled(info)
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Count tokens."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.slots import ForwardingListener, SlotListener
 from tokenwire.errors import TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -12,14 +12,14 @@ _CACHED_COST = 0.1
 """Of a prompt token that a worker had in its cache."""
 
 
-class WorkMeter:
+class WorkMeter(ForwardingListener):
     """A slot listener that passes everything on."""
 
-    __slots__ = ("_charge", "_charged", "_counts_prompt", "_generated", "_listener", "_open")
+    __slots__ = ("_charge", "_charged", "_counts_prompt", "_generated", "_open")
 
     def __init__(self, listener: SlotListener, charge: Callable[[float], None]) -> None:
         """`charge` is called with work in tokens, negative if less was needed than was assumed."""
-        self._listener = listener
+        super().__init__(listener)
         self._charge = charge
         self._charged = self._generated = 0
         self._counts_prompt = self._open = False
@@ -39,19 +39,7 @@ class WorkMeter:
         if self._counts_prompt:
             self._counts_prompt = False
             self._charge((_CACHED_COST - 1) * info.cached_tokens)
-        self._listener.prefilled(info)
-
-    def scored(self, rows: pb.LogprobRows) -> None:
-        """Pass on."""
-        self._listener.scored(rows)
-
-    def weights(self, version: str) -> None:
-        """Pass on."""
-        self._listener.weights(version)
-
-    def resumed(self) -> None:
-        """Pass on."""
-        self._listener.resumed()
+        super().prefilled(info)
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Count tokens; settle if these are the last, unless another worker goes on."""

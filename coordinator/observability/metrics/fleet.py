@@ -1,6 +1,7 @@
 """Collects metrics of workers, queues and failover from their current state at each scrape."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -90,26 +91,27 @@ class FleetCollector(Collector):
         yield from (workers, sequences)
 
     def _losses(self) -> Metric:
-        family = CounterMetricFamily(
-            "tokenwire_worker_losses",
+        return self._counts(
+            "losses",
             "Lost sessions with a worker: closed (its process or connection ended), heartbeat_timeout, protocol_error, "
             "or stalled (heartbeats, but no engine step).",
-            labels=("worker", "model", "reason"),
+            lambda session: session.losses.items(),
         )
-        for session in self._pool.sessions:
-            for reason, count in session.losses.items():
-                family.add_metric((session.address, session.model_name, reason.value), count)
-        return family
 
     def _ejections(self) -> Metric:
-        family = CounterMetricFamily(
-            "tokenwire_worker_ejections",
+        return self._counts(
+            "ejections",
             "How often a worker was ejected: slow (its tokens take much longer than those of others), or silent (it "
             "has requests and sends no token while others do).",
-            labels=("worker", "model", "reason"),
+            lambda session: session.ejections.items(),
         )
+
+    def _counts(
+        self, name: str, text: str, by_reason: Callable[[WorkerSession], Iterable[tuple[StrEnum, int]]]
+    ) -> Metric:
+        family = CounterMetricFamily(f"tokenwire_worker_{name}", text, labels=("worker", "model", "reason"))
         for session in self._pool.sessions:
-            for reason, count in session.ejections.items():
+            for reason, count in by_reason(session):
                 family.add_metric((session.address, session.model_name, reason.value), count)
         return family
 

@@ -2,46 +2,29 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
 from redis.asyncio import Redis
 
 from tests.ports import free_port
-from tests.redis_server import redis_server
+from tests.redis_server import PASSWORD
 from tokenwire.coordinator.auth.limit_store import SharedUsage
 from tokenwire.coordinator.auth.rate_limit import Limits
 from tokenwire.coordinator.auth.redis_limit_store import RedisLimitStore
 
 pytestmark = pytest.mark.npm
 
-PASSWORD = "quite secret"
 KEY = b"key"
 PATIENT_S = 60.0
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """Run a Redis that requires a password."""
-    port = free_port()
-    with redis_server(port, PASSWORD):
-        yield f"redis://127.0.0.1:{port}/0"
-
-
 @pytest.fixture
-async def redis(url: str) -> AsyncIterator["Redis"]:
-    """Return a client of an empty Redis."""
-    async with Redis.from_url(url, password=PASSWORD) as client:
-        await client.flushall()
-        yield client
-
-
-@pytest.fixture
-async def stores(url: str, redis: "Redis") -> AsyncIterator[list[RedisLimitStore]]:
+async def stores(redis_url: str, redis: "Redis") -> AsyncIterator[list[RedisLimitStore]]:
     """Return the stores of three processes."""
     async with AsyncExitStack() as stack:
-        opened = [RedisLimitStore(url, PASSWORD, PATIENT_S) for _ in range(3)]
+        opened = [RedisLimitStore(redis_url, PASSWORD, PATIENT_S) for _ in range(3)]
         for store in opened:
             stack.push_async_callback(store.close)
         yield opened
@@ -146,10 +129,10 @@ async def test_requests_of_a_coordinator_that_died_expire(stores: list[RedisLimi
     assert 0 < await redis.ttl("tokenwire:limits:1:key:running") <= 60
 
 
-async def test_a_coordinator_that_stops_ends_its_requests(url: str, redis: "Redis") -> None:
+async def test_a_coordinator_that_stops_ends_its_requests(redis_url: str, redis: "Redis") -> None:
     """And what they give back is written."""
     limits = Limits(max_concurrent=1, tokens_per_minute=60)
-    store = RedisLimitStore(url, PASSWORD, PATIENT_S)
+    store = RedisLimitStore(redis_url, PASSWORD, PATIENT_S)
     await store.enter(KEY, limits)
     await store.take(KEY, limits, 60)
     store.give_back(KEY, limits, 60)
@@ -159,9 +142,9 @@ async def test_a_coordinator_that_stops_ends_its_requests(url: str, redis: "Redi
     assert float(await redis.hget("tokenwire:limits:1:key", "tokens") or 0) == 60
 
 
-async def test_an_abandoned_entry_is_taken_back(url: str, redis: "Redis") -> None:
+async def test_an_abandoned_entry_is_taken_back(redis_url: str, redis: "Redis") -> None:
     """A request that is cancelled while it asks leaves nothing."""
-    store = RedisLimitStore(url, PASSWORD, PATIENT_S)
+    store = RedisLimitStore(redis_url, PASSWORD, PATIENT_S)
     entering = asyncio.create_task(store.enter(KEY, Limits(max_concurrent=1)))
     await asyncio.sleep(0)
     entering.cancel()
