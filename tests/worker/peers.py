@@ -76,6 +76,32 @@ class ScriptedEngine(SimulatedEngine):
         self._steps.put_nowait(None)
 
 
+class PreparingEngine(ScriptedEngine):
+    """An engine that prepares requests with a grammar until the test lets it; aborts meanwhile win."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.preparing: list[EngineSequence] = []
+        self.prepared = asyncio.Event()
+        self.cancelled: list[EngineSequence] = []
+        """Sequences whose submit was cancelled."""
+
+    async def submit(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
+        """Wait for `prepared`, or record the sequences at once."""
+        if not submit.sampling_params.HasField("structured_outputs"):
+            return await super().submit(submit, sequences)
+        self.preparing += sequences
+        try:
+            await self.prepared.wait()
+        except asyncio.CancelledError:
+            self.cancelled += sequences
+            raise
+        await super().submit(submit, sequences)
+        early = [sequence.slot for sequence in sequences if sequence in self.aborted]
+        if early:
+            self.emit({}, ends=dict.fromkeys(early, pb.FINISH_REASON_ABORT))
+
+
 class Peer:
     """A client of a worker: control and health calls, and one session that records what it reads."""
 

@@ -79,11 +79,15 @@ class Engine(Protocol):
     async def submit(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
         """Start one request's sequences (one per slot of the submit).
 
-        Raises InvalidRequest, Overloaded, Unavailable or EngineFailed; then no sequence was started.
+        Raises InvalidRequest, Overloaded, Unavailable or EngineFailed; then no sequence was started. Other methods are
+        called meanwhile. If it is cancelled, `abort` ends what was started.
         """
 
     async def abort(self, sequences: list[EngineSequence]) -> None:
-        """Abort sequences; their ABORT finish comes in a later step. Unknown ones are ignored."""
+        """Abort sequences; their ABORT finish comes in a later step. Unknown ones are ignored.
+
+        One that is being submitted ends as soon as it has started, unless it is refused.
+        """
 
     def steps(self) -> AsyncIterator[Step]:
         """Yield steps until `stop`. When the engine dies, yield an ERROR finish for every live sequence

@@ -46,6 +46,7 @@ class Session:
         self._engine = engine
         self._host = host
         self._slots: dict[int, EngineSequence] = {}
+        self._preparing: set[asyncio.Task[None]] = set()
         self._frame_buffer = FrameBuffer(self._close_slot)
         self.coordinator_id = "?"
 
@@ -83,6 +84,7 @@ class Session:
                 sender.cancel()
                 with contextlib.suppress(asyncio.CancelledError, grpc.RpcError, grpc.aio.UsageError):
                     await sender
+            await self._stop_preparing()
             await self.abort_all()
 
     async def abort_requests(self, request_ids: set[str] | None) -> int:
@@ -99,6 +101,12 @@ class Session:
         if sequences:
             log.info("session of %s ended: aborting %d open slot(s)", self.coordinator_id, len(sequences))
             await self._engine.abort(sequences)
+
+    async def _stop_preparing(self) -> None:
+        """Cancel submits whose preparation has not ended."""
+        for task in self._preparing:
+            task.cancel()
+        await asyncio.gather(*self._preparing, return_exceptions=True)
 
     def _accept_hello(self, first: pb.SessionRequest) -> None:
         if first.WhichOneof("command") != "hello":
@@ -136,9 +144,21 @@ class Session:
             if submit.lora.id:
                 self._host.check_adapter(submit.lora)  # the engine reads it if it is not loaded
             self._admit(sequences)
+        except TokenwireError as error:
+            self._refuse(submit, sequences, error)
+            return
+        if _needs_preparation(submit):
+            task = asyncio.create_task(self._start(submit, sequences))
+            self._preparing.add(task)
+            task.add_done_callback(self._preparing.discard)
+        else:
+            await self._start(submit, sequences)
+
+    async def _start(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
+        try:
             await self._engine.submit(submit, sequences)
-            # Some may already have ended.
-            started = [sequence for sequence in sequences if sequence.slot in self._slots]
+            # Some may already have ended, and their slots may carry other requests.
+            started = [sequence for sequence in sequences if self._slots.get(sequence.slot) is sequence]
             self._host.on_submitted(started, len(submit.prompt_token_ids))
         except TokenwireError as error:
             self._refuse(submit, sequences, error)
@@ -170,3 +190,8 @@ class Session:
             self._slots.pop(sequence.slot, None)
         refusal = pb.Refusal(slots=submit.slots, code=error.refusal_code, message=error.message, param=error.param)
         self._frame_buffer.add_event(pb.SessionResponse(refusal=refusal))
+
+
+def _needs_preparation(submit: pb.Submit) -> bool:
+    """Whether the engine compiles a grammar or loads an adapter first, which may take seconds."""
+    return submit.sampling_params.HasField("structured_outputs") or submit.HasField("lora")

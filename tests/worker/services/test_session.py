@@ -10,7 +10,7 @@ from typing import cast
 import grpc
 import pytest
 
-from tests.worker.peers import TIMEOUT_S, Peer, ScriptedEngine, connected_peer, in_session
+from tests.worker.peers import TIMEOUT_S, Peer, PreparingEngine, ScriptedEngine, connected_peer, in_session
 from tests.workers import SessionContext, running_worker, submit_message, until
 from tokenwire.errors import InvalidRequest, Overloaded
 from tokenwire.protocol.version import MAJOR, protocol_version
@@ -226,6 +226,103 @@ async def test_a_second_hello_is_ignored(address: str, caplog: pytest.LogCapture
 
         assert len(peer.tokens[0]) == 3
     assert "unexpected command: hello" in caplog.text
+
+
+def with_grammar(slots: list[int]) -> pb.Submit:
+    """Return a request that an engine prepares before it starts."""
+    submit = submit_message(LONG, request_id="grammar", slots=slots)
+    submit.sampling_params.structured_outputs.regex = "[a-z]*"
+    return submit
+
+
+async def test_a_submit_that_is_prepared_holds_no_other_command(address: str) -> None:
+    """While a grammar is compiled, requests start and end, and are aborted."""
+    engine = PreparingEngine()
+    async with running_worker(address, engine), in_session(address) as peer:
+        await peer.send(submit=with_grammar([1]))
+        await peer.send(submit=submit_message(slots=[2, 3]))
+        await peer.send(abort=pb.Abort(slots=[3]))
+        await asyncio.wait_for(engine.aborts.wait(), TIMEOUT_S)
+
+        assert [sequence.slot for sequence in engine.preparing] == [1]
+        assert set(engine.submitted) == {2, 3}
+        assert engine.aborted == [engine.submitted[3]]
+        engine.emit({2: [65]}, ends={2: pb.FINISH_REASON_STOP})
+        await peer.read_until_ended(2)
+        engine.prepared.set()
+        await until(lambda: 1 in engine.submitted)
+        engine.emit({1: [66]}, ends={1: pb.FINISH_REASON_STOP})
+        await peer.read_until_ended(1)
+        assert peer.tokens == {1: [66], 2: [65]}
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_an_abort_while_a_submit_is_prepared_reaches_the_engine(address: str, refused: bool) -> None:
+    """The slot stays in use until its one terminal event, which is a refusal if the engine does not start it."""
+    engine = PreparingEngine()
+    async with running_worker(address, engine) as worker, in_session(address) as peer:
+        await peer.send(submit=with_grammar([1, 2]))
+        await peer.send(abort=pb.Abort(slots=[1, 2]))
+        await asyncio.wait_for(engine.aborts.wait(), TIMEOUT_S)
+
+        assert engine.aborted == engine.preparing
+        assert worker.server_info().open_slots == 2
+        engine.submit_error = InvalidRequest("no such grammar") if refused else None
+        engine.prepared.set()
+        await peer.read_until_ended(1, 2)
+        assert worker.server_info().open_slots == 0
+        engine.submit_error = None
+        await peer.send(submit=submit_message(slots=[1]))
+        await until(lambda: 1 in engine.submitted and engine.submitted[1] not in engine.preparing)
+        engine.emit({1: [65]}, ends={1: pb.FINISH_REASON_STOP})
+        peer.endings.clear()
+        await peer.read_until_ended(1)
+        assert len(peer.refusals) == refused
+        assert peer.endings == {1: 1}
+
+
+@pytest.mark.parametrize("gently", [True, False])
+async def test_a_session_that_ends_while_a_submit_is_prepared_leaves_nothing(address: str, gently: bool) -> None:
+    """The preparation is cancelled, and what it may have started is aborted; other sessions go on."""
+    engine = PreparingEngine()
+    async with running_worker(address, engine) as worker, in_session(address) as other:
+        await other.send(submit=submit_message(slots=[0]))
+        async with in_session(address) as peer:
+            await peer.send(submit=with_grammar([1, 2]))
+            await until(lambda: len(engine.preparing) == 2)
+            if gently:
+                await peer.call.done_writing()
+            else:
+                peer.call.cancel()
+            await asyncio.wait_for(engine.aborts.wait(), TIMEOUT_S)
+
+        await until(lambda: worker.server_info().sessions == 1)
+        assert engine.cancelled == engine.aborted == engine.preparing
+        assert set(engine.submitted) == {0}
+        assert worker.server_info().open_slots == 1
+        engine.emit({0: [66]}, ends={0: pb.FINISH_REASON_STOP})
+        await other.read_until_ended(0)
+
+
+async def test_a_sequence_that_ended_while_it_was_submitted_is_not_waited_for(address: str) -> None:
+    """Though its slot already carries another request."""
+    engine = PreparingEngine()
+    async with running_worker(address, engine) as worker, in_session(address) as peer:
+        await peer.send(submit=with_grammar([1]))
+        await until(lambda: bool(engine.preparing))
+        (engine.submitted[1],) = engine.preparing
+        engine.emit({1: [65]}, ends={1: pb.FINISH_REASON_STOP})
+        await peer.read_until_ended(1)
+        await peer.send(submit=submit_message(slots=[1]))
+        await until(lambda: engine.submitted[1] not in engine.preparing)
+        second = engine.submitted[1]
+        engine.prepared.set()
+        await until(lambda: engine.submitted[1] in engine.preparing)
+
+        engine.submitted[1] = second
+        engine.emit({1: [66]}, ends={1: pb.FINISH_REASON_STOP})
+        await until(lambda: worker.server_info().open_slots == 0)
+        assert worker._stall_detector.stalled_s == 0.0
 
 
 class SlowReader:
