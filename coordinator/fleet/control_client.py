@@ -7,6 +7,7 @@ from typing import TypeVar
 import grpc
 
 from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.coordinator.fleet.transport.grpc import check_cancelled
 from tokenwire.errors import EngineFailed, Unavailable, from_status
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2
 
@@ -22,10 +23,10 @@ async def call_worker(session: WorkerSession, call: ControlCall[ResponseT]) -> R
     try:
         return await call(control)
     except grpc.aio.AioRpcError as error:
+        check_cancelled()
         raise from_status(error.code(), error.details() or error.code().name) from error
     except (grpc.aio.UsageError, asyncio.CancelledError) as error:
-        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-            raise
+        check_cancelled()
         if session.control is None:  # the session ended meanwhile and closed the channel
             raise Unavailable(f"disconnected: {session.last_error}") from error
         raise EngineFailed(f"The control call failed: {error!r}") from error
@@ -37,9 +38,3 @@ def adopt_state(
     """Return the call that brings a worker to a desired state."""
     request = control_pb2.AdoptStateRequest(target=target)
     return lambda stub: stub.AdoptState(request, timeout=timeout_s)
-
-
-def _is_cancelled() -> bool:
-    """Return whether the calling task is cancelled, not only the call."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

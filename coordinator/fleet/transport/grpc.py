@@ -1,5 +1,7 @@
 """The transport to a tokenwire worker: one gRPC stream."""
 
+import asyncio
+
 import grpc
 
 from tokenwire.coordinator.fleet.transport.base import Commands
@@ -7,6 +9,16 @@ from tokenwire.errors import TokenwireError, Unavailable, from_status
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
+
+
+def check_cancelled() -> None:
+    """Raise CancelledError if the calling task is cancelled.
+
+    A call that fails when its task is cancelled raises only its failure (grpcio 1.85): the task would go on.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 class GrpcTransport:
@@ -24,6 +36,7 @@ class GrpcTransport:
         try:
             event = await self._call.read()
         except grpc.aio.AioRpcError as error:
+            check_cancelled()
             raise self._explain(error) from error
         if not isinstance(event, pb.SessionResponse):
             return None
@@ -35,6 +48,7 @@ class GrpcTransport:
         try:
             response = await self.control.GetTokenizer(control_pb2.GetTokenizerRequest())
         except grpc.aio.AioRpcError as error:
+            check_cancelled()
             raise self._explain(error) from error
         return dict(response.files)
 

@@ -1,5 +1,6 @@
 """The transport to a tokenwire worker, over a real socket."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import grpc
@@ -51,6 +52,16 @@ async def test_a_worker_that_goes_away_is_lost(address: str) -> None:
         assert await transport.read() == welcome()
         assert await transport.read() is None
         await transport.close()
+
+
+async def test_a_reader_that_is_cancelled_when_its_stream_fails_is_cancelled(address: str) -> None:
+    """gRPC reports only the failure then: the task would go on, and who waits for its end would wait forever."""
+    transport = transport_to(address)
+    reading = asyncio.create_task(transport.read())
+    transport._call.add_done_callback(lambda call: reading.cancel())
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await transport.close()
 
 
 async def test_an_error_of_the_worker_keeps_its_message(address: str) -> None:
