@@ -8,6 +8,7 @@ import pytest
 from pymdownx.slugs import slugify
 
 from tests.docs.commands import PAGES, ROOT
+from tokenwire.protocol.version import MAJOR, MINOR
 
 MENTION = re.compile(r"\bdocs/([\w/-]+\.md)(#[\w-]+)?")
 HEADING = re.compile(r"^#{1,4} (.+)$", re.MULTILINE)
@@ -84,3 +85,10 @@ def test_every_mention_of_a_release_is_of_this_one() -> None:
     assert version is not None
     assert {(name, text) for name, text in found if text != version[1]} == set()
     assert len({name for name, _ in found}) > 8
+
+
+def test_the_version_of_the_protocol_is_the_one_announced() -> None:
+    """The page on compatibility names it."""
+    page = (ROOT / "docs" / "reference" / "compatibility.md").read_text()
+
+    assert f"the version of their protocol, now {MAJOR}.{MINOR}, when they connect" in page
