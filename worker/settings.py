@@ -87,6 +87,10 @@ class EngineSettings:
         False,
         Option("--kv-events", "Publish the contents of the prefix cache to coordinators, for cache-aware routing."),
     )
+    allow_untested_vllm: bool = option(
+        False,
+        Option("--allow-untested-vllm", "Try a version of vLLM that was not tested, instead of refusing to start."),
+    )
     cache_dir: Path | None = option(None, CACHE_DIR)
     """The embedded model is prepared there."""
     arguments: str = option(

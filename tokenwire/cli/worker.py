@@ -22,6 +22,7 @@ from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.worker.engine.interface import Engine
 from tokenwire.worker.settings import EngineSettings, WorkerSettings
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
+from tokenwire.worker.vllm_engine.vllm_version import check_vllm, installed_vllm
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +129,7 @@ def _vllm(settings: EngineSettings, arguments: Sequence[str], report: Callable[[
     model, names = settings.model, settings.served_model_names
     if model is not None:
         check_model(model, arguments)
+    check_vllm(installed_vllm(), settings.allow_untested_vllm)
     report("loading vLLM")
     try:
         with gc_disabled():

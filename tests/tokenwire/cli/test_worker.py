@@ -69,3 +69,22 @@ def test_an_engine_without_its_package_names_the_remedy(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("tokenwire: The vLLM engine cannot be loaded (no vLLM here).")
     assert "pip install 'tokenwire[worker]'" in done.stderr
+
+
+def test_a_vllm_that_was_not_tested_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+    """It would fail at its first request, if at all; who wants to try says so."""
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm" / "__init__.py").write_text("raise ImportError('it was loaded')")
+    (tmp_path / "vllm-0.99.0.dist-info").mkdir()
+    (tmp_path / "vllm-0.99.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.99.0\n")
+    (model := tmp_path / "model").mkdir()
+    (model / "config.json").write_text("{}")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+    refused = worker(tmp_path, str(model), PYTHONPATH=path)
+    tried = worker(tmp_path, str(model), "--allow-untested-vllm", PYTHONPATH=path)
+
+    assert (refused.returncode, tried.returncode) == (1, 1)
+    assert "vLLM 0.99.0 is installed" in refused.stderr
+    assert "it was loaded" not in refused.stderr
+    assert "it was loaded" in tried.stderr
