@@ -23,9 +23,6 @@ _ENGINE_ENDS = {"stop", "length"}
 _BASE_MODEL = "simulated"
 _MAX_EARLIER = 300
 """Tokens of a chat that is continued: the model's context has 512."""
-_DIFFERS = "a second run of the request differs"
-"""Under other weights, of a reply that only the first run could have given."""
-_ENGINE_ERRORS = (_DIFFERS, "a simulated fault crashed the engine")
 
 
 class SimulatedClient:
@@ -42,12 +39,15 @@ class SimulatedClient:
         may_abort: Callable[[], bool] = lambda: False,
         earlier: "SimulatedClient | None" = None,
         must_reuse: Callable[[], bool] = lambda: False,
+        error_problem: "Callable[[SimulatedClient], str]" = lambda client: "",
     ) -> None:
         """`may_abort` returns whether anybody has aborted requests. `earlier`: the chat that this one continues.
 
+        `error_problem` returns what is wrong with the error that it got; empty if nothing.
         `must_reuse` returns whether it has to continue from the exact ids of that chat.
         """
         self._may_abort = may_abort
+        self._error_problem = error_problem
         self.earlier = earlier
         self.begun_at = world.time()
         self.spec = spec
@@ -72,8 +72,8 @@ class SimulatedClient:
         self._placements = placements
         self._witness = witness
         self._violate = violate
-        self._refusal = tenants.refusal(spec, spec["model"] or _BASE_MODEL)
-        self._tokens_per_minute = tenants.tokens_per_minute(spec)
+        self.refusal = tenants.refusal(spec, spec["model"] or _BASE_MODEL)
+        """The status with which it is to be rejected, whatever the state of the fleet; None: it is not."""
         self.several_versions = 0
         """Choices whose tokens are of more than one version of the weights."""
         self._status = 0
@@ -151,7 +151,7 @@ class SimulatedClient:
         if leaving is not None:
             leaving.cancel()
         if exchange.lost:
-            self._end("left" if leaving is not None and leaving.when() <= self._world.time() else "connection lost")
+            self._on_lost(exchange, leaving is not None and leaving.when() <= self._world.time())
         else:
             self._on_complete()
 
@@ -161,7 +161,7 @@ class SimulatedClient:
             return 0, None
         return self._witness.adapters.state(name, self.server_node)
 
-    def _has_adapter(self) -> bool | None:
+    def has_adapter(self) -> bool | None:
         """Return whether its adapter was certainly loaded all the time since it was sent; None: that is not known."""
         changes, loaded = self._adapter_before
         return loaded if self._adapter_state()[0] == changes else None
@@ -188,60 +188,40 @@ class SimulatedClient:
                 else:
                     self._on_chunk(json.loads(event[6:]))
 
+    def _on_lost(self, exchange: HttpExchange, left: bool) -> None:
+        self._end("left" if left else "connection lost")
+        was_cancelled = self.server_node is not None and self.server_node.out_of_time
+        self._check(left or not exchange.closed_early or was_cancelled, "a response ended early, without an error")
+
+    def _on_error(self) -> None:
+        self._check(not (wrong := self._error_problem(self)), wrong)
+
     def _on_complete(self) -> None:
         if self._status != 200:
             body = json.loads(self._data)
             self.error = body["error"]
             self._end(f"error {self._status}")
-            self._check_error()
+            self._on_error()
             return
         if not self.spec["stream"]:
             self._on_chunk(json.loads(self._data))
         self._check(self._dones or not self.spec["stream"], "a stream ended without [DONE]")
         if self.error:
             self._end(f"error event {self.error.get('code')}")
-            self._check_error()
+            self._on_error()
             return
         self._end(",".join(str(each) for each in self._finishes))
         self._check(None not in self._finishes, "a choice ended without a reason")
         self._check("abort" not in self._finishes or self._may_abort(), "aborted, though nothing aborted it")
         self._check_usage()
 
-    def _check_error(self) -> None:
-        """Check that the error is one of those that faults of a fleet may cause."""
-        code, message = self.error.get("code"), self.error.get("message", "")
-        expected = code in (422, 429, 503, 504) or (code == 500 and any(each in message for each in _ENGINE_ERRORS))
-        if self._refusal is not None:
-            expected = code == 401 if self._refusal == 401 else code in (403, 404, 429, 503)
-        elif code == 400:
-            expected = self._tokens_per_minute is not None and f"has {self._tokens_per_minute} tokens" in message
-        elif code == 404:
-            expected = self.spec["model"] is not None and self._has_adapter() is not True
-        self._check(expected, f"error {code}: {message}")
-        if code == 422 and "is not retried" in message:
-            self._check_poison()
-        if _DIFFERS in message:
-            placements = self._placements[self.request_id]
-            weights = {placement.weights for placement in placements}
-            if not self._witness.announces_weights:  # then those that workers started with may have been mixed
-                weights = {placement.weights or str(placement.checkpoint) for placement in placements}
-            self._check(len(weights) > 1, f"a replay differs, though all runs had the weights {weights}")
-        if "The worker that generated this reply was lost" in message:
-            lost = self._witness.losses(self.request_id) or self._witness.ended_sessions
-            self._check(lost, "an end by a lost worker, though none was lost")
-
-    def _check_poison(self) -> None:
-        """Check that two workers died that may have just begun with it: cut connections kill none."""
-        fallen = self._witness.fallen(self.request_id)
-        self._check(fallen >= 2, f"poison, though {fallen} workers have died that may have just begun with it")
-
     def _on_chunk(self, chunk: Mapping[str, Any]) -> None:
         if "error" in chunk:
             self.error = chunk["error"]
             return
-        self._check(self._has_adapter() is not False, "it was served by an adapter that no worker has any more")
+        self._check(self.has_adapter() is not False, "it was served by an adapter that no worker has any more")
         self._check(chunk["model"] == (self.spec["model"] or _BASE_MODEL), f"it was served by {chunk['model']}")
-        self._check(self._refusal is None, f"it was served, instead of a {self._refusal}")
+        self._check(self.refusal is None, f"it was served, instead of a {self.refusal}")
         self._check(chunk["id"] == self.request_id, f"another request's chunk: {chunk['id']}")
         for ids in [chunk.get("prompt_token_ids"), *(each.get("prompt_token_ids") for each in chunk["choices"])]:
             if ids is not None:

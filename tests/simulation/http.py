@@ -60,6 +60,8 @@ class HttpExchange(Connection):
         self.request = request
         self.lost = False
         """Whether the client has lost the connection before the end of the response."""
+        self.closed_early = False
+        """Whether the application ended it: nothing has happened to the connection."""
         self._http_server = server
         self._events: deque[Message] = deque()
         self._event_arrived: asyncio.Future[None] | None = None
@@ -102,6 +104,7 @@ class HttpExchange(Connection):
             self._messages.append(message[1])
             resolve(self._message_arrived)
         else:
+            self.closed_early = True
             self.on_client_lost()
 
     def on_client_lost(self) -> None:

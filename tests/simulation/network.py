@@ -36,6 +36,8 @@ class Network:
         self._latency_s = latency_s
         self._blocked: set[tuple[str, str]] = set()
         self._slow: dict[tuple[str, str], float] = {}
+        self.disturbed: set[tuple[str, str]] = set()
+        """Hosts between which messages were held back, both ways."""
         self.far: dict[str, float] = {}
         """Latency to and from hosts that are farther away, or nearer, than others."""
         world.root.spawn(self._check_keepalive())
@@ -54,6 +56,7 @@ class Network:
 
     def block(self, one: str, other: str) -> None:
         """Partition two hosts."""
+        self.disturb(one, other)
         self._blocked |= {(one, other), (other, one)}
 
     def unblock(self, one: str, other: str) -> None:
@@ -64,6 +67,11 @@ class Network:
     def slow_down(self, source: str, target: str, factor: float) -> None:
         """Multiply the latency in one direction."""
         self._slow[source, target] = factor
+        self.disturb(source, target)
+
+    def disturb(self, one: str, other: str) -> None:
+        """Note that what passes between two hosts may come late."""
+        self.disturbed |= {(one, other), (other, one)}
 
     def heal(self) -> None:
         """End all partitions and slowness."""
@@ -123,6 +131,7 @@ class Lane:
     def hold(self, until: float) -> None:
         """Deliver nothing before a time of the world."""
         self.held_until = until
+        self._network.disturb(self.source.name, self.target.name)
 
     def resume(self) -> None:
         """Deliver again after a block."""

@@ -81,7 +81,7 @@ class WorkerHost:
         """Start a process if there is none."""
         if not self.is_running:
             self.node, self.broken = self._world.node(self.name), False
-            self.node.minor = self.minor
+            self.node.minor, self.node.checkpoint = self.minor, self.weights
             self.node.spawn(self._main(self.node, settings))
 
     async def _main(self, node: Node, settings: SimulationSettings) -> None:
@@ -107,12 +107,14 @@ class WorkerHost:
 
     def terminate(self) -> None:
         """Send SIGTERM."""
-        if self.is_running and self._shutdown is not None:
+        if self.node is not None and self.is_running and self._shutdown is not None:
+            self.node.told_to_end = True
             self._shutdown.set()
 
     def drain(self, deadline_s: float) -> None:
         """Drain, as by an operator."""
         if self.is_running and self.node is not None and self.server is not None:
+            self.node.told_to_end = True
             self.node.spawn(self.server.drain(deadline_s))
 
     def kill(self, silent: bool) -> None:
@@ -221,9 +223,10 @@ class CoordinatorHost:
     def terminate(self, drain_timeout_s: float) -> None:
         """Send SIGTERM: accept nothing, finish what is being served within the timeout, then end."""
         if self.node is not None and self.is_running:
-            self.node.spawn(self._shut_down(drain_timeout_s))
+            self.node.told_to_end = True
+            self.node.spawn(self._shut_down(self.node, drain_timeout_s))
 
-    async def _shut_down(self, drain_timeout_s: float) -> None:
+    async def _shut_down(self, node: Node, drain_timeout_s: float) -> None:
         http, core, stopped = self.http, self.core, self._stopped
         assert http is not None
         assert core is not None
@@ -232,7 +235,7 @@ class CoordinatorHost:
         http.accepts = False
         if http.tasks:
             await asyncio.wait(list(http.tasks), timeout=drain_timeout_s)
-        core.readiness.out_of_time = True
+        core.readiness.out_of_time = node.out_of_time = True
         for task in list(http.tasks):
             task.cancel()
         with suppress(asyncio.CancelledError):

@@ -24,6 +24,8 @@ _NOTICE_S = 4.0
 """Until heartbeats, checks and late timers on slow links have shown what happened."""
 _UNCOVERED_S = 60.0
 """How much longer an engine may stall while no other worker could take over."""
+_POLLED_S = 0.1
+"""How often a queue looks for places at least."""
 _DECISION_S = 30.0
 """The most for which a suspect waits until it is known whether its worker died."""
 _HANDLING_S = 5.0
@@ -104,6 +106,8 @@ class ProgressWatch:
             return "worker", *self._on_worker(coordinator, core, sequence, session)
         entry = sequence.handle or sequence.request.handle
         if isinstance(entry, QueuedRequest) and entry.queued:
+            if _has_room(core, entry):
+                return "queue, though a worker has room", (entry, len(entry.parts)), _POLLED_S
             return "queue", (entry, len(entry.parts)), self._run.settings.admission.queue_timeout_s
         detector = core.failover._detector
         # Suspects are retried one after the other, and each has the bounds of its own places.
@@ -148,6 +152,12 @@ class ProgressWatch:
             waited_s = self._world.time() - max(client.begun_at, node.thawed_at)
             if waited_s > timeout_s + _NOTICE_S:
                 self._run.violate(f"{client.name} is served for {waited_s:.1f} s, beyond its timeout")
+
+
+def _has_room(core: Core, entry: QueuedRequest) -> bool:
+    """Return whether a worker that may take a queued request has a place for it."""
+    candidates = core.pool._candidates_to_place(entry.model, entry.submission.lora.id, entry.placement)
+    return any(each.workload.free_capacity(each.breaker.half_open) > 0 for each in candidates)
 
 
 def _is_in_touch(host: WorkerHost, instance_id: str, connections: Sequence[Connection]) -> bool:

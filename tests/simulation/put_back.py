@@ -1,7 +1,7 @@
 """`python -m tests.simulation.put_back`: puts real faults of this project's past back, one by one, and looks for them.
 
-Each fault is a replacement in a copy of the source; the number of runs until one fails says how well simulation
-finds faults of its kind.
+The first one is none of them: it takes away what the project is for. Each fault is a replacement in a copy of the
+source; the number of runs until one fails says how well simulation finds faults of its kind.
 """
 
 import argparse
@@ -25,7 +25,7 @@ class PastFault:
 
     story: str
     commit: str
-    """The one that mended it."""
+    """The one that mended it; empty: the project never had it."""
     path: str
     now: str
     """What the source says today; it must be there exactly once."""
@@ -34,6 +34,13 @@ class PastFault:
 
 
 FAULTS = (
+    PastFault(
+        "no sequence is resumed: failover is off",
+        "",
+        "coordinator/fleet/failover/failover.py",
+        "        if not self._settings.attempts:\n",
+        "        if True:\n",
+    ),
     PastFault(
         "siblings of a sequence that leaves a draining worker are given up",
         "bddd1d1",

@@ -10,7 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.simulation.journeys import Choice, Journeys
 from tests.simulation.observed_work import ObservedPart, ObservedSequence
+from tests.simulation.world import NODE
 from tokenwire.coordinator.app import Core
 from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings
@@ -25,6 +27,11 @@ _ROUNDING = 1e-6
 
 Expected = Callable[[str], tuple[str, int, int] | None]
 """Returns tenant, weight and priority of a request by its id; None: it is not known."""
+
+
+def _choices(submission: Submission, listeners: Sequence[SlotListener]) -> list[Choice]:
+    """Return which choices of its request a submission has."""
+    return [(submission.request_id, submission.start + place) for place in range(len(listeners))]
 
 
 def _could_have_gone(entry: QueuedRequest, placed: PlacedRequest, submission: Submission) -> bool:
@@ -89,7 +96,9 @@ class QueueWitness:
         expected: Expected,
         violate: Callable[[str], None],
         reached: Counter[str],
+        journeys: Journeys,
     ) -> None:
+        self._journeys = journeys
         self._queue = core.queue
         self._pool = core.pool
         self._settings = settings
@@ -114,9 +123,8 @@ class QueueWitness:
         is_full = self._is_full(model, placement, 1)
         try:
             self._queue.check_open(model, adapter_id, placement)
-        except (Overloaded, Unavailable):
-            if not is_full:
-                self._violate(f"a request was rejected, though {self._lengths(model)} were queued")
+        except (Overloaded, Unavailable) as error:
+            self._on_rejected(error, is_full, model)
             raise
 
     def submit(
@@ -128,16 +136,24 @@ class QueueWitness:
         waiting = self._waiting(model)
         try:
             handle = self._queue.submit(model, submission, listeners, placement)
-        except (Overloaded, Unavailable):
-            if not is_full:
-                self._violate(f"a request was rejected, though {self._lengths(model)} were queued")
+        except (Overloaded, Unavailable) as error:
+            self._on_rejected(error, is_full, model)
             raise
         if isinstance(handle, QueuedRequest):
             if is_full and not handle.parts:
                 self._violate(f"a request was queued, though {self._lengths(model)} were queued")
             self._judge_refused(handle, waiting)
             self._on_queued(handle, waiting)
+            self._journeys.on_queued(_choices(handle.submission, handle.listeners), self._now())
         return handle
+
+    def _on_rejected(self, error: Overloaded | Unavailable, is_full: bool, model: str) -> None:
+        self._journeys.rejections[NODE.get()].add(error.message)
+        if not is_full:
+            self._violate(f"a request was rejected, though {self._lengths(model)} were queued")
+
+    def _now(self) -> float:
+        return NODE.get().world.time()
 
     def _check_name(self, submission: Submission, placement: Placement) -> None:
         expected = self._expected(submission.request_id)
@@ -173,6 +189,7 @@ class QueueWitness:
         for each in refused:
             self._reached["refused for another tenant"] += 1
             name, tenant = each.submission.request_id, each.placement.tenant
+            self._journeys.displaced.add(name)
             if not _may_be_refused(each):
                 self._violate(f"{name} was refused, though it was begun")
             if sizes[tenant] / each.placement.weight <= own:
@@ -222,6 +239,10 @@ class QueueWitness:
         handle = self._pool.try_submit(model, submission, listeners, placement)
         if handle is not None:
             sent = len(handle.listeners)
+            choices = _choices(submission, listeners)
+            self._journeys.on_sent(NODE.get(), handle.session.address, dict(zip(handle.slots, choices, strict=False)))
+            if sent < len(choices):
+                self._journeys.on_queued(choices[sent:], self._now())
             self._reached["request sent in parts"] += sent < len(listeners)
             if sent > free[handle.session]:
                 self._violate(f"{sent} sequences of {submission.request_id} were sent to {free[handle.session]} places")

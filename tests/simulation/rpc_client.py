@@ -129,6 +129,8 @@ class ClientCall:
         self._request = request
         self._server: Node | None = None
         """The process that serves it."""
+        self._connection: RpcConnection | None = None
+        """Its own: the channel may have a newer one."""
         self._waiter: asyncio.Future[None] | None = None
         channel.calls[self._number] = self
         loop = asyncio.get_running_loop()
@@ -139,7 +141,7 @@ class ClientCall:
         """Return the next response, or EOF. Raises AioRpcError, or CancelledError after a local cancellation."""
         while not self._responses:
             if self._status is not None:
-                self._channel.witness.on_end(self)
+                self._on_end()
                 self._raise_status(self._status)
                 return grpc.aio.EOF
             self._waiter = asyncio.get_running_loop().create_future()
@@ -166,10 +168,10 @@ class ClientCall:
 
     def cancel(self) -> bool:
         """Cancel the call; return whether it was open."""
+        self._on_end()
         if self._status is not None:
             return False
         self._cancelled = True
-        self._channel.witness.on_end(self)
         self._send_cancel()
         self.end((grpc.StatusCode.CANCELLED, "Locally cancelled by application!"))
         return True
@@ -200,7 +202,7 @@ class ClientCall:
             self.end((grpc.StatusCode.UNAVAILABLE, "failed to connect"))
             return
         connection.calls[self._number] = self
-        self._server = connection.server
+        self._connection, self._server = connection, connection.server
         self._channel.witness.on_control_call(request)
         lane = connection.to_server
         node = self._channel.node
@@ -213,6 +215,20 @@ class ClientCall:
                 number += 1
                 if sends_unknown(node, number):
                     lane.send("message", self._number, to_bytes(unknown_message(each)))
+
+    def _on_end(self) -> None:
+        self._channel.witness.on_end(self, self._may_end)
+
+    @property
+    def _may_end(self) -> bool:
+        """Whether the simulation has done something that may end it."""
+        connection, network = self._connection, self._channel.network
+        if connection is None or connection.broken:
+            return True
+        nodes = connection.client, connection.server
+        if (nodes[0].name, nodes[1].name) in network.disturbed:
+            return True
+        return any(node.dead or node.harmed or node.lies or node.told_to_end for node in nodes)
 
     def _send_cancel(self) -> None:
         connection = self._channel.connection

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from starlette.types import ASGIApp
 
+from tests.simulation.causes import Causes
 from tests.simulation.chance import Escape
 from tests.simulation.client import SimulatedClient
 from tests.simulation.conversations import Conversations
@@ -90,12 +91,15 @@ class SimulationRun:
         self.conversations = Conversations(self.world, self.settings.history.ttl_s, self.shared_history)
         self.upgrades = Upgrades(self)
         self._epochs = Epochs()
+        self._causes = Causes(self)
         self._client_node = self.world.node("clients")
 
     def _watch(self, node: Node, core: Core, app: ASGIApp) -> ASGIApp:
         """Let witnesses judge a new coordinator process."""
         witness = TenantWitness(app, self.script.config["keys"], self.world, self.violate, self.seen)
-        QueueWitness(core, self.settings.admission, self._expected_in_queue, self.violate, self.seen)
+        QueueWitness(
+            core, self.settings.admission, self._expected_in_queue, self.violate, self.seen, self.witness.journeys
+        )
         self._tenant_witnesses[node] = witness
         if self.shared_history is not None:
             self.shared_history.watch(node.name, core)
@@ -182,6 +186,7 @@ class SimulationRun:
             self._may_abort,
             earlier=earlier,
             must_reuse=self.conversations.expectation(earlier if shares else None, host),
+            error_problem=self._causes.problem,
         )
         self.clients.append(client)
         self._clients_by_id[client.request_id] = client

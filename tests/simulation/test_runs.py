@@ -83,3 +83,33 @@ def test_a_coordinator_that_believes_a_hostile_worker_is_found() -> None:
         assert any("desires what no coordinator has ordered" in each for each in found)
         """
     )
+
+
+def test_a_coordinator_that_resumes_nothing_is_found() -> None:
+    """That faults go on is no excuse for a stream that ends with an error."""
+    run_inside(
+        """
+        from tokenwire.coordinator.fleet.failover.failover import Failover
+        from tests.simulation.run import run_script
+        from tests.simulation.script import generate_script
+
+        Failover.submit = lambda self, *request: self._below.submit(*request)
+        found = [violation for seed in range(30) for violation in run_script(generate_script(seed)).violations]
+        assert any("without a cause: The worker that generated this reply was lost" in each for each in found), found
+        """
+    )
+
+
+def test_a_queue_that_leaves_requests_where_they_are_is_found() -> None:
+    """A request that times out there is no excuse either, if a worker has had room for it."""
+    run_inside(
+        """
+        from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
+        from tests.simulation.run import run_script
+        from tests.simulation.script import generate_script
+
+        AdmissionQueue._start = lambda self, entry: False
+        found = [violation for seed in range(30) for violation in run_script(generate_script(seed)).violations]
+        assert any("queue, though a worker has room" in each for each in found), found
+        """
+    )

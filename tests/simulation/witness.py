@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.simulation.adapters import AdapterLedger
+from tests.simulation.journeys import Journeys, Visit
 from tests.simulation.serving_states import OrderedRecords, PublishedStates
 from tests.simulation.versions import WeightOrders
-from tests.simulation.world import Node
+from tests.simulation.world import NODE, Node
 from tokenwire.v1 import inference_pb2 as pb
 
 _FEW_TOKENS = 4
@@ -31,6 +32,7 @@ class Stay:
 class _Session:
     address: str
     process: Node
+    visit: Visit
     open: dict[int, Stay] = field(default_factory=dict)
     """By slot."""
 
@@ -48,10 +50,9 @@ class Witness:
         self.states = PublishedStates()
         self.records = OrderedRecords()
         self.adapters = AdapterLedger()
+        self.journeys = Journeys()
         self.announces_weights = True
         """Whether all workers so far say which weights they started with."""
-        self.ended_sessions = 0
-        """With one goes a submission that has not left its coordinator yet, too: no stay shows it."""
         self.unlisted = 0
         """How often a coordinator's list lost a worker: to that coordinator it is dead once its connection is lost."""
         self._used: set[Node] = set()
@@ -67,17 +68,16 @@ class Witness:
         went_on = {stay.session.process for stay in stays} - began
         return self.unlisted + sum(process.dead or process.harmed for process in self._used - went_on)
 
-    def losses(self, request_id: str) -> int:
-        """Return how many sessions were lost with a sequence of a request."""
-        return len({stay.session for stay in self._stays.get(request_id, []) if stay.lost})
-
     def on_command(self, call: object, address: str, process: Node, command: object) -> None:
         """Take what a coordinator sends to a worker's process."""
         if not isinstance(command, pb.SessionRequest):
             return
         self._used.add(process)
+        session = self._sessions.get(call)
+        if session is None:
+            visit = self.journeys.open_visit(NODE.get(None), address, process)
+            session = self._sessions[call] = _Session(address, process, visit)
         if command.WhichOneof("command") == "submit":
-            session = self._sessions.setdefault(call, _Session(address, process))
             for slot in command.submit.slots:
                 if slot in session.open:
                     self._violate(f"slot {slot} of {address} was used again before its terminal event")
@@ -109,15 +109,24 @@ class Witness:
             return
         if kind == "frame":
             self._on_frame(session, event.frame)
+        elif kind == "welcome":
+            self.journeys.on_welcome(session.visit, session.process.world.time(), event.welcome.draining)
+        elif kind == "draining":
+            session.visit.drains = True
         elif kind == "refusal":
+            self.journeys.on_refusal(session.visit, event.refusal)
             for slot in event.refusal.slots:
                 self._close(session, slot)
 
-    def on_end(self, call: object) -> None:
-        """Take the end of a call: the sequences in its open slots are lost."""
+    def on_end(self, call: object, has_cause: bool) -> None:
+        """Take the end of a call: the sequences in its open slots are lost. `has_cause`: faults may have ended it."""
         session = self._sessions.pop(call, None)
-        self.ended_sessions += 1
-        for stay in () if session is None else session.open.values():
+        if session is None:
+            return
+        self.journeys.on_end(session.visit, session.process.world.time())
+        if not (has_cause or self.unlisted):
+            self._violate(f"the session with {session.address} ended, though nothing happened to it")
+        for stay in session.open.values():
             stay.lost = True
 
     def _on_frame(self, session: _Session, frame: pb.StepFrame) -> None:
@@ -129,6 +138,7 @@ class Witness:
             else:
                 self._violate(f"tokens for slot {slot} of {session.address}, which is not open")
         for finish in frame.finishes:
+            self.journeys.on_finish(session.visit, finish)
             stay = self._close(session, finish.slot)
             if stay is not None and finish.handed_back:
                 stay.lost = True

@@ -1,4 +1,7 @@
-"""An event loop of many simulated processes: virtual time, seeded order among them, first in first out in each."""
+"""An event loop of many simulated processes: virtual time, seeded order among them, first in first out in each.
+
+One file, since the loop and its processes are one another's halves.
+"""
 
 import asyncio
 import gc
@@ -45,6 +48,12 @@ class Node:
         """Whether it was ever frozen, or something in it was broken."""
         self.lies = False
         """Whether it announces what it likes."""
+        self.told_to_end = False
+        """Whether somebody has terminated or drained it."""
+        self.out_of_time = False
+        """Whether it was to have ended by now."""
+        self.checkpoint = 0
+        """The weights that a worker has started with."""
         self.tasks: list[asyncio.Task[Any]] = []
         """All tasks: a killed process runs no `finally`, so none of them may be collected before the end."""
         self.ready: deque[asyncio.Handle] = deque()

@@ -1,0 +1,126 @@
+"""Where the choices of requests have been, as witnesses saw it: what may have ended them early.
+
+A witness around each queue sees what is queued, sent and rejected, one of all sessions sees what is refused and which
+sessions end.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.simulation.world import Node
+from tokenwire.v1 import inference_pb2 as pb
+
+Choice = tuple[str, int]
+"""A request's id, and the position of one of its choices."""
+
+
+@dataclass(slots=True, eq=False)
+class Visit:
+    """One session with a worker, and which choices its coordinator has placed there."""
+
+    address: str
+    process: Node
+    """The worker's."""
+    choices: dict[int, Choice] = field(default_factory=dict)
+    """By slot, until they end there or are placed elsewhere."""
+    drains: bool = False
+    """Whether the worker has said that it drains: what is lost then does not count."""
+    began_at: float = math.inf
+    """When its coordinator read the welcome."""
+    ended_at: float = math.inf
+
+
+class Journeys:
+    """Counts what each choice has met."""
+
+    def __init__(self) -> None:
+        self.losses: Counter[Choice] = Counter()
+        """Workers that it lost, without an announcement, or that could not take it."""
+        self.queued_since: dict[Choice, float] = {}
+        """When those that are in a queue came there, or had a part of their request sent."""
+        self.refusals: defaultdict[str, list[str]] = defaultdict(list)
+        """Messages of workers that refused a request, by its id."""
+        self.rejections: defaultdict[Node | None, set[str]] = defaultdict(set)
+        """Messages of queues that took no further request, by coordinator process."""
+        self.displaced: set[str] = set()
+        """Ids of requests that left a queue for those of other tenants."""
+        self._visits: defaultdict[Node | None, list[Visit]] = defaultdict(list)
+        """Of each coordinator process, in order."""
+        self._at: dict[Choice, tuple[Visit, int]] = {}
+        """Where a choice is."""
+
+    def open_visit(self, coordinator: Node | None, address: str, process: Node) -> Visit:
+        """Begin a session."""
+        visit = Visit(address, process)
+        self._visits[coordinator].append(visit)
+        return visit
+
+    def on_welcome(self, visit: Visit, now: float, drains: bool) -> None:
+        """Take that a worker has answered."""
+        visit.began_at, visit.drains = now, drains
+
+    def on_sent(self, coordinator: Node | None, address: str, choices: Mapping[int, Choice]) -> None:
+        """Take that a coordinator has sent choices to a worker: the newest places, by slot."""
+        visit = next(each for each in reversed(self._visits[coordinator]) if each.address == address)
+        for slot, choice in choices.items():
+            self.queued_since.pop(choice, None)
+            self._leave(choice)
+            visit.choices[slot] = choice
+            self._at[choice] = visit, slot
+
+    def on_queued(self, choices: Sequence[Choice], now: float) -> None:
+        """Take that choices wait, or go on waiting after a part of their request was sent."""
+        for choice in choices:
+            self._leave(choice)
+            self.queued_since[choice] = now
+
+    def on_refusal(self, visit: Visit, refusal: pb.Refusal) -> None:
+        """Take that a worker has refused what is in some slots."""
+        for slot in refusal.slots:
+            if (choice := visit.choices.get(slot)) is not None:
+                self.refusals[choice[0]].append(refusal.message)
+                if refusal.code == pb.REFUSAL_CODE_UNAVAILABLE:
+                    self.losses[choice] += 1
+                self._leave(choice)
+
+    def on_finish(self, visit: Visit, finish: pb.Finish) -> None:
+        """Take the end of a choice at a worker."""
+        visit.drains |= finish.handed_back
+        if (choice := visit.choices.get(finish.slot)) is not None:
+            if finish.handed_back and finish.reason == pb.FINISH_REASON_ERROR:
+                self.losses[choice] += 1
+            self._leave(choice)
+
+    def on_end(self, visit: Visit, now: float) -> None:
+        """Take the end of a session."""
+        visit.ended_at = now
+        choices = list(visit.choices.values())
+        if not visit.drains:
+            self.losses.update(choices)
+        for choice in choices:
+            self._leave(choice)
+
+    def most_losses(self, request_id: str) -> int:
+        """Return the losses of the choice of a request that has most."""
+        return max((count for (own, _), count in self.losses.items() if own == request_id), default=0)
+
+    def longest_wait_s(self, request_id: str, now: float) -> float:
+        """Return for how long the choice of a request has been queued that waits longest."""
+        return max((now - since for (own, _), since in self.queued_since.items() if own == request_id), default=0.0)
+
+    def was_served(self, coordinator: Node | None, since: float) -> bool:
+        """Return whether a worker has been connected to a coordinator all the time."""
+        return any(visit.began_at < since and visit.ended_at == math.inf for visit in self._visits[coordinator])
+
+    def known_checkpoints(self, coordinator: Node | None, since: float) -> set[int]:
+        """Return the weights with which workers started that a coordinator has known, connected or not."""
+        welcomed = [visit for visit in self._visits[coordinator] if visit.began_at < math.inf]
+        newest = {visit.address: visit for visit in welcomed}
+        return {visit.process.checkpoint for visit in newest.values() if visit.began_at < since}
+
+    def _leave(self, choice: Choice) -> None:
+        visit, slot = self._at.pop(choice, (None, 0))
+        if visit is not None and visit.choices.get(slot) == choice:
+            del visit.choices[slot]

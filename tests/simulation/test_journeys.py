@@ -1,0 +1,79 @@
+"""What a choice has met, as the causes of its end are judged by it."""
+
+from tests.simulation.inside import run_inside
+
+_SESSIONS = """
+    from tests.simulation.witness import Witness
+    from tests.simulation.world import World
+    from tokenwire.v1 import inference_pb2 as pb
+
+    found = []
+    witness, world = Witness(found.append, signed=False), World(0)
+    journeys = witness.journeys
+
+    def connect(call, draining=False):
+        submit = pb.Submit(request_id="r0", slots=[0, 1])
+        process = world.node(f"w{call}")
+        witness.on_command(call, "10.0.0.1", process, pb.SessionRequest(hello=pb.Hello()))
+        witness.on_event(call, pb.SessionResponse(welcome=pb.Welcome(draining=draining)))
+        journeys.on_sent(None, "10.0.0.1", {0: ("r0", 0), 1: ("r0", 1)})
+        witness.on_command(call, "10.0.0.1", process, pb.SessionRequest(submit=submit))
+"""
+
+
+def test_a_choice_has_lost_the_workers_whose_sessions_ended_while_it_was_there() -> None:
+    """Neither those that drained, nor those that it had left, nor those of other choices."""
+    run_inside(
+        _SESSIONS
+        + """
+    for call in range(2):
+        connect(call)
+        finish = pb.StepFrame(finishes=[pb.Finish(slot=1, reason=pb.FINISH_REASON_STOP)])
+        witness.on_event(call, pb.SessionResponse(frame=finish))
+        witness.on_end(call, has_cause=True)
+    connect(2, draining=True)
+    witness.on_end(2, has_cause=True)
+    assert journeys.losses == {("r0", 0): 2}, journeys.losses
+    assert (journeys.most_losses("r0"), journeys.most_losses("r1")) == (2, 0)
+
+    connect(3)
+    connect(4)
+    witness.on_end(3, has_cause=True)
+    assert journeys.most_losses("r0") == 2
+    refusal = pb.Refusal(slots=[0], code=pb.REFUSAL_CODE_UNAVAILABLE, message="not started")
+    witness.on_event(4, pb.SessionResponse(refusal=refusal))
+    assert journeys.most_losses("r0") == 3
+    assert journeys.refusals["r0"] == ["not started"]
+    assert not found
+    """
+    )
+
+
+def test_a_session_ends_only_if_something_happened_to_it() -> None:
+    """A coordinator that drops a worker for nothing is found, even if no request is lost by it."""
+    run_inside(
+        _SESSIONS
+        + """
+    connect(0)
+    witness.on_end(0, has_cause=True)
+    assert not found
+    connect(1)
+    witness.on_end(1, has_cause=False)
+    assert "though nothing happened to it" in found[0]
+    """
+    )
+
+
+def test_a_choice_waits_in_the_queue_until_it_is_sent() -> None:
+    """What is left of a request waits anew when a part of it is sent."""
+    run_inside(
+        _SESSIONS
+        + """
+    journeys.on_queued([("r0", 0), ("r0", 1)], 1.0)
+    assert journeys.longest_wait_s("r0", 5.0) == 4.0
+    connect(0)
+    assert journeys.longest_wait_s("r0", 5.0) == 0.0
+    journeys.on_queued([("r0", 1)], 4.0)
+    assert journeys.longest_wait_s("r0", 5.0) == 1.0
+    """
+    )
