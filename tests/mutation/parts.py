@@ -1,8 +1,11 @@
 """What is mutated, and the tests that judge first."""
 
 MUTATED = (
+    "coordinator/fleet/admission/fair_bound.py",
     "coordinator/fleet/admission/fair_queue.py",
     "coordinator/fleet/admission/queue.py",
+    "coordinator/fleet/admission/queued_request.py",
+    "coordinator/fleet/admission/work_meter.py",
     "coordinator/fleet/failover/failover.py",
     "coordinator/fleet/failover/poison_cache.py",
     "coordinator/fleet/failover/poison_detection.py",
@@ -10,6 +13,8 @@ MUTATED = (
     "coordinator/fleet/failover/recovery.py",
     "coordinator/fleet/failover/replay.py",
     "coordinator/fleet/failover/sequence.py",
+    "coordinator/fleet/frames.py",
+    "coordinator/fleet/outliers.py",
     "coordinator/fleet/session.py",
     "coordinator/fleet/session_stats.py",
     "coordinator/fleet/slots.py",

@@ -7,6 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from tests.simulation.coverage import LONG_RUN, missed_cases
 from tests.simulation.report import print_result, print_summary
 from tests.simulation.run import run_script
 from tests.simulation.runner import Campaign, run_seeds
@@ -47,7 +48,15 @@ def main() -> int:
                 break
         campaign.show_progress(arguments.seeds)
     print_summary(campaign)
-    return 1 if campaign.failed else 0
+    return 1 if campaign.failed or misses_cases(campaign) else 0
+
+
+def misses_cases(campaign: Campaign) -> bool:
+    """Return whether a long run has never met a case that it must meet, and name it."""
+    missed = list(missed_cases(campaign.reached_in)) if campaign.runs >= LONG_RUN else []
+    for name in missed:
+        sys.stderr.write(f"{campaign.runs} runs, and never: {name}\n")
+    return bool(missed)
 
 
 def _run_one(path: Path | None, seed: int, log: Path | None) -> int:

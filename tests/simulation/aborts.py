@@ -41,17 +41,14 @@ def placed_sequences(coordinators: Sequence[CoordinatorHost], workers: Sequence[
 def is_reached(client: SimulatedClient, coordinator: CoordinatorHost, coordinators: Sequence[CoordinatorHost]) -> bool:
     """Return whether an abort by a coordinator reaches a client's request.
 
-    It reaches the coordinator's own, and those of others that were sent to a worker: not their queues, and no request
-    that is still being prepared.
+    It reaches the coordinator's own, and those of others that were sent to a worker, with all of their sequences: not
+    their queues, and no request that is still being prepared.
     """
     owner = next((each for each in coordinators if each.node is client.server_node), None)
     if owner is None or owner.core is None:
         return False
-    return any(
-        sequence.request.submission.request_id == client.request_id
-        and (owner is coordinator or sequence.request.sent_at is not None)
-        for sequence in owner.core.failover.live
-    )
+    own = [each for each in owner.core.failover.live if each.request.submission.request_id == client.request_id]
+    return bool(own) and (owner is coordinator or all(each.engines for each in own))
 
 
 def is_aborted_everywhere(client: SimulatedClient, workers: Sequence[WorkerHost]) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +63,8 @@ class HttpExchange(Connection):
         """Whether the client has lost the connection before the end of the response."""
         self.closed_early = False
         """Whether the application ended it: nothing has happened to the connection."""
+        self.on_served: Callable[[], None] = lambda: None
+        """Called when the server begins with the request."""
         self._http_server = server
         self._events: deque[Message] = deque()
         self._event_arrived: asyncio.Future[None] | None = None
@@ -169,6 +172,7 @@ class HttpExchange(Connection):
         if kind == "request":
             if self._http_server.accepts:
                 self._events.append({"type": "http.request", "body": rest[0], "more_body": False})
+                self.on_served()
                 self._http_server.serve(self)
             else:
                 self.cut()

@@ -52,7 +52,11 @@ class Network:
 
     def is_blocked(self, one: Node, other: Node) -> bool:
         """Return whether nothing passes between two processes."""
-        return bool(self._blocked) and (one.name, other.name) in self._blocked
+        return bool(self._blocked) and self.blocks(one.name, other.name)
+
+    def blocks(self, one: str, other: str) -> bool:
+        """Return whether nothing passes between two hosts."""
+        return (one, other) in self._blocked
 
     def block(self, one: str, other: str) -> None:
         """Partition two hosts."""

@@ -2,6 +2,8 @@
 
 It stands before the queue and behind it, so it sees what is submitted, and what is sent to workers at the moment of the
 decision. It judges by what docs/explanation/scheduling.md promises, without the tags that the queue computes.
+
+One file beyond the usual length, since one class stands on both sides of the queue.
 """
 
 import itertools
@@ -18,6 +20,7 @@ from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, SubmissionHandle
+from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Overloaded, Unavailable
@@ -25,6 +28,8 @@ from tokenwire.protocol.model_revision import ModelRevision
 
 _ROUNDING = 1e-6
 
+OnPlaced = Callable[[WorkerSession, Placement, SlotListener], None]
+"""Called with each submission: its worker, and its first listener."""
 Expected = Callable[[str], tuple[str, int, int] | None]
 """Returns tenant, weight and priority of a request by its id; None: it is not known."""
 
@@ -97,6 +102,7 @@ class QueueWitness:
         violate: Callable[[str], None],
         reached: Counter[str],
         journeys: Journeys,
+        on_placed: OnPlaced,
     ) -> None:
         self._journeys = journeys
         self._queue = core.queue
@@ -105,6 +111,7 @@ class QueueWitness:
         self._expected = expected
         self._violate = violate
         self._reached = reached
+        self._on_placed = on_placed
         self._arrivals = itertools.count()
         self._arrived: dict[QueuedRequest, int] = {}
         """In which order queued requests came."""
@@ -238,6 +245,7 @@ class QueueWitness:
             listeners = [ObservedSequence(each, 0 if index else prompt_tokens) for index, each in enumerate(listeners)]
         handle = self._pool.try_submit(model, submission, listeners, placement)
         if handle is not None:
+            self._on_placed(handle.session, placement, listeners[0])
             sent = len(handle.listeners)
             choices = _choices(submission, listeners)
             self._journeys.on_sent(NODE.get(), handle.session.address, dict(zip(handle.slots, choices, strict=False)))

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from starlette.types import ASGIApp
@@ -12,15 +12,18 @@ from tests.simulation.causes import Causes
 from tests.simulation.chance import Escape
 from tests.simulation.client import SimulatedClient
 from tests.simulation.conversations import Conversations
+from tests.simulation.coverage import reached
 from tests.simulation.engines import Placements
 from tests.simulation.faults import OTHER_WEIGHTS, Faults
 from tests.simulation.http import HttpExchange
 from tests.simulation.invariants import Epochs, leftovers, made_up, violations_now
 from tests.simulation.network import Network
+from tests.simulation.outcomes import STOPPED_AS_POISON, outcomes_of
 from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
 from tests.simulation.progress import ProgressWatch
 from tests.simulation.queues import QueueWitness
 from tests.simulation.requests import http_request_of
+from tests.simulation.resumptions import ResumptionWitness
 from tests.simulation.script import STORE_EVENTS, UPGRADES, Script, ScriptedEvent
 from tests.simulation.settings import coordinator_settings
 from tests.simulation.shared_store import SharedHistory
@@ -36,7 +39,6 @@ logging.disable(logging.CRITICAL)
 _CHECK_S = 0.25
 """Interval of the checks of the whole fleet."""
 _END_LIMIT_S = 150.0
-_REVISION_LOST = "The last worker of "
 _SETTLE_LIMIT_S = 60.0
 """How long after the end of all faults requests may take, and then the fleet."""
 
@@ -98,7 +100,13 @@ class SimulationRun:
         """Let witnesses judge a new coordinator process."""
         witness = TenantWitness(app, self.script.config["keys"], self.world, self.violate, self.seen)
         QueueWitness(
-            core, self.settings.admission, self._expected_in_queue, self.violate, self.seen, self.witness.journeys
+            core,
+            self.settings.admission,
+            self._expected_in_queue,
+            self.violate,
+            self.seen,
+            self.witness.journeys,
+            ResumptionWitness(core, self.seen).on_placed,
         )
         self._tenant_witnesses[node] = witness
         if self.shared_history is not None:
@@ -193,7 +201,12 @@ class SimulationRun:
         http, exchange = host.http, None
         if http is not None and not http.node.dead and http.accepts:
             exchange = HttpExchange(self.network, self._client_node, http, http_request_of(spec, earlier))
-        self._client_node.spawn(client.run(exchange))
+        self._client_node.spawn(self._serve(client, exchange))
+
+    async def _serve(self, client: SimulatedClient, exchange: HttpExchange | None) -> None:
+        await client.run(exchange)
+        if STOPPED_AS_POISON in outcomes_of(client):  # a client that asks again, as it should not
+            self.send({**client.spec, "id": f"{client.name}again", "follows": None, "leave_s": None})
 
     async def _check_always(self) -> None:
         progress = ProgressWatch(self)
@@ -242,34 +255,6 @@ class SimulationRun:
         shared = [] if self.shared_history is None else self.shared_history.leftovers()
         return leftovers(self.coordinators, self.workers) + shared
 
-    def reached(self) -> Counter[str]:
-        """Count what has happened."""
-        count = Counter(f"event {event.kind}" for event in self.script.events)
-        count.update(self.network.reached)
-        count.update(self.seen)
-        for coordinator in self.coordinators:
-            if coordinator.core is not None:
-                count.update(asdict(coordinator.core.failover.stats))
-                for (_, reason), number in coordinator.core.queue.rejections.items():
-                    count[f"rejected: {reason}"] += number
-        count.update(self.conversations.due)
-        count.update(self.upgrades.restarts)
-        count["chat continued"] = sum(1 for client in self.clients if client.spec["follows"])
-        count["chat continued by exact ids"] = sum(client.reused_ids for client in self.clients)
-        count["chat continued by ids that differ from the text's"] = sum(each.reused_other_ids for each in self.clients)
-        moved = [each for each in self.clients if each.tokens and each.moved_coordinator]
-        count["chat continued by another coordinator"] = len(moved)
-        count["chat continued by another coordinator by exact ids"] = sum(each.reused_ids for each in moved)
-        count["adapter asked for"] = sum(client.spec["model"] is not None for client in self.clients)
-        count["fleet of two revisions"] = len({worker.weights for worker in self.workers}) > 1
-        errors = [client.error.get("message", "") for client in self.clients]
-        count["reply ended with the last worker of its revision"] = sum(_REVISION_LOST in each for each in errors)
-        for client in self.clients:
-            count["adapter's stream moved"] += sum(each.moved for each in client.choices if client.spec["model"])
-            count["reply of several weight versions"] += client.several_versions
-            count["choice moved to another placement"] += sum(each.moved for each in client.choices)
-        return count
-
 
 def run_script(script: Script, log: TextIO | None = None) -> Result:
     """Run a script in a world of its own."""
@@ -288,7 +273,7 @@ def run_script(script: Script, log: TextIO | None = None) -> Result:
         world.elapsed_s,
         world.callbacks,
         Counter(client.ending or "none" for client in run.clients),
-        run.reached(),
+        reached(run),
     )
     world.bury()
     return result

@@ -10,7 +10,7 @@ from tests.simulation.tenants import draw_key, draw_keys
 FAULTS = (
     *("kill", "power_cut", "chase_resumed", "terminate", "drain", "freeze", "hang", "crash", "slow_engine"),
     *("cut", "cut_resumed", "stall", "partition", "slow_link", "late_operation", "cut_client", "flap_discovery"),
-    *("freeze_coordinator", "kill_coordinator", "terminate_coordinator", "lie"),
+    *("freeze_coordinator", "kill_coordinator", "terminate_coordinator", "lie", "isolate_suspect"),
 )
 """Events that break something for a while."""
 OPERATIONS = (
@@ -30,6 +30,8 @@ _LOSSES = ("kill", "power_cut", "cut", "crash")
 _CHANGES = ("pause_abort", "pause_wait", "load_weights")
 """Without one of these, nothing is late."""
 
+_SUSPECTED_S = 30.0
+"""How much longer it takes until a coordinator gives up to find out whether two workers died."""
 _ONLY_UPGRADES = 0.05
 """Share of runs in which nothing happens but rolling restarts, which must lose nothing."""
 
@@ -78,6 +80,8 @@ def generate_script(seed: int) -> Script:
     if config["coordinators"] > 1 and (rng.random() < 0.2 or set(kinds) & set(STORE_EVENTS)):
         config["store"] = _store(rng, config)
         kinds.append("turn_elsewhere")
+    if "isolate_suspect" in kinds:
+        config["seconds"] += _SUSPECTED_S
     events = _requests(rng, config)
     if config["adapters"]:
         kinds += rng.sample(["load_adapter", "unload_adapter"], rng.randrange(3))
@@ -118,7 +122,7 @@ def _config(rng: random.Random) -> dict[str, Any]:
             "kv_events": rng.random() < 0.3,
             "kv_tokens": pick([None, 640]),
             "max_model_len": 512,
-            "prefill_tokens_per_s": pick([0, 2000.0, 20000.0]),
+            "prefill_tokens_per_s": pick([0, 300.0, 2000.0, 20000.0]),
             "eos_rate": pick([0.0, 0.02]),
             "max_queue": pick([0, 0, 1]),
             "seeds": pick(["positional", "positional", "generator"]),

@@ -12,6 +12,7 @@ from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.settings import CoordinatorSettings, ObservabilitySettings
 from tokenwire.peer_auth.operation_keys import OperationKeys
 
+ADMIN_KEY = "admin"
 _KEYS = OperationKeys("a key that all of the coordinators have")
 
 
@@ -24,7 +25,7 @@ def coordinator_settings(config: dict[str, Any]) -> CoordinatorSettings:
         admin=AdminSettings(
             rl_routes=True,
             lora_routes=True,
-            admin_key=AdminKey("admin"),
+            admin_key=AdminKey(ADMIN_KEY),
             timeout_s=20.0,
             operations_keys=_KEYS if config.get("signed") else None,
         ),

@@ -109,10 +109,12 @@ class SharedHistory:
 
     def _store_dies(self, args: dict[str, Any]) -> None:
         if self.redis.is_running:
+            self._happens("store_dies")
             self.redis.kill()
             self._fault(args["length"], self.redis.start)
 
     def _store_fails(self, args: dict[str, Any]) -> None:
+        self._happens("store_fails")
         self.redis.fail()
         self._fault(args["length"], self.redis.succeed)
 
@@ -120,19 +122,27 @@ class SharedHistory:
         """Let it answer nobody, or not one of the coordinators."""
         node, sharer = self.redis.node, f"c{args['coordinator']}"
         if args["draw"] < 0.5:
+            self._happens("store_stalls")
             self._network.block(sharer, NAME)
             self._fault(args["length"], self._network.unblock, sharer, NAME)
         elif not node.frozen and not node.dead:
+            self._happens("store_stalls")
             node.freeze()
             self._fault(args["length"], node.thaw)
 
     def _store_evicts(self, args: dict[str, Any]) -> None:
-        self._network.reached["entry of the store evicted"] += self.redis.evict(args["draw"])
+        evicted = self.redis.evict(args["draw"])
+        self._network.reached["entry of the store evicted"] += evicted
+        self._run.seen["event store_evicts"] += evicted > 0
 
     def _store_cut(self, args: dict[str, Any]) -> None:
         for connection in self._network.between(f"c{args['coordinator']}", NAME):
+            self._happens("store_cut")
             connection.cut()
         self._fault(0.0, lambda: None)
+
+    def _happens(self, kind: str) -> None:
+        self._run.seen[f"event {kind}"] += 1
 
     def _fault(self, length: float, end: Callable[..., None], *args: str) -> None:
         self.redis.failing += 1
@@ -147,6 +157,7 @@ class SharedHistory:
         """Send the next turn of a conversation to another coordinator than the one before."""
         open_ended = [each for each in self._run.clients if each.is_chat and each.may_be_continued]
         if open_ended:
+            self._happens("turn_elsewhere")
             self._continue(open_ended[int(args["draw"] * 1000) % len(open_ended)], args["coordinator"])
 
     def _continue(self, earlier: SimulatedClient, index: int) -> None:

@@ -22,6 +22,15 @@ from tokenwire.coordinator.auth.rate_limit import Limits
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.observability.metrics.tenants import TenantMetrics
 
+ABORT_ROUTE = "/abort_requests"
+"""Of the routes that an operator calls, the one that wants a tenant's key, not the admin key."""
+_OPERATOR_ROUTES = frozenset(
+    {
+        *(ABORT_ROUTE, "/pause", "/resume", "/sleep", "/wake_up", "/reset_prefix_cache"),
+        *("/update_weights", "/update_weight_version", "/v1/load_lora_adapter", "/v1/unload_lora_adapter"),
+    }
+)
+_OPERATOR, _OPERATOR_KEY = "operator", b"operator"
 WRONG_KEY = -1
 """The number of a key that nobody has."""
 _RATE_LIMIT = re.compile(
@@ -67,6 +76,11 @@ def key_headers(number: int | None) -> list[tuple[bytes, bytes]]:
     return [(b"x-api-key", key)] if number % 2 else [(b"authorization", b"Bearer " + key)]
 
 
+def operator_headers(keys: Sequence[KeySpec]) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the header with the operator's own key, which has no limits; none where nobody has a key."""
+    return ((b"authorization", b"Bearer " + _OPERATOR_KEY),) if keys else ()
+
+
 def address_of(spec: Mapping[str, Any]) -> str:
     """Return the address of a request's client: one of three."""
     return f"10.1.0.{sum(spec['id'].encode()) % 3}"
@@ -74,7 +88,8 @@ def address_of(spec: Mapping[str, Any]) -> str:
 
 def api_keys(keys: Sequence[KeySpec]) -> tuple[ApiKey, ...]:
     """Return the keys as settings have them."""
-    return tuple(
+    operators = (ApiKey(sha256(_OPERATOR_KEY).digest(), _OPERATOR),) if keys else ()
+    return operators + tuple(
         ApiKey(
             sha256(_secret(number)).digest(),
             key["tenant"],
@@ -89,6 +104,11 @@ def api_keys(keys: Sequence[KeySpec]) -> tuple[ApiKey, ...]:
 
 def _secret(number: int) -> bytes:
     return b"key-%d" % number
+
+
+def is_operation(path: str) -> bool:
+    """Return whether an operator calls a route, and no tenant."""
+    return path in _OPERATOR_ROUTES or path.startswith("/v1/rl/")
 
 
 class Tenants:
@@ -163,13 +183,14 @@ class TenantWitness:
         """Return what is wrong with the metrics of tenants; empty if nothing."""
         counted: Counter[str] = Counter()
         for (tenant, _), count in metrics._requests.items():
-            counted[tenant] += count
+            if tenant != _OPERATOR:
+                counted[tenant] += count
         expected = {tenant: count for tenant, count in self.requests.items() if tenant}
         return "" if counted == expected else f"counts {dict(counted)} requests of tenants instead of {expected}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, and judge its outcome."""
-        if not self._accounts or scope["type"] != "http":
+        if not self._accounts or scope["type"] != "http" or is_operation(scope["path"]):
             await self._app(scope, receive, send)
             return
         account = next((self._by_header[each] for each in scope["headers"] if each in self._by_header), None)
