@@ -32,6 +32,7 @@ class Submission:
     reasoning_ended: bool | None = None
     reasoning_parser_kwargs_json: str | None = None
     resumed_after_ms: int | None = None
+    tenant: str = ""
 
     def message(self, slots: Sequence[int] = ()) -> pb.SessionRequest:
         """Return the message that starts it, with a copy of everything."""
@@ -50,6 +51,7 @@ class Submission:
                 "reasoning_ended": self.reasoning_ended,
                 "reasoning_parser_kwargs_json": self.reasoning_parser_kwargs_json,
                 "resumed_after_ms": self.resumed_after_ms,
+                "tenant": self.tenant,
             }
         )
         if self.max_tokens is not None:

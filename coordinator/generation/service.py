@@ -201,7 +201,7 @@ class GenerationService:
             if context.deadline is not None:
                 handle.start_timer(context.time_left_s(), reply, context.deadline_error)
             for position in range(len(prepared.prompts)):
-                submission = _submission(prepared, position, max_tokens, caller.min_priority, record.trace_headers)
+                submission = _submission(prepared, position, max_tokens, caller, record.trace_headers)
                 choices = _choices(prepared, position, texts, reply)
                 handle.handles.append(self._fleet.submit(model.base_model, submission, choices, placement))
                 placement = replace(placement, joins=True)
@@ -283,15 +283,15 @@ def _submission(
     prepared: PreparedRequest,
     position: int,
     max_tokens: Sequence[int],
-    min_priority: int | None = None,
+    caller: Caller = ANYBODY,
     trace_headers: Mapping[str, str] | None = None,
 ) -> Submission:
     """Return what submits a prompt to a worker: complete, except for what depends on that worker.
 
     max_tokens: of the replies to each prompt.
-    min_priority: the lowest number that the caller's priority may have.
     """
     request, kwargs = prepared.request, prepared.request.reasoning_parser_kwargs
+    min_priority = caller.min_priority
     return Submission(
         request_id=request.request_id if len(prepared.prompts) == 1 else f"{request.request_id}-{position}",
         prompt_token_ids=prepared.prompts[position].token_ids,
@@ -305,4 +305,5 @@ def _submission(
         reasoning_ended=prepared.reasoning_ended,
         reasoning_parser_kwargs_json=None if kwargs is None else json.dumps(kwargs),
         trace_headers=trace_headers,
+        tenant=caller.share if prepared.sampling.HasField("structured_outputs") else "",
     )

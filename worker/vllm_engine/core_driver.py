@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from vllm import exceptions
@@ -104,8 +105,9 @@ class CoreDriver:
         arguments = (vllm_request.request_id, vllm_request.prompt, params, self._tasks)
         if params.structured_outputs is not None:
             # Checking a grammar may take long: off the event loop, which carries all tokens.
-            request = await self._grammars.in_thread(self._processor.process_inputs, *arguments, **vllm_request.inputs)
-            await self._grammars.reject_unsatisfiable(request.sampling_params)
+            process = partial(self._processor.process_inputs, *arguments, **vllm_request.inputs)
+            request = await self._grammars.in_thread(vllm_request.tenant, process)
+            await self._grammars.reject(request.sampling_params, vllm_request.tenant)
             return request
         return self._processor.process_inputs(*arguments, **vllm_request.inputs)
 

@@ -25,6 +25,8 @@ class VllmRequest:
     """Keyword arguments that `generate` and `process_inputs` share."""
     reasoning: dict[str, Any]
     """reasoning_ended and reasoning_parser_kwargs, if given."""
+    tenant: str = ""
+    """Whose it is, if it has a grammar."""
 
 
 class Driver(Protocol):

@@ -82,6 +82,7 @@ class VllmEngine(VllmAdmin):
         self._start_thread: Background[Any] | None = None
         self._stopped = False
         self._traced = False
+        self._grammars: GrammarCheck | None = None
         self._capabilities = pb.EngineCapabilities()
         self._loras: set[int] = set()
         self._submitting: set[EngineSequence] = set()
@@ -141,6 +142,7 @@ class VllmEngine(VllmAdmin):
         return llm
 
     def _choose_driver(self) -> Driver:
+        assert self._grammars is not None
         missing = [] if self._use_core_driver is False else missing_internals(self._llm)
         if self._use_core_driver is False or (missing and self._use_core_driver is None):
             if missing:
@@ -251,6 +253,7 @@ class VllmEngine(VllmAdmin):
             params=params,
             inputs=inputs,
             reasoning=reasoning,
+            tenant=submit.tenant,
         )
 
     async def abort(self, sequences: list[EngineSequence]) -> None:
@@ -283,6 +286,8 @@ class VllmEngine(VllmAdmin):
             await self._kv_event_subscriber.stop()
         if driver is not None:
             await driver.stop()
+        if self._grammars is not None:
+            await self._grammars.close()
         if llm is not None:
             await Background(lambda: _shut_down(llm)).result()
         elif self._start_thread is not None:

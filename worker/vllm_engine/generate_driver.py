@@ -47,7 +47,7 @@ class GenerateDriver:
         if self._queue.closed:
             raise Unavailable(DEAD)
         with vllm_errors():
-            await self._grammars.verify(vllm_request.params)
+            await self._grammars.verify(vllm_request.params, vllm_request.tenant)
         tasks: list[asyncio.Task[None]] = []
         for sequence in sequences:
             params = child_params(vllm_request.params, sequence.index)

@@ -1,24 +1,42 @@
-"""Rejects grammars that allow no output: vLLM finds out while generating, and reports an internal error."""
+"""Rejects grammars that allow no output, or that take too long to compile, before the engine core has them.
+
+vLLM finds out about the first while generating, and reports an internal error; the others keep all grammars waiting.
+"""
 
 import asyncio
 import os
 import re
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import cached_property
+from hashlib import blake2b
 from typing import Any, TypeVar
 
+import vllm.envs
 import xgrammar
 from vllm.v1.structured_output.backend_guidance import GuidanceBackend
 from vllm.v1.structured_output.backend_types import StructuredOutputBackend, StructuredOutputGrammar
 from vllm.v1.structured_output.backend_xgrammar import XgrammarBackend
 from vllm.v1.structured_output.request import get_structured_output_key
+from vllm.v1.structured_output.utils import grammar_is_likely_lark
 
 from tokenwire.errors import InvalidRequest
+from tokenwire.worker.vllm_engine.fair_turns import FairTurns
+from tokenwire.worker.vllm_engine.grammar_process import GrammarProcess
 
 ResultT = TypeVar("ResultT")
 
 _BYTES = [bytes([value]) for value in range(256)]
+_COSTLY = re.compile(r'"(?:min|max)Length"|"pattern"|"format"|\{\s*\d')
+"""Repetitions of characters: each that differs takes an engine a second or more of CPU time."""
+_LONG_CHARS = 16 * 1024
+"""A longer grammar may take long without any."""
+_DEFAULT_LIMIT_S = 5
+"""Of a vLLM without its own."""
+_REMEMBERED = 1024
+_MOST_WAITING = 32
+"""Grammars of a tenant that wait for their trial: each has a place in the engine's batch."""
 _SOURCE_POSITION = re.compile(r"\[[\d:]+\] \S+:\d+: ")
 """Location in xgrammar's code that precedes its error messages."""
 
@@ -30,24 +48,75 @@ class GrammarCheck:
         self._config = vllm_config
         self._tokenizer = tokenizer
         self._compiler = ""
-        # Its own threads, as few as the core's: a grammar may take many seconds, and would block a shared executor.
-        self._threads = ThreadPoolExecutor(((os.cpu_count() or 1) + 1) // 2, thread_name_prefix="grammar")
+        # Its own threads, about as few as the core's: a grammar may take seconds, and would block a shared executor.
+        threads = max(2, ((os.cpu_count() or 1) + 1) // 2)
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="grammar")
+        self._thread_turns = FairTurns(threads, threads // 2)
+        self._process = GrammarProcess(self._tokenizer_info)
+        self._process_turns = FairTurns(1, 1, _MOST_WAITING)
+        self._trials: OrderedDict[bytes, asyncio.Task[bool]] = OrderedDict()
+        """Whether a tenant's grammar compiles in time, by digest, the last used one last."""
 
-    async def reject_unsatisfiable(self, params: Any) -> None:
-        """Raise InvalidRequest if the grammar of SamplingParams, which vLLM has verified, allows no output."""
-        if params.structured_outputs is not None:
-            await self.in_thread(self._reject_unsatisfiable, params.structured_outputs)
+    async def reject(self, params: Any, tenant: str = "") -> None:
+        """Raise InvalidRequest if the grammar of SamplingParams, which vLLM has verified, cannot be used.
 
-    async def verify(self, params: Any) -> None:
+        It takes too long to compile, or allows no output. Raises Overloaded if too many of the tenant wait.
+        """
+        outputs = params.structured_outputs
+        if outputs is not None:
+            if (self._compiler or outputs._backend) == "xgrammar":
+                await self._reject_slow(tenant, *get_structured_output_key(outputs))
+            await self.in_thread(tenant, lambda: self._reject_unsatisfiable(outputs))
+
+    async def close(self) -> None:
+        """Stop compiling."""
+        for trial in self._trials.values():
+            trial.cancel()
+        await asyncio.gather(*self._trials.values(), return_exceptions=True)
+        await self._process.close()
+
+    async def _reject_slow(self, tenant: str, kind: Any, grammar: str) -> None:
+        """Raise InvalidRequest if a grammar that may take long does not compile within vLLM's time for expressions."""
+        limit_s = getattr(vllm.envs, "VLLM_REGEX_COMPILATION_TIMEOUT_S", _DEFAULT_LIMIT_S)
+        if limit_s <= 0 or not (len(grammar) > _LONG_CHARS or _COSTLY.search(grammar)):
+            return
+        digest = blake2b(f"{tenant}\0{kind.name}\0{grammar}".encode()).digest()
+        trial = self._trials.get(digest)
+        if trial is None:
+            trial = self._trials[digest] = asyncio.create_task(self._try(tenant, kind.name, grammar, limit_s))
+            if len(self._trials) > _REMEMBERED:
+                self._trials.popitem(last=False)
+        self._trials.move_to_end(digest)
+        try:
+            in_time = await asyncio.shield(trial)
+        except BaseException:
+            if trial.done():
+                self._trials.pop(digest, None)  # the next one tries again
+            raise
+        if not in_time:
+            param = f"structured_outputs.{kind.name.lower()}"
+            raise InvalidRequest(
+                f"The value of {param} takes longer than {limit_s} s to compile: it has too many different lengths or "
+                "repetitions, or is too large. VLLM_REGEX_COMPILATION_TIMEOUT_S of the worker raises the limit.",
+                param=param,
+            )
+
+    async def _try(self, tenant: str, kind: str, grammar: str, limit_s: float) -> bool:
+        is_lark = kind == "GRAMMAR" and grammar_is_likely_lark(grammar)
+        async with self._process_turns.turn(tenant):
+            return await self._process.compiles_within(limit_s, "LARK" if is_lark else kind, grammar)
+
+    async def verify(self, params: Any, tenant: str = "") -> None:
         """Verify a grammar with vLLM, and reject one that allows no output. Raises InvalidRequest or vLLM's errors."""
         if params.structured_outputs is not None:
             verified = params.clone()
-            await self.in_thread(self._verify, verified)
-            await self.reject_unsatisfiable(verified)
+            await self.in_thread(tenant, lambda: self._verify(verified))
+            await self.reject(verified, tenant)
 
-    async def in_thread(self, check: Callable[..., ResultT], *arguments: Any, **named: Any) -> ResultT:
-        """Run a check in a thread: one may take long, and the event loop carries all tokens."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(check, *arguments, **named))
+    async def in_thread(self, tenant: str, check: Callable[[], ResultT]) -> ResultT:
+        """Run a tenant's check in a thread: one may take long, and the event loop carries all tokens."""
+        async with self._thread_turns.turn(tenant):
+            return await asyncio.get_running_loop().run_in_executor(self._threads, check)
 
     def _verify(self, params: Any) -> None:
         config = self._config
@@ -68,6 +137,10 @@ class GrammarCheck:
             param = f"structured_outputs.{kind.name.lower()}"
             raise InvalidRequest(f"The value of {param} {fault}.", param=param)
         self._compiler = compiler
+
+    def _tokenizer_info(self) -> str:
+        info = xgrammar.TokenizerInfo.from_huggingface(self._tokenizer, vocab_size=self._vocab_size)
+        return str(info.serialize_json())
 
     @cached_property
     def _bytes(self) -> StructuredOutputBackend:

@@ -22,6 +22,7 @@ def test_a_message_has_everything_and_its_own_maximum_of_tokens() -> None:
         "reasoning_ended": False,
         "reasoning_parser_kwargs_json": "{}",
         "resumed_after_ms": 5,
+        "tenant": "search",
     }
 
     message = Submission(sampling_params=params, max_tokens=7, **own).message([4, 5])

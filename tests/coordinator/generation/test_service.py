@@ -225,6 +225,19 @@ async def test_the_caller_is_passed_to_the_fleet() -> None:
     assert [part.submission.priority for part in fleet.parts] == [3, 3]
 
 
+async def test_workers_get_the_tenant_of_a_grammar() -> None:
+    """Tenants share their compilers; they need not know whose other requests are."""
+    fleet = FakeFleet()
+    generation = GenerationService(fleet, token_history())
+    context = request_context(caller=Caller("tenant", share="search"))
+
+    for sampling in dict[str, Any](), {"structured_outputs": pb.StructuredOutputs(regex="a")}:
+        prepared = await generation.prepare(request_for(TokenPrompt([1]), **sampling), served_model())
+        await generation.start(prepared, CollectedReply(1), context)
+
+    assert [part.submission.tenant for part in fleet.parts] == ["", "search"]
+
+
 async def test_workers_are_recorded_and_get_the_trace() -> None:
     """A resumed request has several; a worker's spans are part of the client's trace."""
     fleet = FakeFleet()

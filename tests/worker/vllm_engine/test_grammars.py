@@ -1,12 +1,16 @@
 """Grammars are checked without an engine, with the compiler that the engine's first grammar selected."""
 
 import asyncio
+import json
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 
 from tests.lazily import Lazily
+from tests.workers import until
 from tokenwire.errors import InvalidRequest
 from tokenwire.process.shared_options import default_cache_dir
 from tokenwire.worker.vllm_engine.embedded_model import prepare_embedded_model
@@ -30,8 +34,8 @@ def tokenizer() -> Any:
     return transformers.AutoTokenizer.from_pretrained(prepare_embedded_model(default_cache_dir(), lambda _: None))
 
 
-@pytest.fixture
-def check(tokenizer: Any) -> "GrammarCheck":
+@pytest_asyncio.fixture
+async def check(tokenizer: Any) -> AsyncIterator["GrammarCheck"]:
     """A check without an earlier grammar."""
     config = SimpleNamespace(
         structured_outputs_config=SimpleNamespace(disable_any_whitespace=False, disable_additional_properties=False),
@@ -39,14 +43,15 @@ def check(tokenizer: Any) -> "GrammarCheck":
         speculative_config=None,
     )
     fresh: GrammarCheck = checks.GrammarCheck(config, tokenizer)
-    return fresh
+    yield fresh
+    await fresh.close()
 
 
-async def look(check: "GrammarCheck", compiler: str, **grammar: Any) -> None:
-    """Check a grammar that vLLM has verified for a compiler."""
+async def look(check: "GrammarCheck", compiler: str, tenant: str = "", **grammar: Any) -> None:
+    """Check a tenant's grammar that vLLM has verified for a compiler."""
     params = vllm_sampling.SamplingParams(structured_outputs=vllm_sampling.StructuredOutputsParams(**grammar))
     params.structured_outputs._backend = compiler
-    await check.reject_unsatisfiable(params)
+    await check.reject(params, tenant)
 
 
 @pytest.mark.parametrize("compiler", ["xgrammar", "guidance"])
@@ -80,4 +85,68 @@ async def test_the_first_grammar_selects_the_compiler(check: "GrammarCheck") -> 
 async def test_an_unknown_compiler_is_left_to_vllm(check: "GrammarCheck") -> None:
     """And so are requests without a grammar."""
     await look(check, "outlines", json=STUCK)
-    await check.reject_unsatisfiable(vllm_sampling.SamplingParams())
+    await check.reject(vllm_sampling.SamplingParams())
+
+
+def schema(*lengths: int) -> str:
+    """Return a schema of strings of these lengths."""
+    return json.dumps({"type": "object", "properties": {f"p{n}": {"type": "string", "maxLength": n} for n in lengths}})
+
+
+async def test_a_schema_that_takes_too_long_is_rejected_and_delays_no_other(
+    check: "GrammarCheck", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As expressions are; what was compiled in time, or not, is not compiled on trial again."""
+    monkeypatch.setenv("VLLM_REGEX_COMPILATION_TIMEOUT_S", "600")
+    await look(check, "xgrammar", json=schema(10))
+    monkeypatch.setenv("VLLM_REGEX_COMPILATION_TIMEOUT_S", "1")
+    slow, ended = schema(*range(2000, 2016)), list[str]()
+
+    async def reject() -> None:
+        with pytest.raises(InvalidRequest, match=r"structured_outputs\.json takes longer than 1 s to") as caught:
+            await look(check, "xgrammar", json=slow)
+        assert caught.value.param == "structured_outputs.json"
+        ended.append("slow")
+
+    async def accept() -> None:
+        await look(check, "xgrammar", json='{"type": "object"}')
+        await look(check, "xgrammar", json=schema(10))
+        ended.append("quick")
+
+    await asyncio.gather(reject(), accept())
+    assert ended == ["quick", "slow"]
+    assert check._process._process is None
+    await reject()
+    assert check._process._process is None
+
+
+class TrialProcess:
+    """A process that pretends to compile, until the test lets it."""
+
+    def __init__(self) -> None:
+        self.tried: list[str] = []
+        self.proceed = asyncio.Semaphore(0)
+
+    async def compiles_within(self, seconds: float, kind: str, grammar: str) -> bool:
+        """Wait until it may proceed."""
+        self.tried.append(grammar)
+        await self.proceed.acquire()
+        return True
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+async def test_tenants_take_turns_at_their_trials(check: "GrammarCheck") -> None:
+    """One with many new schemas delays another by one of them; equal ones are tried once."""
+    check._process = process = TrialProcess()  # type: ignore[assignment]
+    greedy = [asyncio.create_task(look(check, "xgrammar", "greedy", json=schema(n))) for n in range(1, 5)]
+    greedy.append(asyncio.create_task(look(check, "xgrammar", "greedy", json=schema(4))))
+    await until(lambda: bool(process.tried))
+    small = asyncio.create_task(look(check, "xgrammar", "small", json=schema(9)))
+    await until(lambda: "small" in check._process_turns._waiting)
+    for _ in range(5):
+        process.proceed.release()
+    await asyncio.gather(small, *greedy)
+
+    assert process.tried == [schema(n) for n in (1, 2, 9, 3, 4)]
