@@ -159,6 +159,7 @@ class ApiRequest(Request):
                 async with self.context.body.budget.turn():
                     with gc_disabled():
                         self._json = parse_json(body)
+                self._body = b""
             self.context.record.set_body(self._json)
             if not self.accepts_transfers:
                 check_no_transfer_fields(self._json)

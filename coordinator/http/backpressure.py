@@ -12,6 +12,8 @@ from tokenwire.options import Bounds, Option, Unit, check_bounds, option
 DEFAULT_BACKLOG_BYTES = 512 * 1024 * 1024
 _SHARE = 16
 """One reader may use this fraction of the total limit."""
+_LATER_SHARE = 0.5
+"""All bodies but the oldest may take this fraction: the oldest may always take more, and they leave it room."""
 _PATIENCE_S = 5.0
 _RETRY_AFTER_S = 1.0
 
@@ -28,7 +30,8 @@ class BodySettings:
         Option(
             "--max-bodies-mb",
             "Maximum memory of all bodies of more than 64 KiB, read and parsed, until their requests are submitted. "
-            "Beyond it reading pauses; who waits for longer than 5 s gets a 503.",
+            "Beyond it reading pauses; all but the oldest take half of it at most. "
+            "Who waits for longer than 5 s gets a 503.",
             unit=Unit.MiB,
             bounds=Bounds(above=0),
         ),
@@ -103,7 +106,12 @@ class BodyBudget:
         # The oldest always may: it ends, and makes room for the others. Bodies that all wait for the rest never would.
         if memory is next(iter(self._holders), memory):
             return True
-        return not self._waiting and self.held_bytes + size <= self._limit_bytes
+        return not self._waiting and self._fits(size)
+
+    def _fits(self, size: int) -> bool:
+        """Return whether a body that is not the oldest may take more."""
+        later_bytes = self.held_bytes - next((each.held_bytes for each in self._holders), 0)
+        return self.held_bytes + size <= self._limit_bytes and later_bytes + size <= _LATER_SHARE * self._limit_bytes
 
     def _hold(self, memory: "BodyMemory", size: int) -> None:
         self._holders[memory] = None
@@ -117,7 +125,7 @@ class BodyBudget:
             self._admit(oldest)
         while self._waiting:
             memory, (size, _) = next(iter(self._waiting.items()))
-            if self.held_bytes + size > self._limit_bytes:
+            if not self._fits(size):
                 return
             self._admit(memory)
 

@@ -121,6 +121,22 @@ async def test_bodies_that_all_wait_for_their_rest_end_one_after_the_other() -> 
     assert bodies.held_bytes == 200 * KIB
 
 
+async def test_all_but_the_oldest_leave_it_room() -> None:
+    """They take half at most: what it takes beyond the limit, when it is parsed, comes on top."""
+    bodies = budget(200)
+    oldest, second, third = BodyMemory(bodies), BodyMemory(bodies), BodyMemory(bodies)
+    await oldest.add(10 * KIB)
+    await second.add(60 * KIB)
+    waiting = await begun(third.add(60 * KIB))
+    await oldest.add(180 * KIB)
+    assert (waiting.done(), bodies.held_bytes) == (False, 250 * KIB)
+
+    oldest.release()
+    await waiting
+
+    assert bodies.held_bytes == 120 * KIB
+
+
 async def test_large_bodies_have_turns_of_their_own() -> None:
     """Whatever else the loop has to do comes between any two of them."""
     bodies, loop = budget(1), asyncio.get_running_loop()
