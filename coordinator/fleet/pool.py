@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -193,9 +193,9 @@ class WorkerPool(SessionListener[WorkerSession]):
         """Return the revisions of the workers that take requests, the oldest one first."""
         return [*dict.fromkeys(session.revision for session in self._candidates_for(model, 0, None))]
 
-    def known_revisions(self, model: str) -> Collection[ModelRevision]:
-        """Return what the listed workers of a model started with, connected or not."""
-        return {ModelRevision.of(each.model) for each in self.sessions if each.model and model in each.model.names}
+    def announced(self, model: str) -> Sequence[pb.Model]:
+        """Return what each of the listed workers of a model announced last, connected or not."""
+        return [each.model for each in self.sessions if each.model and model in each.model.names]
 
     def unavailable_reason(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> str:
         """Return why no worker can take a request for a model (and revision); empty when one can."""

@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -25,7 +26,8 @@ log = logging.getLogger(__name__)
 class ModelDirectory(PoolListener):
     """Registers models from workers' welcomes and finds them by name. Models without workers stay for a while.
 
-    Each revision of a model has its own tokenizer and template, until its last worker is no longer listed.
+    Each revision of a model has its own tokenizer and template, until its last worker is no longer listed. Its other
+    properties are those that most of its workers announce: one of them decides nothing for requests at others.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class ModelDirectory(PoolListener):
         self._expected = expected or ExpectedModels()
         self._desired = desired or DesiredStates()
         self._models: dict[str, ServedModel] = {}
-        """The one that was announced last, by each of its names."""
+        """That of the revision that was announced last, by each of its names."""
         self._revisions: dict[str, dict[ModelRevision, ServedModel]] = {}
         """All revisions of a model, by its first name, in order of their last announcement."""
         self._prepared: dict[str, ServedModel] = {}
@@ -116,8 +118,10 @@ class ModelDirectory(PoolListener):
         if self._workers is None:
             return
         self._live[model] = self._workers.live_revisions(model)
-        known = self._workers.known_revisions(model)
+        announced = self._workers.announced(model)
+        known = {ModelRevision.of(each) for each in announced}
         revisions = self._revisions.get(model, {})
+        self._follow_most(model, Counter(map(_announcement, announced)))
         gone = [each for each in revisions if each not in known]
         if gone and len(gone) < len(revisions):  # the last one stays for a while, as its model does
             for revision in gone:
@@ -131,10 +135,30 @@ class ModelDirectory(PoolListener):
             }
             self._keep_used()
 
+    def _follow_most(self, name: str, announced: Counter[str]) -> None:
+        """Let each revision of a model be what most of its workers announce: of as many, what it is already."""
+        revisions = self._revisions.get(name, {})
+        for revision, current in revisions.items():
+            own = {key: each for key, each in self._prepared.items() if each.revision == revision and each.name == name}
+            most = max(own, key=lambda key: (announced[key], own[key] is current), default=None)
+            if most is not None and own[most] is not current:
+                revisions[revision] = own[most]
+                names = [each for each, model in self._models.items() if model is current]
+                self._models.update(dict.fromkeys(names, own[most]))
+        # What nobody announces any more is not kept.
+        used = {id(model) for model in revisions.values()}
+        self._prepared = {
+            key: each
+            for key, each in self._prepared.items()
+            if each.name != name or key in announced or id(each) in used
+        }
+
     def _keep_used(self) -> None:
         """Remove what no revision of any model uses."""
         used = {id(model) for revisions in self._revisions.values() for model in revisions.values()}
-        self._prepared = {key: model for key, model in self._prepared.items() if id(model) in used}
+        self._prepared = {
+            key: model for key, model in self._prepared.items() if model.revision in self._revisions.get(model.name, ())
+        }
         self._adapted = {key: models for key, models in self._adapted.items() if id(models[0]) in used}
         self._texts.keep([model.tokenizer for model in self._prepared.values()])
 
@@ -200,7 +224,7 @@ class ModelDirectory(PoolListener):
 
     async def prepare(self, info: pb.Model, fetch: FetchFiles) -> None:
         """Register a worker's model, with its tokenizer from memory, disk or the worker itself."""
-        key = info.SerializeToString(deterministic=True).hex()
+        key = _announcement(info)
         if key not in self._prepared:
             model = _served(info, await self._texts.load(info, fetch))
             # Another worker's session may have been faster: workers with equal announcements share a model.
@@ -211,10 +235,16 @@ class ModelDirectory(PoolListener):
         revisions = self._revisions.setdefault(model.name, {})
         if revisions and model.revision not in revisions:
             log.warning("%s has workers of more than one revision: %s is new", model.name, model.revision)
-        revisions.pop(model.revision, None)
-        revisions[model.revision] = model
-        self._models.update(dict.fromkeys(model.names, model))
+        # Until it is known how many announce it, a revision stays what it is.
+        model_in_force = revisions.pop(model.revision, model)
+        revisions[model.revision] = model_in_force
+        self._models.update(dict.fromkeys(model.names, model_in_force))
         self._expected.mark_available(model.names)
+
+
+def _announcement(info: pb.Model) -> str:
+    """Return what identifies an announcement: equal ones have equal keys."""
+    return info.SerializeToString(deterministic=True).hex()
 
 
 def _served(info: pb.Model, texts: LoadedTexts) -> ServedModel:

@@ -1,11 +1,12 @@
 """Which revision of a model gets a request while workers of several are served: a rollout."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tokenwire.coordinator.fleet.routing import TTLCache
 from tokenwire.protocol.model_revision import ModelRevision
+from tokenwire.v1 import inference_pb2 as pb
 
 _CONVERSATIONS, _CONVERSATION_TTL_S = 65_536, 1800.0
 
@@ -16,7 +17,7 @@ class RevisionedWorkers(Protocol):
     def live_revisions(self, model: str) -> Sequence[ModelRevision]:
         """Return the revisions of the workers that take requests, the oldest one first."""
 
-    def known_revisions(self, model: str) -> Collection[ModelRevision]:
+    def announced(self, model: str) -> Sequence[pb.Model]:
         """Return what the listed workers of a model started with, connected or not."""
 
     def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:

@@ -1,7 +1,7 @@
 """Models are registered by their workers, and stay for a while without any."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -131,9 +131,9 @@ class RolloutWorkers:
         """Return what they serve."""
         return self.live
 
-    def known_revisions(self, model: str) -> Collection[ModelRevision]:
+    def announced(self, model: str) -> Sequence[pb.Model]:
         """Return what they started with."""
-        return {ModelRevision.of(each) for each in self.models}
+        return self.models
 
     def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
         """Return the same for each."""
@@ -163,6 +163,27 @@ async def test_requests_are_rendered_for_the_revision_that_they_will_run_on() ->
     assert {(model.name, model.base_model) for model in adapted} == {("warm", "red")}
     conversation = partial(Conversation, "", "c")
     assert len({(await models.resolve("red", ANYBODY, conversation)).tokenizer_digest for _ in range(4)}) == 1
+
+
+async def test_a_worker_decides_nothing_for_requests_at_others() -> None:
+    """What most workers of a revision announce is in force, of as many what was: after a restart the new value."""
+    models = directory(Clock(1000.0))
+    long, short = (pb.Model(names=["red"], weights_digest="old", max_model_len=length) for length in (100, 1))
+    workers = RolloutWorkers(long)
+    models.watch(workers)
+
+    async def announce(*announced: pb.Model) -> int:
+        await models.prepare(announced[-1], fetch)
+        workers.models = announced
+        models.on_workers_changed("red")
+        return (await models.resolve("red", ANYBODY)).max_model_len
+
+    assert await announce(long) == 100
+    assert await announce(long, short) == 100
+    assert await announce(long, short, short) == 1
+    assert await announce(short, long) == 1
+    assert await announce(long) == 100
+    assert len(models._prepared) == 1
 
 
 async def test_a_tokenizer_goes_with_the_last_worker_of_its_revision() -> None:
@@ -244,5 +265,8 @@ async def test_a_model_with_an_adapter_is_made_once() -> None:
     assert second.lora is not None
     assert second.lora.id == 2
 
-    await models.prepare(pb.Model(names=["red"], max_model_len=7), fetch)
+    longer = pb.Model(names=["red"], max_model_len=7)
+    await models.prepare(longer, fetch)
+    models.watch(RolloutWorkers(longer))
+    models.on_workers_changed("red")
     assert (models.find("ruby").max_model_len, second.max_model_len) == (7, 0)

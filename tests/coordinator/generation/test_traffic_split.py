@@ -1,13 +1,14 @@
 """New requests are split among revisions by their shares, and conversations stay with theirs."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tokenwire.coordinator.generation.traffic_split import Conversation, TrafficSplit
 from tokenwire.protocol.model_revision import ModelRevision
+from tokenwire.v1 import inference_pb2 as pb
 
 OLD, NEW, THIRD = (ModelRevision(weights=name) for name in ("old", "new", "third"))
 ASKED: list[dict[str, Any]] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
@@ -24,9 +25,9 @@ class FreeWorkers:
         """Return all."""
         return list(self.free)
 
-    def known_revisions(self, model: str) -> Collection[ModelRevision]:
-        """Return all."""
-        return set(self.free)
+    def announced(self, model: str) -> Sequence[pb.Model]:
+        """Return nothing."""
+        return ()
 
     def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
         """Return what the test set."""
