@@ -1,12 +1,13 @@
 """Attacks a coordinator with expensive requests, and reports those that a background client suffers from.
 
-With --hostile-worker, a worker attacks the others of its model instead.
+With --hostile-worker, a worker attacks the others of its model instead; with --seed or --draws a drawn one.
 """
 
 import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.adversary.draws import Attack, draw
@@ -19,10 +20,8 @@ from tests.adversary.worker_runner import WITH_KEY, lying_fleet
 
 def _attacks(arguments: argparse.Namespace) -> dict[str, Attack]:
     """Return the selected attacks by what selects each on the command line."""
-    if arguments.seed:
-        return {f"--seed {seed}": draw(seed) for seed in arguments.seed}
-    if arguments.draws is not None:
-        return {f"--seed {seed}": draw(seed) for seed in range(arguments.first, arguments.first + arguments.draws)}
+    if arguments.seed or arguments.draws is not None:
+        return {f"--seed {seed}": draw(seed) for seed in _seeds(arguments)}
     return {f"--row {name!r}": ROWS[name] for name in arguments.row or ROWS}
 
 
@@ -40,15 +39,26 @@ async def _run(attacks: dict[str, Attack], arguments: argparse.Namespace) -> lis
     return done
 
 
-async def _run_worker_attacks() -> int:
+async def _run_worker_attacks(seeds: Sequence[int]) -> int:
     violations = 0
     async with lying_fleet(*WITH_KEY) as fleet:
-        for attack in WORKER_ATTACKS:
-            problems = await fleet.attack(attack)
-            violations += bool(problems)
-            sys.stdout.write(f"{'; '.join(problems) or 'ok':>12}  {attack.name}\n")
-            sys.stdout.flush()
+        for attack in () if seeds else WORKER_ATTACKS:
+            violations += _report(attack.name, await fleet.attack(attack))
+        for seed in seeds:
+            name, problems = await fleet.endure(seed)
+            violations += _report(f"--seed {seed}: {name}", problems)
     return 1 if violations else 0
+
+
+def _report(name: str, problems: list[str]) -> bool:
+    sys.stdout.write(f"{'; '.join(problems) or 'ok':>12}  {name}\n")
+    sys.stdout.flush()
+    return bool(problems)
+
+
+def _seeds(arguments: argparse.Namespace) -> Sequence[int]:
+    """Return the selected seeds."""
+    return arguments.seed or range(arguments.first, arguments.first + (arguments.draws or 0))
 
 
 def main() -> int:
@@ -59,12 +69,16 @@ def main() -> int:
     parser.add_argument("--draws", type=int, help="run the attacks of so many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
     parser.add_argument("--limit", type=float, default=30.0, help="seconds until an attack is given up (default: 30)")
-    parser.add_argument("--hostile-worker", action="store_true", help="let a worker announce what nobody ordered")
+    parser.add_argument(
+        "--hostile-worker",
+        action="store_true",
+        help="let a worker attack, not a client",
+    )
     parser.add_argument("--once", action="store_true", help="report violations without repeating them")
     parser.add_argument("--json", type=Path, help="write all measurements into this file")
     arguments = parser.parse_args()
     if arguments.hostile_worker:
-        return asyncio.run(_run_worker_attacks())
+        return asyncio.run(_run_worker_attacks(_seeds(arguments)))
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
     done = asyncio.run(_run(_attacks(arguments), arguments))

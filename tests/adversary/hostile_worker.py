@@ -4,7 +4,7 @@ A subclass overrides what it lies about: its welcome, what it announces, or what
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,6 +16,8 @@ from tokenwire.v1 import inference_pb2 as pb
 
 SessionContext = grpc.aio.ServicerContext[pb.SessionRequest, pb.SessionResponse]
 HEARTBEAT_S = 0.2
+HANG_UP = pb.SessionResponse()
+"""An answer that closes the session."""
 
 
 class HostileWorker(inference_pb2_grpc.InferenceServicer):
@@ -26,6 +28,11 @@ class HostileWorker(inference_pb2_grpc.InferenceServicer):
         self.tokenizer = tokenizer
         self.operations: list[Any] = []
         """Requests of control calls that it was to carry out."""
+        self.metrics_text = ""
+        self.connected = asyncio.Event()
+        """Set by the first session."""
+        self.submits = 0
+        """How many requests it got."""
 
     def welcome(self) -> pb.Welcome:
         """Return its first event."""
@@ -46,10 +53,28 @@ class HostileWorker(inference_pb2_grpc.InferenceServicer):
         self.operations.append(request)
         raise ValueError("I will not")
 
+    def answer(self, submit: pb.Submit) -> Iterator[pb.SessionResponse]:
+        """Return what it answers to a request."""
+        return iter(())
+
     async def Session(self, requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
-        """Serve a session; what is submitted is ignored."""
+        """Serve a session: its announcements, and meanwhile its answers."""
         await anext(requests)
+        self.connected.set()
         await context.write(pb.SessionResponse(welcome=self.welcome()))
+        announcing = asyncio.create_task(self._announce(context))
+        try:
+            async for request in requests:
+                if request.HasField("submit"):
+                    self.submits += 1
+                    for event in self.answer(request.submit):
+                        if event is HANG_UP:
+                            return
+                        await context.write(event)
+        finally:
+            announcing.cancel()
+
+    async def _announce(self, context: SessionContext) -> None:
         async for event in self.announcements():
             await context.write(event)
 
@@ -62,6 +87,9 @@ class HostileControl(control_pb2_grpc.ControlServicer):
 
     async def GetTokenizer(self, request: Any, context: Any) -> control_pb2.GetTokenizerResponse:
         return self._worker.tokenizer
+
+    async def GetMetrics(self, request: Any, context: Any) -> control_pb2.GetMetricsResponse:
+        return control_pb2.GetMetricsResponse(text=self._worker.metrics_text)
 
 
 def _operation(name: str, response: type[Any]) -> Any:

@@ -1,6 +1,8 @@
 """Measures attacks by a worker: what a real coordinator and the honest workers of the same model do meanwhile."""
 
 import asyncio
+import contextlib
+import json
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.processes import measured
 from tests.adversary.hostile_worker import running_hostile_worker, server_info, tokenizer_of
 from tests.adversary.worker_attacks import KEY, Honest, LyingWorker, WorkerAttack
+from tests.adversary.worker_draws import DrawnWorker
 from tokenwire.v1 import inference_pb2 as pb
 
 WITH_ADMIN_ROUTES = ("--enable-rl", "--admin-key-file={folder}/admin")
@@ -19,6 +23,11 @@ WITH_KEY = (*WITH_ADMIN_ROUTES, "--operations-key-file={folder}/key")
 """Options of a coordinator."""
 _ADMIN_KEY = "sesame"
 _BODY = {"model": "simulated", "prompt": "Hi", "max_tokens": 4}
+_STREAM = {**_BODY, "prompt": "Once", "max_tokens": 1_500, "ignore_eos": True, "seed": 7, "stream": True}
+"""The innocent stream: of about three seconds, in which the hostile worker comes, is used and goes."""
+_REQUEST_TIMEOUT = {"X-Request-Timeout": "1"}
+"""Of requests that a hostile worker may get, and never answer."""
+_AT_A_TIME = 4
 _SETTLE_S = 1.5
 """After so long, a coordinator that believed a lie has told it to the others."""
 _POLL_S = 0.05
@@ -61,6 +70,59 @@ class LyingFleet:
             problems += await self._use(reason) if reason else []  # without one it gets requests, and answers none
             await self._list(self._honest)
         return problems
+
+    async def endure(self, seed: int) -> tuple[str, list[str]]:
+        """Let a drawn hostile worker come, get requests and go while a stream runs on an honest one.
+
+        Returns what the worker does, and what it did to others.
+        """
+        expected, _ = await self._stream(asyncio.Event())
+        before = [await _state_of(address) for address in self._honest]
+        worker = DrawnWorker(await server_info(self._honest[0]), await tokenizer_of(self._honest[0]), seed)
+        self._attacks += 1
+        address = f"unix:{self._folder}/hostile-{self._attacks}.sock"
+        began = asyncio.Event()
+        innocent = asyncio.create_task(self._stream(began))
+        await began.wait()
+        async with running_hostile_worker(worker, address):
+            (self._folder / "workers").write_text("\n".join([*self._honest, address]))
+            await worker.connected.wait()
+            while not innocent.done():
+                await asyncio.gather(*(self._request() for _ in range(_AT_A_TIME)))
+            problems = await self._look()
+        await self._list(self._honest)  # only now: while it is connected, it need not end any request
+        streamed, is_whole = await innocent
+        if streamed != expected or not is_whole:
+            problems.append(f"the stream ended after {len(streamed)} of {len(expected)} characters, or was changed")
+        after = [await _state_of(honest) for honest in self._honest]
+        problems += [f"{after} instead of {before}"] if after != before else []
+        return f"{worker.name} ({worker.submits} requests)", problems + await self._use("")
+
+    async def _stream(self, began: asyncio.Event) -> tuple[str, bool]:
+        """Stream; return the text, and whether it came to its end."""
+        text, is_whole = "", False
+        async with self._client.stream("POST", "/v1/completions", json=_STREAM) as reply:
+            async for line in reply.aiter_lines():
+                began.set()
+                is_whole = is_whole or line == "data: [DONE]"
+                if line.startswith("data: {"):
+                    text += "".join(each["text"] for each in json.loads(line[6:]).get("choices", ()))
+        began.set()
+        return text, is_whole
+
+    async def _request(self) -> None:
+        """Send a request that any worker may get; any answer will do, in time."""
+        with contextlib.suppress(httpx.NetworkError, httpx.RemoteProtocolError):
+            await self._client.post("/v1/completions", json={**_BODY, "logprobs": 2}, headers=_REQUEST_TIMEOUT)
+
+    async def _look(self) -> list[str]:
+        """Return what is wrong with what operators see."""
+        try:
+            list(text_string_to_metric_families((await self._client.get("/metrics")).text))
+            await self._workers()
+        except ValueError as error:
+            return [f"/metrics or /status.json: {error}"]
+        return []
 
     async def _use(self, reason: str) -> list[str]:
         """Send requests, and an operation; return what fails."""
