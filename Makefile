@@ -1,7 +1,6 @@
 # Each target installs what it needs, once, into .venv.
 VENV := .venv/bin
 SETUP := pyproject.toml scripts/setup.sh
-PROTOS := proto/tokenwire/v1/inference.proto proto/tokenwire/v1/control.proto
 
 # Coding agents send tools with their first request.
 TOOLS := --enable-auto-tool-choice --tool-call-parser hermes --chat-template scripts/smollm2-tools.jinja
@@ -49,7 +48,7 @@ format: .venv/.dev  ## format with ruff and buf
 	$(VENV)/buf format --write proto
 
 proto: .venv/.dev  ## regenerate tokenwire/v1 from proto/
-	$(VENV)/python -m grpc_tools.protoc -Iproto --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
+	@scripts/proto.sh .
 
 reference: .venv/.dev  ## write the generated pages of docs/reference, the chart's README and its schema of options
 	$(VENV)/python -m tokenwire.cli.reference

@@ -5,6 +5,8 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -12,6 +14,7 @@ import pytest
 
 from tests.packaging.conftest import ROOT
 from tests.processes import Process
+from tokenwire.worker.vllm_engine.vllm_version import NEWEST, OLDEST
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -30,17 +33,39 @@ def test_install_commands_are_found() -> None:
     assert {"", "worker", "parsers", "redis", "otel"} <= set(named_extras())
 
 
+def resolved_pins(requirements: Sequence[str], python: str, folder: Path) -> str:
+    """Resolve requirements, and return the pins."""
+    command = [sys.executable, "-m", "uv", "--no-config", "pip", "compile", "--quiet", "--no-build", "--no-sources"]
+    command += ["--python-version", python, "--python-platform", "x86_64-manylinux_2_35", "-"]
+
+    ran = subprocess.run(
+        command, cwd=folder, input="\n".join(requirements), capture_output=True, text=True, timeout=300, check=False
+    )
+
+    assert ran.returncode == 0, f"{requirements}: {ran.stderr}"
+    return ran.stdout
+
+
 @pytest.mark.parametrize("python", ["3.11", "3.13"])
 @pytest.mark.parametrize("extras", named_extras())
 def test_an_install_command_can_be_resolved(extras: str, python: str, tmp_path: Path) -> None:
     """From PyPI alone, with wheels alone, on Linux with any supported Python."""
     requirement = f"tokenwire[{extras}] @ {ROOT.as_uri()}" if extras else f"tokenwire @ {ROOT.as_uri()}"
-    command = [sys.executable, "-m", "uv", "--no-config", "pip", "compile", "--quiet", "--no-build", "--no-sources"]
-    command += ["--python-version", python, "--python-platform", "x86_64-manylinux_2_35", "-"]
 
-    ran = subprocess.run(command, cwd=tmp_path, input=requirement, capture_output=True, text=True, timeout=300)
+    resolved_pins([requirement], python, tmp_path)
 
-    assert ran.returncode == 0, f"{named_extras()[extras]}: {ran.stderr}"
+
+def test_a_worker_can_be_installed_with_each_vllm_that_it_runs_on(tmp_path: Path) -> None:
+    """Their pins differ: some need an older protobuf, others a newer one."""
+    minors = [f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1)]
+
+    def resolve_with(minor: str) -> str:
+        return resolved_pins([f"tokenwire[worker] @ {ROOT.as_uri()}", f"vllm=={minor}.*"], "3.12", tmp_path)
+
+    with ThreadPoolExecutor() as pool:  # it mostly waits for the registry
+        found = [re.findall(r"^vllm==(\d+\.\d+)\.", each, re.MULTILINE) for each in pool.map(resolve_with, minors)]
+
+    assert found == [[minor] for minor in minors]
 
 
 def test_the_extra_for_cpus_is_what_a_checkout_installs() -> None:

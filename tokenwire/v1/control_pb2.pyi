@@ -91,7 +91,7 @@ class AbortRequest(_message.Message):
     ALL_FIELD_NUMBER: _ClassVar[int]
     request_ids: _containers.RepeatedScalarFieldContainer[str]
     all: bool
-    def __init__(self, request_ids: _Optional[_Iterable[str]] = ..., all: _Optional[bool] = ...) -> None: ...
+    def __init__(self, request_ids: _Optional[_Iterable[str]] = ..., all: bool = ...) -> None: ...
 
 class AbortResponse(_message.Message):
     __slots__ = ("aborted_slots",)
@@ -119,7 +119,7 @@ class PauseGenerationRequest(_message.Message):
     clear_cache: bool
     epoch: int
     record: _inference_pb2.OperationRecord
-    def __init__(self, mode: _Optional[_Union[PauseMode, str]] = ..., clear_cache: _Optional[bool] = ..., epoch: _Optional[int] = ..., record: _Optional[_Union[_inference_pb2.OperationRecord, _Mapping]] = ...) -> None: ...
+    def __init__(self, mode: _Optional[_Union[PauseMode, str]] = ..., clear_cache: bool = ..., epoch: _Optional[int] = ..., record: _Optional[_Union[_inference_pb2.OperationRecord, _Mapping]] = ...) -> None: ...
 
 class PauseGenerationResponse(_message.Message):
     __slots__ = ("serving",)
@@ -149,7 +149,7 @@ class IsPausedResponse(_message.Message):
     __slots__ = ("paused",)
     PAUSED_FIELD_NUMBER: _ClassVar[int]
     paused: bool
-    def __init__(self, paused: _Optional[bool] = ...) -> None: ...
+    def __init__(self, paused: bool = ...) -> None: ...
 
 class SleepRequest(_message.Message):
     __slots__ = ("level", "mode", "epoch", "record")
@@ -193,7 +193,7 @@ class IsSleepingResponse(_message.Message):
     __slots__ = ("sleeping",)
     SLEEPING_FIELD_NUMBER: _ClassVar[int]
     sleeping: bool
-    def __init__(self, sleeping: _Optional[bool] = ...) -> None: ...
+    def __init__(self, sleeping: bool = ...) -> None: ...
 
 class ResetCacheRequest(_message.Message):
     __slots__ = ("reset_running_requests", "reset_external")
@@ -201,13 +201,13 @@ class ResetCacheRequest(_message.Message):
     RESET_EXTERNAL_FIELD_NUMBER: _ClassVar[int]
     reset_running_requests: bool
     reset_external: bool
-    def __init__(self, reset_running_requests: _Optional[bool] = ..., reset_external: _Optional[bool] = ...) -> None: ...
+    def __init__(self, reset_running_requests: bool = ..., reset_external: bool = ...) -> None: ...
 
 class ResetCacheResponse(_message.Message):
     __slots__ = ("success",)
     SUCCESS_FIELD_NUMBER: _ClassVar[int]
     success: bool
-    def __init__(self, success: _Optional[bool] = ...) -> None: ...
+    def __init__(self, success: bool = ...) -> None: ...
 
 class LoadLoraRequest(_message.Message):
     __slots__ = ("adapter", "epoch", "record")
@@ -225,7 +225,7 @@ class LoadLoraResponse(_message.Message):
     SERVING_FIELD_NUMBER: _ClassVar[int]
     loaded: bool
     serving: _inference_pb2.ServingState
-    def __init__(self, loaded: _Optional[bool] = ..., serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
+    def __init__(self, loaded: bool = ..., serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
 
 class UnloadLoraRequest(_message.Message):
     __slots__ = ("id", "epoch", "record")
@@ -243,7 +243,7 @@ class UnloadLoraResponse(_message.Message):
     SERVING_FIELD_NUMBER: _ClassVar[int]
     unloaded: bool
     serving: _inference_pb2.ServingState
-    def __init__(self, unloaded: _Optional[bool] = ..., serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
+    def __init__(self, unloaded: bool = ..., serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
 
 class ListLorasRequest(_message.Message):
     __slots__ = ()
@@ -267,7 +267,7 @@ class LoadWeightsRequest(_message.Message):
     reset_prefix_cache: bool
     epoch: int
     record: _inference_pb2.OperationRecord
-    def __init__(self, path: _Optional[str] = ..., weight_version: _Optional[str] = ..., reset_prefix_cache: _Optional[bool] = ..., epoch: _Optional[int] = ..., record: _Optional[_Union[_inference_pb2.OperationRecord, _Mapping]] = ...) -> None: ...
+    def __init__(self, path: _Optional[str] = ..., weight_version: _Optional[str] = ..., reset_prefix_cache: bool = ..., epoch: _Optional[int] = ..., record: _Optional[_Union[_inference_pb2.OperationRecord, _Mapping]] = ...) -> None: ...
 
 class LoadWeightsResponse(_message.Message):
     __slots__ = ("serving",)

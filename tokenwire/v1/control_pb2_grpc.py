@@ -5,7 +5,7 @@ import warnings
 
 from tokenwire.v1 import control_pb2 as tokenwire_dot_v1_dot_control__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.72.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in tokenwire/v1/control_pb2_grpc.py depends on'
+        + f' but the generated code in tokenwire/v1/control_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class ControlStub:
+class ControlStub(object):
     """Control inspects and changes one worker.
 
     Calls that change the serving state carry the epoch of the admin operation
@@ -150,7 +150,7 @@ class ControlStub:
                 _registered_method=True)
 
 
-class ControlServicer:
+class ControlServicer(object):
     """Control inspects and changes one worker.
 
     Calls that change the serving state carry the epoch of the admin operation
@@ -428,7 +428,7 @@ def add_ControlServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class Control:
+class Control(object):
     """Control inspects and changes one worker.
 
     Calls that change the serving state carry the epoch of the admin operation

@@ -99,7 +99,7 @@ class Welcome(_message.Message):
     serving: ServingState
     heartbeat_ms: int
     capabilities: EngineCapabilities
-    def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., instance_id: _Optional[str] = ..., model: _Optional[_Union[Model, _Mapping]] = ..., weight_version: _Optional[str] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., draining: _Optional[bool] = ..., serving: _Optional[_Union[ServingState, _Mapping]] = ..., heartbeat_ms: _Optional[int] = ..., capabilities: _Optional[_Union[EngineCapabilities, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., instance_id: _Optional[str] = ..., model: _Optional[_Union[Model, _Mapping]] = ..., weight_version: _Optional[str] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., draining: bool = ..., serving: _Optional[_Union[ServingState, _Mapping]] = ..., heartbeat_ms: _Optional[int] = ..., capabilities: _Optional[_Union[EngineCapabilities, _Mapping]] = ...) -> None: ...
 
 class EngineCapabilities(_message.Message):
     __slots__ = ("seeds", "positional_seeds", "batch_invariant")
@@ -109,7 +109,7 @@ class EngineCapabilities(_message.Message):
     seeds: bool
     positional_seeds: bool
     batch_invariant: bool
-    def __init__(self, seeds: _Optional[bool] = ..., positional_seeds: _Optional[bool] = ..., batch_invariant: _Optional[bool] = ...) -> None: ...
+    def __init__(self, seeds: bool = ..., positional_seeds: bool = ..., batch_invariant: bool = ...) -> None: ...
 
 class ServingState(_message.Message):
     __slots__ = ("epoch", "revision", "unmanaged", "paused", "sleeping", "sleep_level", "awake_parts", "weight_version", "weights_epoch", "weights_path", "weights_fault", "adapters", "records")
@@ -139,7 +139,7 @@ class ServingState(_message.Message):
     weights_fault: str
     adapters: _containers.RepeatedCompositeFieldContainer[LoraAdapter]
     records: _containers.RepeatedCompositeFieldContainer[OperationRecord]
-    def __init__(self, epoch: _Optional[int] = ..., revision: _Optional[int] = ..., unmanaged: _Optional[bool] = ..., paused: _Optional[bool] = ..., sleeping: _Optional[bool] = ..., sleep_level: _Optional[int] = ..., awake_parts: _Optional[_Iterable[str]] = ..., weight_version: _Optional[str] = ..., weights_epoch: _Optional[int] = ..., weights_path: _Optional[str] = ..., weights_fault: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[LoraAdapter, _Mapping]]] = ..., records: _Optional[_Iterable[_Union[OperationRecord, _Mapping]]] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., revision: _Optional[int] = ..., unmanaged: bool = ..., paused: bool = ..., sleeping: bool = ..., sleep_level: _Optional[int] = ..., awake_parts: _Optional[_Iterable[str]] = ..., weight_version: _Optional[str] = ..., weights_epoch: _Optional[int] = ..., weights_path: _Optional[str] = ..., weights_fault: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[LoraAdapter, _Mapping]]] = ..., records: _Optional[_Iterable[_Union[OperationRecord, _Mapping]]] = ...) -> None: ...
 
 class OperationRecord(_message.Message):
     __slots__ = ("operation", "signatures")
@@ -179,7 +179,7 @@ class PauseState(_message.Message):
     sleeping: bool
     sleep_level: int
     awake_parts: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, paused: _Optional[bool] = ..., sleeping: _Optional[bool] = ..., sleep_level: _Optional[int] = ..., awake_parts: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, paused: bool = ..., sleeping: bool = ..., sleep_level: _Optional[int] = ..., awake_parts: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Weights(_message.Message):
     __slots__ = ("epoch", "path")
@@ -262,7 +262,7 @@ class Submit(_message.Message):
     reasoning_parser_kwargs_json: str
     resumed_after_ms: int
     tenant: str
-    def __init__(self, request_id: _Optional[str] = ..., slots: _Optional[_Iterable[int]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., sampling_params: _Optional[_Union[SamplingParams, _Mapping]] = ..., priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., lora: _Optional[_Union[LoraAdapter, _Mapping]] = ..., session_id: _Optional[str] = ..., data_parallel_rank: _Optional[int] = ..., trace_headers: _Optional[_Mapping[str, str]] = ..., reasoning_ended: _Optional[bool] = ..., reasoning_parser_kwargs_json: _Optional[str] = ..., resumed_after_ms: _Optional[int] = ..., tenant: _Optional[str] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., slots: _Optional[_Iterable[int]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., sampling_params: _Optional[_Union[SamplingParams, _Mapping]] = ..., priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., lora: _Optional[_Union[LoraAdapter, _Mapping]] = ..., session_id: _Optional[str] = ..., data_parallel_rank: _Optional[int] = ..., trace_headers: _Optional[_Mapping[str, str]] = ..., reasoning_ended: bool = ..., reasoning_parser_kwargs_json: _Optional[str] = ..., resumed_after_ms: _Optional[int] = ..., tenant: _Optional[str] = ...) -> None: ...
 
 class LoraAdapter(_message.Message):
     __slots__ = ("name", "id", "path", "is_3d_lora_weight")
@@ -274,7 +274,7 @@ class LoraAdapter(_message.Message):
     id: int
     path: str
     is_3d_lora_weight: bool
-    def __init__(self, name: _Optional[str] = ..., id: _Optional[int] = ..., path: _Optional[str] = ..., is_3d_lora_weight: _Optional[bool] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., id: _Optional[int] = ..., path: _Optional[str] = ..., is_3d_lora_weight: bool = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("slots",)
@@ -351,7 +351,7 @@ class SamplingParams(_message.Message):
     kv_transfer_params_json: str
     ec_transfer_params_json: str
     extra_args_json: str
-    def __init__(self, presence_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., temperature: _Optional[float] = ..., top_p: _Optional[float] = ..., top_k: _Optional[int] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., stop_token_ids: _Optional[_Iterable[int]] = ..., ignore_eos: _Optional[bool] = ..., max_tokens: _Optional[int] = ..., min_tokens: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., logprob_token_ids: _Optional[_Iterable[int]] = ..., prompt_logprob_token_ids: _Optional[_Iterable[_Union[TokenIds, _Mapping]]] = ..., prompt_logprob_start: _Optional[int] = ..., logit_bias: _Optional[_Mapping[int, float]] = ..., allowed_token_ids: _Optional[_Iterable[int]] = ..., bad_words: _Optional[_Iterable[str]] = ..., structured_outputs: _Optional[_Union[StructuredOutputs, _Mapping]] = ..., thinking_token_budget: _Optional[int] = ..., repetition_detection: _Optional[_Union[RepetitionDetection, _Mapping]] = ..., watermarking: _Optional[bool] = ..., skip_reading_prefix_cache: _Optional[bool] = ..., routed_experts_prompt_start: _Optional[int] = ..., trace_decode_token_ids: _Optional[_Iterable[int]] = ..., kv_transfer_params_json: _Optional[str] = ..., ec_transfer_params_json: _Optional[str] = ..., extra_args_json: _Optional[str] = ...) -> None: ...
+    def __init__(self, presence_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., temperature: _Optional[float] = ..., top_p: _Optional[float] = ..., top_k: _Optional[int] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., stop_token_ids: _Optional[_Iterable[int]] = ..., ignore_eos: bool = ..., max_tokens: _Optional[int] = ..., min_tokens: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., logprob_token_ids: _Optional[_Iterable[int]] = ..., prompt_logprob_token_ids: _Optional[_Iterable[_Union[TokenIds, _Mapping]]] = ..., prompt_logprob_start: _Optional[int] = ..., logit_bias: _Optional[_Mapping[int, float]] = ..., allowed_token_ids: _Optional[_Iterable[int]] = ..., bad_words: _Optional[_Iterable[str]] = ..., structured_outputs: _Optional[_Union[StructuredOutputs, _Mapping]] = ..., thinking_token_budget: _Optional[int] = ..., repetition_detection: _Optional[_Union[RepetitionDetection, _Mapping]] = ..., watermarking: bool = ..., skip_reading_prefix_cache: bool = ..., routed_experts_prompt_start: _Optional[int] = ..., trace_decode_token_ids: _Optional[_Iterable[int]] = ..., kv_transfer_params_json: _Optional[str] = ..., ec_transfer_params_json: _Optional[str] = ..., extra_args_json: _Optional[str] = ...) -> None: ...
 
 class TokenIds(_message.Message):
     __slots__ = ("ids",)
@@ -379,7 +379,7 @@ class StructuredOutputs(_message.Message):
     disable_any_whitespace: bool
     disable_additional_properties: bool
     whitespace_pattern: str
-    def __init__(self, json_schema: _Optional[str] = ..., regex: _Optional[str] = ..., choice: _Optional[_Union[Choices, _Mapping]] = ..., grammar: _Optional[str] = ..., json_object: _Optional[bool] = ..., structural_tag: _Optional[str] = ..., disable_any_whitespace: _Optional[bool] = ..., disable_additional_properties: _Optional[bool] = ..., whitespace_pattern: _Optional[str] = ...) -> None: ...
+    def __init__(self, json_schema: _Optional[str] = ..., regex: _Optional[str] = ..., choice: _Optional[_Union[Choices, _Mapping]] = ..., grammar: _Optional[str] = ..., json_object: bool = ..., structural_tag: _Optional[str] = ..., disable_any_whitespace: bool = ..., disable_additional_properties: bool = ..., whitespace_pattern: _Optional[str] = ...) -> None: ...
 
 class Choices(_message.Message):
     __slots__ = ("values",)
@@ -425,7 +425,7 @@ class CacheChange(_message.Message):
     cleared: bool
     removed: _containers.RepeatedScalarFieldContainer[int]
     stored: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, cleared: _Optional[bool] = ..., removed: _Optional[_Iterable[int]] = ..., stored: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, cleared: bool = ..., removed: _Optional[_Iterable[int]] = ..., stored: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Finish(_message.Message):
     __slots__ = ("slot", "reason", "eos_token_id", "stop_token_id", "error_message", "kv_transfer_params_json", "handed_back")
@@ -443,7 +443,7 @@ class Finish(_message.Message):
     error_message: str
     kv_transfer_params_json: str
     handed_back: bool
-    def __init__(self, slot: _Optional[int] = ..., reason: _Optional[_Union[FinishReason, str]] = ..., eos_token_id: _Optional[int] = ..., stop_token_id: _Optional[int] = ..., error_message: _Optional[str] = ..., kv_transfer_params_json: _Optional[str] = ..., handed_back: _Optional[bool] = ...) -> None: ...
+    def __init__(self, slot: _Optional[int] = ..., reason: _Optional[_Union[FinishReason, str]] = ..., eos_token_id: _Optional[int] = ..., stop_token_id: _Optional[int] = ..., error_message: _Optional[str] = ..., kv_transfer_params_json: _Optional[str] = ..., handed_back: bool = ...) -> None: ...
 
 class PrefillInfo(_message.Message):
     __slots__ = ("slot", "cached_tokens", "prompt_logprobs", "created_cache_tokens")

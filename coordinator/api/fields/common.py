@@ -132,7 +132,7 @@ class SamplingFields(RequestModel):
             structured_outputs=self.grammar(),
             thinking_token_budget=self.thinking_token_budget,
             repetition_detection=self.repetition_detection.to_wire() if self.repetition_detection else None,
-            watermarking=self.watermarking,
+            watermarking=self.watermarking,  # type: ignore[arg-type]  # None is unset
             routed_experts_prompt_start=self.routed_experts_prompt_start or None,
         )
 
