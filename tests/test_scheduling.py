@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.scheduling import IMPORT_VLLM, SHARE_EMBEDDED, SHARE_SCRIPTED, SHARE_TINY
+from tests.scheduling import IMPORT_VLLM, SHARE_EMBEDDED, SHARE_SCRIPTED, SHARE_TINY, TAKE_LONG
 
 ROOT = Path(__file__).parents[1]
+PATHS = IMPORT_VLLM + SHARE_TINY + SHARE_EMBEDDED + SHARE_SCRIPTED + tuple(each for each in TAKE_LONG if "/" in each)
 
 
-@pytest.mark.parametrize("beginning", IMPORT_VLLM + SHARE_TINY + SHARE_EMBEDDED + SHARE_SCRIPTED)
+@pytest.mark.parametrize("beginning", PATHS)
 def test_what_is_handed_to_one_process_is_there(beginning: str) -> None:
     """A path that moved would have two processes import vLLM, or start an engine."""
     assert list(ROOT.glob(f"{beginning}*"))

@@ -58,7 +58,7 @@ def test_a_slot_that_is_free_too_early_is_found_and_shrunk(tmp_path: Path) -> No
         SlotTable.give_up = SlotTable.release
 
         seed = next(seed for seed in range(200) if run_script(generate_script(seed)).violations)
-        small = shrink(generate_script(seed), runs=120)
+        small = shrink(generate_script(seed), runs=60)
         assert run_script(small).violations
         print(json.dumps([seed, len(generate_script(seed).events), len(small.events)]))
         """
