@@ -42,6 +42,9 @@ class ChanceSource(Protocol):
     def time(self) -> float:
         """Return the virtual time in seconds."""
 
+    def wall_time(self) -> float:
+        """Return what the clock on the wall of the machine that runs now shows, in seconds from the beginning."""
+
     def random(self) -> random.Random:
         """Return the generator of the process that runs now."""
 
@@ -73,7 +76,9 @@ def _clock(name: str, start: float) -> Callable[[], float]:
     real = REAL_CLOCKS[name]
 
     def read() -> float:
-        return real() if _door.source is None else start + _door.source.time()
+        if _door.source is None:
+            return real()
+        return start + (_door.source.wall_time() if name == "time" else _door.source.time())
 
     return read
 

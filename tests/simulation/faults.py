@@ -31,6 +31,9 @@ _LATE_S = 1.5
 _RESUMED_POLL_S = 0.02
 _RESUMED_POLLS = 100
 _RESUMED_LATER_S = 0.5
+_LONGEST_STEP_S = 300.0
+_FORWARD_S = 0.5
+"""A wall clock is set forward by events of a shorter length."""
 _ISOLATION_POLLS = 1000
 _MOST_ISOLATED = 3
 _JUST_BEGUN = 2
@@ -137,6 +140,12 @@ class Faults:
             self._happens("terminate_coordinator")
             coordinator.terminate(drain_timeout_s=args["length"])
         self._world.call_later(args["length"] + 8.0, coordinator.start, self._run.settings)
+
+    def _step_clock(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
+        """Set a coordinator's wall clock, mostly back."""
+        self._happens("step_clock")
+        step_s = _LONGEST_STEP_S * args["draw"] ** 2
+        coordinator.clock.offset_s += step_s if args["length"] < _FORWARD_S else -step_s
 
     def _hang(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         self._break_engine("hang", worker, args)

@@ -32,6 +32,13 @@ class Epochs:
                     yield f"{coordinator.name} went back from epoch {before} to {epoch}"
 
 
+def slots_problems(coordinator: CoordinatorHost) -> Iterator[str]:
+    """Yield the sessions of a coordinator with fewer open slots than none: cheap, so it is asked after each turn."""
+    for session in () if coordinator.core is None else coordinator.core.pool.sessions:
+        if session.open_slots < 0:
+            yield f"{coordinator.name} has {session.open_slots} open slots at {session.address}"
+
+
 def violations_now(coordinators: Sequence[CoordinatorHost]) -> Iterator[str]:
     """Yield what is wrong at this moment."""
     for coordinator in coordinators:
@@ -40,8 +47,6 @@ def violations_now(coordinators: Sequence[CoordinatorHost]) -> Iterator[str]:
             continue
         owned = sum(1 for each in core.failover.live if each.session is not None)
         for session in core.pool.sessions:
-            if session.open_slots < 0:
-                yield f"{coordinator.name} has {session.open_slots} open slots at {session.address}"
             running = core.pool._reconciler._tasks.get(session)
             if core.pool._reconciler._has_drifted(session) and (running is None or running.done()):
                 yield f"{coordinator.name} leaves {session.address} as it is, though it has drifted"

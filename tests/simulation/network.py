@@ -109,14 +109,23 @@ class Network:
 class Lane:
     """One direction of a connection: first in, first out."""
 
-    def __init__(self, network: Network, source: Node, target: Node, deliver: Callable[..., None], name: str) -> None:
+    def __init__(
+        self,
+        network: Network,
+        source: Node,
+        target: Node,
+        deliver: Callable[..., None],
+        describe: Callable[..., str],
+    ) -> None:
+        """`describe` returns what a message says, for readers of a log."""
         self.source = source
         self.target = target
         self.queue: deque[tuple[float, tuple[object, ...]]] = deque()
         self.closed = False
         self._network = network
         self._deliver = deliver
-        self._name = name
+        self._describe = describe
+        self._name = f"{source.name}>{target.name}"
         self._last_at = 0.0
         self.held_until = 0.0
         """Nothing is delivered before this time."""
@@ -155,7 +164,7 @@ class Lane:
         if now >= self.held_until:
             while self.queue and self.queue[0][0] <= now:
                 message = self.queue.popleft()[1]
-                network.world.note(self._name, *(part.hex() if isinstance(part, bytes) else part for part in message))
+                network.world.note_message(self._name, message, self._describe)
                 self._deliver(*message)
         self.resume()
 
@@ -168,11 +177,19 @@ class Connection:
         self.client = client
         self.server = server
         self.broken = False
-        self.to_server = Lane(network, client, server, self.on_server_message, f"{client.name}>{server.name}")
-        self.to_client = Lane(network, server, client, self.on_client_message, f"{server.name}>{client.name}")
+        self.to_server = Lane(network, client, server, self.on_server_message, self.describe_request)
+        self.to_client = Lane(network, server, client, self.on_client_message, self.describe_response)
         self.lanes = (self.to_server, self.to_client)
         self._passed_at = network.world.time()
         network.connections.append(self)
+
+    def describe_request(self, *message: object) -> str:
+        """Return what a message to the server says."""
+        return " ".join(map(str, message))
+
+    def describe_response(self, *message: object) -> str:
+        """Return what a message to the client says."""
+        return " ".join(map(str, message))
 
     def on_server_message(self, *message: object) -> None:
         """Handle a message at the server."""

@@ -13,6 +13,7 @@ from tests.simulation.http import HttpServer
 from tests.simulation.network import Network
 from tests.simulation.rpc_client import SimulatedChannels
 from tests.simulation.rpc_server import SimulatedPort
+from tests.simulation.wall_clock import WallClock
 from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
 from tokenwire.coordinator.app import Core, build_app, build_core
@@ -167,10 +168,18 @@ class CoordinatorHost:
     """A host where coordinator processes run, one after the other."""
 
     def __init__(
-        self, world: World, network: Network, index: int, workers: Sequence[str], witness: Witness, watch: Watch
+        self,
+        world: World,
+        network: Network,
+        index: int,
+        workers: Sequence[str],
+        witness: Witness,
+        watch: Watch,
+        clock: WallClock,
     ) -> None:
         """`watch` puts witnesses into a new process, and returns what stands before its application."""
         self.name = f"c{index}"
+        self.clock = clock
         self._witness = witness
         self._watch = watch
         self.node: Node | None = None
@@ -200,7 +209,7 @@ class CoordinatorHost:
         """Start a process if there is none."""
         if not self.is_running:
             self.node = self._world.node(self.name)
-            self.node.minor = self.minor
+            self.node.minor, self.node.clock = self.minor, self.clock
             self.source = ScriptedDiscovery(self._workers)
             self.node.context.run(self._build, settings, self.node)
 

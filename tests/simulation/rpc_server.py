@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from tests.simulation.network import Connection, Network, resolve
 from tests.simulation.skew import as_read, as_sent, has_call, sends_unknown, unknown_message
+from tests.simulation.trace_names import TraceNames
 from tests.simulation.world import NODE, Node
 from tokenwire.peer_auth.server import AuthenticatedPort
 from tokenwire.peer_auth.settings import PeerAuthSettings
@@ -62,8 +63,17 @@ class RpcConnection(Connection):
         self.calls: dict[int, ClientCall] = {}
         self.served: dict[int, ServedCall] = {}
         self.rpc_server = server
+        self._names = TraceNames()
         self._adoptions = 0
         super().__init__(network, client, server.node)
+
+    def describe_request(self, *message: Any) -> str:
+        """Return what a message to the server says."""
+        return self._names.describe(True, *message)
+
+    def describe_response(self, *message: Any) -> str:
+        """Return what a message to the client says."""
+        return self._names.describe(False, *message)
 
     def on_server_message(self, *message: Any) -> None:
         """Begin, continue or cancel a call."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -16,7 +17,7 @@ from tests.simulation.coverage import reached
 from tests.simulation.engines import Placements
 from tests.simulation.faults import OTHER_WEIGHTS, Faults
 from tests.simulation.http import HttpExchange
-from tests.simulation.invariants import Epochs, leftovers, made_up, violations_now
+from tests.simulation.invariants import Epochs, leftovers, made_up, slots_problems, violations_now
 from tests.simulation.network import Network
 from tests.simulation.outcomes import STOPPED_AS_POISON, outcomes_of
 from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
@@ -29,6 +30,7 @@ from tests.simulation.settings import coordinator_settings
 from tests.simulation.shared_store import SharedHistory
 from tests.simulation.tenants import Tenants, TenantWitness
 from tests.simulation.upgrades import Upgrades
+from tests.simulation.wall_clock import WallClock
 from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
 from tokenwire.coordinator.app import Core
@@ -38,6 +40,8 @@ logging.disable(logging.CRITICAL)
 
 _CHECK_S = 0.25
 """Interval of the checks of the whole fleet."""
+_DRIFT = 0.01
+"""The most by which a wall clock is too fast or too slow."""
 _END_LIMIT_S = 150.0
 _SETTLE_LIMIT_S = 60.0
 """How long after the end of all faults requests may take, and then the fleet."""
@@ -85,7 +89,9 @@ class SimulationRun:
         for index in config.get("other_weights", ()):
             self.workers[index].weights = OTHER_WEIGHTS
         self.coordinators = [
-            CoordinatorHost(self.world, self.network, index, addresses, self.witness, self._watch)
+            CoordinatorHost(
+                self.world, self.network, index, addresses, self.witness, self._watch, self._wall_clock(index)
+            )
             for index in range(config["coordinators"])
         ]
         self.faults = Faults(self)
@@ -95,6 +101,14 @@ class SimulationRun:
         self._epochs = Epochs()
         self._causes = Causes(self)
         self._client_node = self.world.node("clients")
+        self._hosts = {host.name: host for host in self.coordinators}
+        self.world.on_turn = self._check_turn
+
+    def _wall_clock(self, index: int) -> WallClock:
+        """Draw how wrong the wall clock of a coordinator's machine is."""
+        skew_s = self.script.config.get("skew_s", 0.0)
+        rng = random.Random(f"{self.script.seed} clock {index}")
+        return WallClock(rng.uniform(-skew_s, skew_s), rng.uniform(-_DRIFT, _DRIFT) if skew_s else 0.0)
 
     def _watch(self, node: Node, core: Core, app: ASGIApp) -> ASGIApp:
         """Let witnesses judge a new coordinator process."""
@@ -208,12 +222,17 @@ class SimulationRun:
         if STOPPED_AS_POISON in outcomes_of(client):  # a client that asks again, as it should not
             self.send({**client.spec, "id": f"{client.name}again", "follows": None, "leave_s": None})
 
+    def _check_turn(self, node: Node) -> None:
+        """Check a coordinator each time that its process has run."""
+        host = self._hosts.get(node.name)
+        if host is not None and host.node is node:
+            for problem in (*self._epochs.problems([host]), *slots_problems(host)):
+                self.violate(problem)
+
     async def _check_always(self) -> None:
         progress = ProgressWatch(self)
         while True:
             await asyncio.sleep(_CHECK_S)
-            for problem in self._epochs.problems(self.coordinators):
-                self.violate(problem)
             for problem in violations_now(self.coordinators):
                 self.violate(problem)
             if self.script.config["signed"]:
@@ -275,5 +294,6 @@ def run_script(script: Script, log: TextIO | None = None) -> Result:
         Counter(client.ending or "none" for client in run.clients),
         reached(run),
     )
+    del run  # what holds tasks of killed processes
     world.bury()
     return result

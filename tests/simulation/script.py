@@ -11,6 +11,7 @@ FAULTS = (
     *("kill", "power_cut", "chase_resumed", "terminate", "drain", "freeze", "hang", "crash", "slow_engine"),
     *("cut", "cut_resumed", "stall", "partition", "slow_link", "late_operation", "cut_client", "flap_discovery"),
     *("freeze_coordinator", "kill_coordinator", "terminate_coordinator", "lie", "isolate_suspect"),
+    "step_clock",
 )
 """Events that break something for a while."""
 OPERATIONS = (
@@ -90,6 +91,8 @@ def generate_script(seed: int) -> Script:
         kinds.append(rng.choice(_LOSSES))
     if "late_operation" in kinds:
         kinds.append(rng.choice(_CHANGES))
+    if "step_clock" in kinds:
+        kinds.append(rng.choice(_CHANGES))
     if "label_meanwhile" in kinds:
         kinds += ["load_weights", rng.choice(["late_operation", *_LOSSES])]
     for _ in range(rng.choice([0, 3, 8, 15, 25])):
@@ -128,6 +131,7 @@ def _config(rng: random.Random) -> dict[str, Any]:
             "seeds": pick(["positional", "positional", "generator"]),
         },
         "signed": rng.random() < 0.5,
+        "skew_s": pick([0.0, 0.0, 3.0, 60.0, 300.0]),
     }
 
 

@@ -26,6 +26,7 @@ _PLAIN: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("adapters",), []),
     (("other_weights",), []),
     (("request_timeout_s",), None),
+    (("skew_s",), 0.0),
     (("max_queue",), None),
     (("engine", "eos_rate"), 0.0),
     (("engine", "kv_tokens"), None),

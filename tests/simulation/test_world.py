@@ -165,3 +165,33 @@ def test_no_module_has_bound_a_real_clock_or_source_of_chance() -> None:
         assert checked > 1000
         """
     )
+
+
+def test_each_machine_has_a_wall_clock_of_its_own_and_all_have_one_time() -> None:
+    """One is ahead and too fast, and is set back while its process runs: intervals are measured by another clock."""
+    run_inside(
+        """
+        import asyncio
+        import time
+        from tests.simulation.wall_clock import WallClock
+        from tests.simulation.world import World
+
+        async def read():
+            return time.time(), time.monotonic()
+
+        async def main():
+            right, wrong = world.node("c0"), world.node("c1")
+            wrong.clock = WallClock(offset_s=60.0, drift=0.5)
+            (before, since), (ahead, same) = await right.spawn(read()), await wrong.spawn(read())
+            assert since == same and ahead - before > 60
+            await asyncio.sleep(10)
+            later, until = await wrong.spawn(read())
+            assert abs(later - ahead - 15) < 0.1 and abs(until - same - 10) < 0.1
+            wrong.clock.offset_s -= 120
+            back, on = await wrong.spawn(read())
+            assert back < ahead and on >= until
+
+        world = World(0)
+        world.run(main())
+        """
+    )

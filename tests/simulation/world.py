@@ -18,6 +18,7 @@ from typing import Any, TextIO, TypeVar, TypeVarTuple
 
 from tests.simulation import chance
 from tests.simulation.chance import Escape
+from tests.simulation.wall_clock import WallClock
 from tokenwire.protocol.version import MINOR
 
 T = TypeVar("T")
@@ -31,6 +32,9 @@ _MAX_IDLE_TURNS = 100_000
 """Turns without time passing that count as a livelock."""
 
 
+_RIGHT = WallClock()
+
+
 class Node:
     """One simulated process: its ready queue and its chance. It can be frozen, as by SIGSTOP, or killed."""
 
@@ -40,6 +44,8 @@ class Node:
         self.world = world
         self.random = random.Random(f"{world.seed} {name} {number}")
         self.frozen = self.dead = False
+        self.clock = _RIGHT
+        """The wall clock of its machine."""
         self.minor = MINOR
         """The minor version of the protocol that it has."""
         self.thawed_at = 0.0
@@ -113,6 +119,8 @@ class World(asyncio.BaseEventLoop):
         self.errors: list[str] = []
         """What reached the loop's exception handler."""
         self.callbacks = 0
+        self.on_turn: Callable[[Node], None] = lambda node: None
+        """Called after each turn of a process."""
         self.dial: Dial | None = None
         """Who connects byte streams; None: nobody."""
         self._lateness_s = lateness_s
@@ -142,6 +150,15 @@ class World(asyncio.BaseEventLoop):
         self._digest.update(line.encode())
         if self._log is not None:
             self._log.write(line)
+
+    def note_message(self, lane: str, message: tuple[object, ...], describe: Callable[..., str]) -> None:
+        """Add a message to the trace: its bytes to the digest, and what it says to the log."""
+        when = f"{self._now - _START_S:.6f} {lane}"
+        self._digest.update(when.encode())
+        for part in message:
+            self._digest.update(part if isinstance(part, bytes) else str(part).encode())
+        if self._log is not None:
+            self._log.write(f"{when} {describe(*message)}\n")
 
     def trace(self) -> str:
         """Return the digest of the trace: of every turn, message and token."""
@@ -180,6 +197,7 @@ class World(asyncio.BaseEventLoop):
     def bury(self) -> None:
         """Forget all tasks and timers, and collect them without running what they have left."""
         self.set_exception_handler(lambda loop, context: None)
+        self.on_turn = lambda node: None
         self._closed = True
         before, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
         with warnings.catch_warnings():
@@ -277,6 +295,7 @@ class World(asyncio.BaseEventLoop):
                 handle._run()
             if node.dead or node.frozen:
                 return
+        self.on_turn(node)
         if ready and node not in self.awake:
             self.awake.append(node)
         self._idle_turns += 1
@@ -304,6 +323,9 @@ class _Now:
     def __init__(self, world: World) -> None:
         self._world = world
         self.time = world.time
+
+    def wall_time(self) -> float:
+        return NODE.get(self._world.root).clock.read(self.time())
 
     def random(self) -> random.Random:
         return NODE.get(self._world.root).random
