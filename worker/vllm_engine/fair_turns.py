@@ -1,7 +1,7 @@
 """Turns at something slow, fair among tenants: one that waits for many delays another by one of them."""
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -18,7 +18,7 @@ class FairTurns:
         self._free = places
         self._share = share
         self._most_waiting = most_waiting
-        self._taken: Counter[str] = Counter()
+        self._taken: dict[str, int] = {}
         """Places by tenant, without zeros."""
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         """By tenant, the next one first."""
@@ -26,6 +26,16 @@ class FairTurns:
     @asynccontextmanager
     async def turn(self, tenant: str) -> AsyncIterator[None]:
         """Wait for a place, and have it meanwhile. Raises Overloaded if too many of the tenant wait."""
+        if self._waiting or not self._may_take(tenant):
+            await self._wait(tenant)
+        else:
+            self._take(tenant)
+        try:
+            yield
+        finally:
+            self._give_back(tenant)
+
+    async def _wait(self, tenant: str) -> None:
         turns = self._waiting.setdefault(tenant, deque())
         if len(turns) >= self._most_waiting:
             raise Overloaded("Too many grammars of this client wait to be compiled.", retry_after_s=_RETRY_AFTER_S)
@@ -34,21 +44,33 @@ class FairTurns:
         self._give_places()
         try:
             await turn
-            yield
-        finally:
-            if not turn.cancelled():
-                self._free += 1
-                self._taken[tenant] -= 1
-                self._taken = +self._taken
-            self._give_places()
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._give_places()  # the next one may be of another tenant
+            else:
+                self._give_back(tenant)
+            raise
+
+    def _may_take(self, tenant: str) -> bool:
+        return self._free > 0 and self._taken.get(tenant, 0) < self._share
+
+    def _take(self, tenant: str) -> None:
+        self._free -= 1
+        self._taken[tenant] = self._taken.get(tenant, 0) + 1
+
+    def _give_back(self, tenant: str) -> None:
+        self._free += 1
+        self._taken[tenant] -= 1
+        if not self._taken[tenant]:
+            del self._taken[tenant]
+        self._give_places()
 
     def _give_places(self) -> None:
         for tenant, turns in list(self._waiting.items()):
             while turns and turns[0].cancelled():
                 turns.popleft()
-            if turns and self._free and self._taken[tenant] < self._share:
-                self._free -= 1
-                self._taken[tenant] += 1
+            if turns and self._may_take(tenant):
+                self._take(tenant)
                 turns.popleft().set_result(None)
                 self._waiting.move_to_end(tenant)
             if not turns:
