@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ INLINE_CHARS = 4096
 REPLACEMENT_CHARACTER = "\ufffd"
 
 # Up to this many characters cutting a text and looking up its pieces takes less time than a thread.
+_PART_CHARS = 512 * 1024
 _LOOKUP_CHARS = 65_536
 
 # Tokens of single bytes; runs of them decode together.
@@ -121,11 +122,22 @@ class ModelTokenizer:
             raise InvalidRequest("The prompt contains an unpaired surrogate.") from error
         return [encoding.ids for encoding in encodings]
 
+    def _encode_in_parts(self, texts: list[str]) -> Iterator[list[int]]:
+        """Encode texts, some at a time: until they are ids, encodings take a hundred bytes for each token."""
+        part, chars = list[str](), 0
+        for text in texts:
+            part.append(text)
+            chars += len(text)
+            if chars >= _PART_CHARS:
+                yield from self._encode_all(part, False)
+                part, chars = [], 0
+        yield from self._encode_all(part, False)
+
     def _encode_pieces(self, pieces: Sequence[str]) -> list[int]:
         """Encode the pieces of a rendered conversation, of which all but the last may be cached."""
         known = [self._cache.get(piece) for piece in pieces]
         new = [piece for piece, ids in zip(pieces, known, strict=True) if ids is None]
-        fresh = iter(self._encode_all(new, False))
+        fresh = self._encode_in_parts(new)
         result: list[int] = []
         for piece, ids in zip(pieces, known, strict=True):
             if ids is None:

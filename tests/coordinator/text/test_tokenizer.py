@@ -31,6 +31,27 @@ async def test_many_ids_are_decoded_beside_the_loop(smollm2: ModelTokenizer, tim
     assert smollm2.max_chars_per_token >= 16
 
 
+class RecordingTokenizer(ModelTokenizer):
+    """Records how many characters are encoded at once."""
+
+    at_once: list[int]
+
+    def _encode_all(self, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
+        self.at_once.append(sum(map(len, texts)))
+        return super()._encode_all(texts, add_special_tokens)
+
+
+def test_a_long_conversation_is_encoded_in_parts(smollm2: ModelTokenizer) -> None:
+    """To the same ids: until they are ids, encodings take a hundred bytes for each token."""
+    text = "".join(f"<|im_start|>{'Hello, world! ' * 1000}{number}" for number in range(100))
+    expected = smollm2.encode(text, add_special_tokens=True)
+    tokenizer = object.__new__(RecordingTokenizer)
+    tokenizer.__dict__ = {**smollm2.__dict__, "at_once": []}
+
+    assert tokenizer.encode(text, add_special_tokens=False) == expected
+    assert max(tokenizer.at_once) < len(text) / 2
+
+
 def test_a_missing_directory_or_file_is_named(tmp_path: Path) -> None:
     """The error names the directory, the file in it, or the file among those given."""
     with pytest.raises(InvalidRequest, match=r"nowhere: there is no such directory"):
