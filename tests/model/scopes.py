@@ -7,6 +7,7 @@ from tests.model.admin import AdminModel, Scope
 from tests.model.explore import Exploration, explore
 from tests.model.operations import Verb
 from tests.model.real_worker import WorkerTable
+from tests.model.replies import ReplyModel, ReplyScope
 from tests.model.slots import SlotModel, SlotScope
 
 
@@ -53,6 +54,23 @@ def _session(name: str, scope: SlotScope, states: int, long: bool = False) -> Ro
     return Row(f"{scope.requests} requests, {name}", lambda: _slots(scope), states, long)
 
 
+def _replies(scope: ReplyScope) -> Exploration[tuple[object, ...]]:
+    model = ReplyModel(scope)
+    try:
+        return explore(model)
+    finally:
+        model.close()
+
+
+def _reply(scope: ReplyScope, states: int) -> Row:
+    counts = {"lost session": scope.losses, "drain": scope.drains}
+    faults = "".join(f", {count} {name}{'s' * (count > 1)}" for name, count in counts.items() if count)
+    others = ", a replay" * scope.replays + ", a client that leaves" * scope.leaves
+    return Row(
+        f"a reply of {scope.tokens} tokens on {scope.workers} workers{faults}{others}", lambda: _replies(scope), states
+    )
+
+
 PAUSE, WAIT, RESUME, LABEL, LOAD = Verb.PAUSE, Verb.PAUSE_WAIT, Verb.RESUME, Verb.LABEL, Verb.LOAD
 ROWS = (
     _fleet(Scope((WAIT, RESUME), workers=1), 188),
@@ -81,4 +99,7 @@ ROWS = (
         55_562,
     ),
     _session("a stop string, a refusal", SlotScope(3, frozenset({0}), refusals=True), 38_956),
+    _reply(ReplyScope(4, 4, losses=3, leaves=True), 1_637),
+    _reply(ReplyScope(losses=1, drains=1, leaves=True), 16_524),
+    _reply(ReplyScope(losses=1, drains=1, replays=True, leaves=True), 17_757),
 )

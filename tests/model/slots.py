@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 
 from tests.model.real_session import (
     ENDED,
+    TOKEN,
     WRONG,
     CoordinatorEnd,
     CoordinatorKey,
@@ -166,11 +167,16 @@ class SlotModel:
                 return f"request {request} got the tokens of another one"
             if ENDED in received[:-1]:
                 return f"request {request} was called after its end: {', '.join(received)}"
+            if received.count(TOKEN) > 1:
+                return f"request {request} got its token twice"
         if not self.is_final(state):
             return ""
         if known.open or worker.open:
             return f"{known.open} slots of the coordinator and {worker.open} of the worker stay open"
         unended = set(range(state.submitted)) - state.aborted
+        lost = {each for each in unended & set(worker.generated) if TOKEN not in known.received[each]}
+        if lost and not state.broken:
+            return f"requests {sorted(lost)} lost their tokens"
         unended = {request for request in unended if ENDED not in known.received[request]}
         return f"requests {sorted(unended)} never ended" if unended else ""
 

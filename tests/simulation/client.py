@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.simulation.engines import Placement, Placements
 from tests.simulation.http import HttpExchange
+from tests.simulation.logprobs import logprobs_problem
 from tests.simulation.oracle import ChoiceOracle
 from tests.simulation.prompts import PromptOracle
 from tests.simulation.requests import SEEDED
@@ -36,12 +37,12 @@ class SimulatedClient:
         witness: Witness,
         violate: Violate,
         tenants: Tenants,
-        may_abort: Callable[[], bool] = lambda: False,
+        may_abort: "Callable[[SimulatedClient], bool]" = lambda client: False,
         earlier: "SimulatedClient | None" = None,
         must_reuse: Callable[[], bool] = lambda: False,
         error_problem: "Callable[[SimulatedClient], str]" = lambda client: "",
     ) -> None:
-        """`may_abort` returns whether anybody has aborted requests. `earlier`: the chat that this one continues.
+        """`may_abort` returns whether somebody has aborted it. `earlier`: the chat that this one continues.
 
         `error_problem` returns what is wrong with the error that it got; empty if nothing.
         `must_reuse` returns whether it has to continue from the exact ids of that chat.
@@ -125,6 +126,10 @@ class SimulatedClient:
     def is_slow(self) -> bool:
         """Whether it reads more slowly than it could."""
         return bool(self.spec["read_delay_s"])
+
+    def has_ended(self, choice: int) -> bool:
+        """Return whether it wants nothing more of a choice."""
+        return bool(self.ending) or self._finishes[choice] is not None
 
     @property
     def tokens(self) -> int:
@@ -212,7 +217,7 @@ class SimulatedClient:
             return
         self._end(",".join(str(each) for each in self._finishes))
         self._check(None not in self._finishes, "a choice ended without a reason")
-        self._check("abort" not in self._finishes or self._may_abort(), "aborted, though nothing aborted it")
+        self._check("abort" not in self._finishes or self._may_abort(self), "aborted, though nothing aborted it")
         self._check_usage()
 
     def _on_chunk(self, chunk: Mapping[str, Any]) -> None:
@@ -255,7 +260,7 @@ class SimulatedClient:
         self._check(
             not (crossed and self._witness.announces_weights), f"choice {index} went on with other weights, {crossed}"
         )
-        self._check_logprobs(choice, token_ids)
+        self._check_logprobs(choice, token_ids, placements)
         self._texts[index] += self._text_of(choice)
         self._check_text(index, finish)
         self._finishes[index] = finish
@@ -291,12 +296,12 @@ class SimulatedClient:
         names = {self._witness.adapters.name_of(number) for number in ids}
         self._check(len(ids) <= 1 and names <= {self.spec["model"] or ""}, f"generated with the adapters {names}")
 
-    def _check_logprobs(self, choice: Mapping[str, Any], token_ids: list[int]) -> None:
-        logprobs = choice.get("logprobs")
-        if self.spec["logprobs"] is None or not token_ids:
+    def _check_logprobs(self, choice: Mapping[str, Any], token_ids: list[int], placements: Sequence[Placement]) -> None:
+        if self.spec["logprobs"] is None or not token_ids or not placements:
             return
-        rows = None if logprobs is None else logprobs.get("content" if self.spec["route"] == "chat" else "tokens")
-        self._check(rows is not None and len(rows) == len(token_ids), f"log-probabilities of {token_ids}: {rows}")
+        ids = [*self.prompt, *self.choices[choice["index"]].token_ids]
+        wrong = logprobs_problem(choice.get("logprobs"), ids, len(token_ids), placements[0], self.spec)
+        self._check(not wrong, f"choice {choice['index']}: {wrong}")
 
     def _check_usage(self) -> None:
         usage = self._usage or {}

@@ -45,6 +45,11 @@ class Placement:
         return self.engine.checkpoint
 
     @property
+    def words(self) -> tuple[int, ...]:
+        """What it draws from."""
+        return self.source._rules.choice.words
+
+    @property
     def has_state(self) -> bool:
         """Whether a sequence that begins with ids of another one does not go on as that one would."""
         return self.source._rules.generator

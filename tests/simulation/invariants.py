@@ -1,17 +1,38 @@
 """What must hold of a whole fleet: at every moment, and once all requests have ended."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.simulation.processes import CoordinatorHost, WorkerHost
 from tests.simulation.serving_states import OrderedRecords
 from tests.simulation.skew import without_unknown
 from tests.simulation.world import Node
 from tokenwire.coordinator.app import Core
+from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
 
 MODEL = "simulated"
 """The name of the model that all workers serve."""
+_COORDINATOR_TASKS = {
+    "CoordinatorHost._main": False,
+    "Discovery._follow": False,
+    "RedisStore._write_all": False,
+    "WorkerPool._check_keys": False,
+    "ClientCall._send": True,
+    "LivenessMonitor._watch": True,
+    "WorkerSession.run": True,
+}
+"""What a coordinator does for good, and whether it does it for each worker."""
+_WORKER_TASKS = {
+    "WorkerHost._main": False,
+    "Event.wait": False,
+    "WorkerServer._deliver_steps": False,
+    "WorkerServer._send_heartbeats": False,
+    "ServedCall._run": True,
+    "Session._send": True,
+}
+"""What a worker does for good, and whether it does it for each coordinator."""
 
 
 class Epochs:
@@ -52,6 +73,20 @@ def violations_now(coordinators: Sequence[CoordinatorHost]) -> Iterator[str]:
                 yield f"{coordinator.name} leaves {session.address} as it is, though it has drifted"
         if owned > core.pool.open_slots:
             yield f"{coordinator.name} has {owned} placed sequences in {core.pool.open_slots} open slots"
+        for what in () if core.readiness.stopping else _gone_workers(core.pool):  # it closes all sessions at once
+            yield f"{coordinator.name} keeps {what} that are gone"
+
+
+def _gone_workers(pool: WorkerPool) -> Iterator[str]:
+    """Yield what a router knows of workers that are not listed any more, or have been replaced."""
+    router = pool._router
+    alive = {session.instance_id for session in pool.sessions}
+    if not router._last_turn.keys() <= alive:
+        yield "workers in its router"
+    if not router._prefixes._bits.keys() <= alive:
+        yield "prefixes of workers"
+    if not router._caches.keys() <= {session.address for session in pool.sessions}:
+        yield "caches of workers"
 
 
 def made_up(coordinators: Sequence[CoordinatorHost], ordered: OrderedRecords) -> Iterator[str]:
@@ -75,10 +110,12 @@ def leftovers(coordinators: Sequence[CoordinatorHost], workers: Sequence[WorkerH
         assert coordinator.core is not None
         assert coordinator.http is not None
         found += [f"{coordinator.name} {problem}" for problem in _coordinator_leftovers(coordinator.core, len(workers))]
+        found += _left_tasks(coordinator.node, _COORDINATOR_TASKS, len(workers))
         if coordinator.http.tasks:
             found.append(f"{coordinator.name} still serves {len(coordinator.http.tasks)} requests")
     for worker in workers:
         found += [f"{worker.name} {problem}" for problem in _worker_leftovers(worker, len(coordinators))]
+        found += _left_tasks(worker.node, _WORKER_TASKS, len(coordinators))
     desired = {_desired(each, workers) for each in coordinators}
     if len(desired) > 1:
         found.append("the coordinators want different states")
@@ -114,9 +151,17 @@ def _coordinator_leftovers(core: Core, workers: int) -> Iterator[str]:
         yield f"has {len(pool.sessions)} sessions"
     for session in pool.sessions:
         yield from _session_leftovers(core, session)
-    alive = {session.instance_id for session in pool.sessions}
-    if not set(pool._router._last_turn) <= alive:
-        yield "keeps workers in its router that are gone"
+
+
+def _left_tasks(node: Node | None, expected: Mapping[str, bool], peers: int) -> list[str]:
+    """Return the tasks of a process that are too many though it serves nothing."""
+    assert node is not None
+    names = Counter(getattr(task.get_coro(), "__qualname__", "") for task in node.tasks if not task.done())
+    return [
+        f"{node.name} keeps {count} tasks of {name}"
+        for name, count in names.items()
+        if count > (peers if expected.get(name) else name in expected)
+    ]
 
 
 def _session_leftovers(core: Core, session: WorkerSession) -> Iterator[str]:

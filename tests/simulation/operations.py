@@ -1,7 +1,9 @@
 """What operators and trainers do to a fleet, through the admin routes, and what must hold after each of it."""
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.aborts import is_aborted_everywhere, is_reached
@@ -27,6 +29,13 @@ WEIGHTS = ("/usr", "/etc", "/bin")
 OnConfirmed = Callable[[], None]
 
 
+@dataclass(slots=True)
+class _Pause:
+    """A pause with abort, until it was answered."""
+
+    over_at: float = math.inf
+
+
 class Operations:
     """Carries out the operations of a run."""
 
@@ -40,6 +49,9 @@ class Operations:
         """Operations that have begun, the recovery among them."""
         self._under_way = 0
         """Operations that have not ended."""
+        self._aborted: set[str] = set()
+        """Ids of requests that were to be aborted."""
+        self._pauses_with_abort: list[_Pause] = []
 
     def inject(self, kind: str, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
         """Begin an operation."""
@@ -73,7 +85,9 @@ class Operations:
         self._operate("pause_wait", coordinator, self._pause(coordinator, "wait", args))
 
     async def _pause(self, coordinator: CoordinatorHost, mode: str, args: dict[str, Any]) -> bool:
-        begun, alone = self._begun, self._under_way == 1
+        begun, alone, pause = self._begun, self._under_way == 1, _Pause()
+        if mode == "abort":
+            self._pauses_with_abort.append(pause)
         listed: set[str] = set()
         running: dict[RecordedEngine, set[object]] = {}
 
@@ -85,6 +99,7 @@ class Operations:
         # vLLM's route, and the one of Dynamo.
         path = "/pause" if args["draw"] < 0.5 else "/v1/rl/pause"
         paused = await self._operator.call(coordinator, path, {"mode": mode, "clear_cache": False}, on_served)
+        pause.over_at = self._world.time()
         engines = self._engines(listed)
         before = {engine: engine.tokens_total for engine in engines}
         if paused and mode == "abort":  # whatever else was ordered meanwhile
@@ -205,6 +220,7 @@ class Operations:
             reached.extend(each for each in readers if is_reached(each, coordinator, self._run.coordinators))
 
         fields = {"request_ids": [each.request_id for each in aborted]}
+        self._aborted.update(fields["request_ids"])
         if not await self._operator.call(coordinator, ABORT_ROUTE, fields, on_served):
             return False
         on_confirmed()
@@ -219,6 +235,12 @@ class Operations:
             if known and self._generated(client) > generated[client]:
                 self._run.violate(f"{client.name} goes on after its abort")
         return True
+
+    def may_have_aborted(self, client: SimulatedClient) -> bool:
+        """Return whether a client's request was aborted, by its id or with all."""
+        late_s = math.inf if self._delays_commands else _ABORT_S
+        with_all = (pause.over_at + late_s >= client.begun_at for pause in self._pauses_with_abort)
+        return client.request_id in self._aborted or any(with_all)
 
     def _generated(self, client: SimulatedClient) -> int:
         """Return the number of tokens that engines have generated for a client."""

@@ -203,7 +203,7 @@ class ClientCall:
             return
         connection.calls[self._number] = self
         self._connection, self._server = connection, connection.server
-        self._channel.witness.on_control_call(request)
+        self._channel.witness.on_control_call(connection.server, request)
         lane = connection.to_server
         node = self._channel.node
         lane.send("call", self._number, method, b"" if request is None else to_bytes(as_sent(node, request)))

@@ -28,6 +28,7 @@ from tests.simulation.resumptions import ResumptionWitness
 from tests.simulation.script import STORE_EVENTS, UPGRADES, Script, ScriptedEvent
 from tests.simulation.settings import coordinator_settings
 from tests.simulation.shared_store import SharedHistory
+from tests.simulation.slots import SlotWatch
 from tests.simulation.tenants import Tenants, TenantWitness
 from tests.simulation.upgrades import Upgrades
 from tests.simulation.wall_clock import WallClock
@@ -182,12 +183,9 @@ class SimulationRun:
         else:
             self.faults.inject(event)
 
-    def _may_abort(self) -> bool:
-        now = self.world.elapsed_s
-        return any(
-            event.kind in ("abort", "abort_resumed", "abort_lost", "pause_abort") and event.at <= now
-            for event in self.script.events
-        )
+    def client_of(self, request_id: str) -> SimulatedClient | None:
+        """Return the client of a request."""
+        return self._clients_by_id.get(request_id)
 
     def send(self, spec: dict[str, Any]) -> None:
         """Send a request, unless it continues a chat that cannot be continued."""
@@ -205,7 +203,7 @@ class SimulationRun:
             self.witness,
             self.violate,
             self.tenants,
-            self._may_abort,
+            self.faults.operations.may_have_aborted,
             earlier=earlier,
             must_reuse=self.conversations.expectation(earlier if shares else None, host),
             error_problem=self._causes.problem,
@@ -230,7 +228,7 @@ class SimulationRun:
                 self.violate(problem)
 
     async def _check_always(self) -> None:
-        progress = ProgressWatch(self)
+        progress, slots = ProgressWatch(self), SlotWatch(self)
         while True:
             await asyncio.sleep(_CHECK_S)
             for problem in violations_now(self.coordinators):
@@ -241,6 +239,7 @@ class SimulationRun:
             for witness in self._tenant_witnesses.values():
                 witness.observe()
             progress.check()
+            slots.check()
 
     async def _wait_for_ends(self) -> None:
         limit = self.world.time() + _END_LIMIT_S

@@ -3,14 +3,15 @@
 It shares no code with what it judges: it reads the messages as they leave a coordinator and as one reads them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from tests.simulation.adapters import AdapterLedger
-from tests.simulation.journeys import Journeys, Visit
+from tests.simulation.journeys import Choice, Journeys, Visit
 from tests.simulation.serving_states import OrderedRecords, PublishedStates
 from tests.simulation.versions import WeightOrders
 from tests.simulation.world import NODE, Node
+from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
 
 _FEW_TOKENS = 4
@@ -21,7 +22,8 @@ _FEW_TOKENS = 4
 class Stay:
     """One sequence in one session."""
 
-    session: "_Session"
+    session: "WatchedSession"
+    request_id: str
     lost: bool = False
     """Whether its session was lost before its terminal event."""
     tokens: int = 0
@@ -29,12 +31,23 @@ class Stay:
 
 
 @dataclass(slots=True, eq=False)
-class _Session:
+class WatchedSession:
+    """A session between a coordinator and a worker."""
+
     address: str
     process: Node
     visit: Visit
+    coordinator: Node | None
     open: dict[int, Stay] = field(default_factory=dict)
     """By slot."""
+    aborted: set[int] = field(default_factory=set)
+    """Open slots whose abort was sent."""
+
+    def unwanted(self, is_wanted: Callable[[Choice], bool]) -> list[int]:
+        """Return the slots without an abort that nobody has placed a choice in, or only one that is not wanted."""
+        choices = self.visit.choices
+        open_ = (slot for slot in self.open if slot not in self.aborted)
+        return [slot for slot in open_ if slot not in choices or not is_wanted(choices[slot])]
 
 
 class Witness:
@@ -43,7 +56,7 @@ class Witness:
     def __init__(self, violate: Callable[[str], None], signed: bool) -> None:
         """`signed`: whether coordinators have a key."""
         self._violate = violate
-        self._sessions: dict[object, _Session] = {}
+        self._sessions: dict[object, WatchedSession] = {}
         """By the call that carries a session."""
         self._stays: dict[str, list[Stay]] = {}
         self.weights = WeightOrders(may_undo=not signed)
@@ -55,6 +68,9 @@ class Witness:
         """Whether all workers so far say which weights they started with."""
         self.unlisted = 0
         """How often a coordinator's list lost a worker: to that coordinator it is dead once its connection is lost."""
+        self._aborted_ids: set[str] = set()
+        self._aborted_processes: set[Node] = set()
+        """Those that a pause with abort was sent to."""
         self._used: set[Node] = set()
         """Workers' processes with sessions: what they were sent last may not have left its coordinator."""
 
@@ -68,6 +84,11 @@ class Witness:
         went_on = {stay.session.process for stay in stays} - began
         return self.unlisted + sum(process.dead or process.harmed for process in self._used - went_on)
 
+    @property
+    def sessions(self) -> Collection[WatchedSession]:
+        """Those that have not ended."""
+        return self._sessions.values()
+
     def on_command(self, call: object, address: str, process: Node, command: object) -> None:
         """Take what a coordinator sends to a worker's process."""
         if not isinstance(command, pb.SessionRequest):
@@ -75,17 +96,25 @@ class Witness:
         self._used.add(process)
         session = self._sessions.get(call)
         if session is None:
-            visit = self.journeys.open_visit(NODE.get(None), address, process)
-            session = self._sessions[call] = _Session(address, process, visit)
-        if command.WhichOneof("command") == "submit":
+            coordinator = NODE.get(None)
+            visit = self.journeys.open_visit(coordinator, address, process)
+            session = self._sessions[call] = WatchedSession(address, process, visit, coordinator)
+        if command.WhichOneof("command") == "abort":
+            session.aborted.update(command.abort.slots)
+        elif command.WhichOneof("command") == "submit":
             for slot in command.submit.slots:
                 if slot in session.open:
                     self._violate(f"slot {slot} of {address} was used again before its terminal event")
-                session.open[slot] = stay = Stay(session)
+                session.aborted.discard(slot)
+                session.open[slot] = stay = Stay(session, command.submit.request_id)
                 self._stays.setdefault(command.submit.request_id, []).append(stay)
 
-    def on_control_call(self, request: object) -> None:
-        """Take a single request of a coordinator."""
+    def on_control_call(self, process: Node, request: object) -> None:
+        """Take a single request of a coordinator to a worker's process."""
+        if isinstance(request, control_pb2.AbortRequest):
+            self._aborted_ids.update(request.request_ids)
+        if isinstance(request, control_pb2.PauseGenerationRequest) and request.mode == control_pb2.PAUSE_MODE_ABORT:
+            self._aborted_processes.add(process)
         self.weights.on_control_call(request)
         self.records.on_control_call(request)
         if problem := self.adapters.on_control_call(request):
@@ -129,7 +158,7 @@ class Witness:
         for stay in session.open.values():
             stay.lost = True
 
-    def _on_frame(self, session: _Session, frame: pb.StepFrame) -> None:
+    def _on_frame(self, session: WatchedSession, frame: pb.StepFrame) -> None:
         if len(frame.counts or frame.slots) != len(frame.slots):
             self._violate(f"a frame of {session.address} has {len(frame.counts)} counts for {len(frame.slots)} slots")
         for slot, count in zip(frame.slots, frame.counts or [1] * len(frame.slots), strict=False):
@@ -139,11 +168,20 @@ class Witness:
                 self._violate(f"tokens for slot {slot} of {session.address}, which is not open")
         for finish in frame.finishes:
             self.journeys.on_finish(session.visit, finish)
+            was_aborted = self._may_be_aborted(session, finish.slot)
             stay = self._close(session, finish.slot)
-            if stay is not None and finish.handed_back:
-                stay.lost = True
+            if stay is None:
+                continue
+            stay.lost |= finish.handed_back
+            if finish.reason == pb.FINISH_REASON_ABORT and not (finish.handed_back or was_aborted):
+                self._violate(f"{stay.request_id} was aborted at {session.address}, though nobody has asked for it")
 
-    def _close(self, session: _Session, slot: int) -> Stay | None:
+    def _may_be_aborted(self, session: WatchedSession, slot: int) -> bool:
+        stay = session.open.get(slot)
+        by_id = stay is not None and stay.request_id in self._aborted_ids
+        return by_id or slot in session.aborted or session.process in self._aborted_processes
+
+    def _close(self, session: WatchedSession, slot: int) -> Stay | None:
         if slot not in session.open:
             self._violate(f"a terminal event for slot {slot} of {session.address}, which is not open")
         return session.open.pop(slot, None)
