@@ -11,6 +11,7 @@ CHECK = "checks what always holds"
 SHIFT = "all start tags are later by the same time"
 
 EQUIVALENT = {
+    "coordinator/fleet/admission/fair_bound.py: part.refusable[entry] = None  ->  part.refusable[entry] = ''": FALSY,
     "coordinator/fleet/admission/fair_queue.py: self._virtual_time = 0.0  ->  self._virtual_time = 1.0": SHIFT,
     (
         "coordinator/fleet/admission/queue.py: "
@@ -22,6 +23,12 @@ EQUIVALENT = {
         "if self._queues and (not self._checks_soon):"
         "  ->  if self._queues or not self._checks_soon:"
     ): FASTER,
+    "coordinator/fleet/admission/work_meter.py: self._open = False  ->  self._open = None": FALSY,
+    (
+        "coordinator/fleet/admission/work_meter.py: "
+        "self._counts_prompt = self._open = False  ->  self._counts_prompt = self._open = None"
+    ): FALSY,
+    "coordinator/fleet/admission/work_meter.py: self._counts_prompt = False  ->  self._counts_prompt = None": FALSY,
     (
         "coordinator/fleet/failover/failover.py: "
         "def (self, model: str, adapter_id: int=0, revision: ModelRevision | None=None) -> pb.EngineCapabilities:"
@@ -44,6 +51,17 @@ EQUIVALENT = {
         "  ->  self._lose(died, died, died, None, finish)"
     ): FALSY,
     "coordinator/fleet/failover/sequence.py: self.ended = False  ->  self.ended = None": FALSY,
+    (
+        "coordinator/fleet/frames.py: "
+        "for slot, count in zip(frame.slots, counts, strict=True):"
+        "  ->  for slot, count in zip(frame.slots, counts, strict=None):"
+    ): CHECK,
+    (
+        "coordinator/fleet/frames.py: "
+        "stopped = _step_mixed(frame, slots) if frame.finishes or frame.counts else _step_plain(frame, slots)"
+        "  ->  "
+        "stopped = _step_mixed(frame, slots) if (frame.finishes or frame.counts) or True else _step_plain(frame, slots)"
+    ): FASTER,
     (
         "coordinator/history/digests.py: "
         "body = f\"{content}\\n{('' if message.keys() == _PLAIN else _more(message))}\""

@@ -12,7 +12,7 @@ from tests.simulation.faults import (
     WORKER_DRAINED,
     WORKER_KILLED,
 )
-from tests.simulation.outcomes import OUTCOMES, outcomes_of
+from tests.simulation.outcomes import OUTCOMES, USED_UP, outcomes_of
 from tests.simulation.phases import IDLE, ON_WORKER, StreamPhase
 from tests.simulation.resumptions import RESUMPTIONS
 from tests.simulation.script import FAULTS, OPERATIONS, ROLLOUTS, STORE_EVENTS
@@ -33,7 +33,7 @@ DEMANDED = (
     *_HITS,
     *RESUMPTIONS,
     *("resumed", "replayed", "poison", "failed"),
-    *OUTCOMES,
+    *(each for each in OUTCOMES if each != USED_UP),
     *("chat continued by exact ids", "chat continued by ids that differ from the text's"),
     *("chat continued by another coordinator", "chat continued by another coordinator by exact ids"),
     *("exact turn due by the same coordinator", "exact turn due through the store"),
@@ -52,7 +52,8 @@ DEMANDED = (
 """What is counted besides is printed, and not demanded.
 
 Among it is half of the bound of what is prepared, or whose end is sent: nothing that is simulated delays that by more
-than a lookup in the store may take.
+than a lookup in the store may take. Another is a key's minute whose tokens are used up: it takes a request for exactly
+all that is left, and one more within 0.15 s. One that wants more than is left is demanded: that is another refusal.
 """
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from tests.simulation.client import SimulatedClient
 
 STOPPED, STOPPED_AS_POISON = "completed: stop string", "stopped as poison"
+USED_UP = "refused: quota of tokens per minute, used up"
 _ERRORS = {
     (400, "tokens per minute, and the request may use"): "refused: larger than its key's minute",
     (401, ""): "refused: no valid key",
@@ -17,7 +18,7 @@ _ERRORS = {
     (429, "requests at a time"): "refused: quota of requests at a time",
     (429, "requests per minute"): "refused: quota of requests per minute",
     (429, "The request may use"): "refused: quota of tokens per minute, by what it might use",
-    (429, "tokens per minute"): "refused: quota of tokens per minute, used up",
+    (429, "tokens per minute"): USED_UP,
     (429, "All workers of"): "refused: the queue is full",
     (500, "a second run of the request differs"): "failed: a replay differs",
     (500, "a simulated fault crashed the engine"): "failed: its engine crashed",

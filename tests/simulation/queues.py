@@ -257,12 +257,14 @@ class QueueWitness:
             if sent < min(len(listeners), max(free.values())):
                 self._violate(f"only {sent} sequences of {submission.request_id} were sent")
             others = [each for each in waiting if each is not started and _could_have_gone(each, handle, submission)]
+            own = not placement.resumed, submission.priority
             if started is not None:
                 self._on_started(started, others, len(others) + 1 == len(waiting))
                 if not placement.resumed:
                     place = submission.priority, placement.tenant
                     self._parts[place].append(ObservedPart(handle, placement.weight))
-            elif others and not self._queue._checks_soon:  # else what waits is looked at in this very turn
+            elif not self._queue._checks_soon and [each for each in others if _class(each) <= own]:
+                # If it checks soon, what waits is looked at in this very turn.
                 self._violate(f"{submission.request_id} was sent past {len(others)} queued requests")
         return handle
 

@@ -147,6 +147,14 @@ def test_nobody_is_silent_alone_where_all_are(fleet: ComparedFleet, generates: b
     assert fleet.run(600) == []
 
 
+def test_nobody_is_silent_alone_where_all_fall_silent_at_once(fleet: ComparedFleet) -> None:
+    """Others must have sent tokens since."""
+    fleet.run(5)
+    for worker in fleet.workers:
+        worker.gap_s = SILENT_GAP_S
+    assert fleet.run(600) == []
+
+
 def test_silence_is_compared_to_that_of_others(fleet: ComparedFleet) -> None:
     """Where each of them is silent for 20 s now and then, 30 are nothing."""
     for worker in fleet.workers:
@@ -181,6 +189,15 @@ def test_the_last_worker_stays(fleet: ComparedFleet) -> None:
     assert not slow.ejected
 
 
+def test_the_ejected_worker_is_the_one_that_others_must_cover(fleet: ComparedFleet) -> None:
+    """It is readmitted when they no longer do."""
+    slow = fleet.workers[0]
+    slow.gap_s = 0.6
+    assert fleet.run(10) == [slow]
+    assert fleet.detector.check(fleet.workers, lambda worker: worker is slow) == []
+    assert fleet.detector.check(fleet.workers, lambda worker: worker is not slow) == [slow]
+
+
 def test_only_workers_of_one_model_are_compared(fleet: ComparedFleet) -> None:
     """Another one may be slower."""
     fleet.workers[0].gap_s, fleet.workers[0].model_name = 0.6, "large"
@@ -213,6 +230,17 @@ def test_ejections_are_forgotten(fleet: ComparedFleet, well_s: int, length_s: in
     fleet.run(30 + well_s - 10)
     assert not slow.ejected
     assert _again(fleet, slow) == length_s
+
+
+def test_one_of_two_ejections_is_forgotten_at_a_time(fleet: ComparedFleet) -> None:
+    """The first one still counts after twice its length."""
+    slow = fleet.workers[0]
+    assert _again(fleet, slow) == 30
+    fleet.run(30)
+    assert _again(fleet, slow) == 60
+    slow.gap_s = 0.02
+    fleet.run(60 + 61)
+    assert _again(fleet, slow) == 60
 
 
 def test_a_new_session_starts_anew(fleet: ComparedFleet) -> None:

@@ -56,6 +56,13 @@ def test_a_short_reply_counts_what_it_has() -> None:
     assert charged == [3 - REPLY_TOKENS]
 
 
+def test_more_is_counted_in_advance_only_once_it_is_needed() -> None:
+    """Not for a reply that has exactly what was counted."""
+    meter, charged = running_meter(Listener())
+    meter.step([1] * REPLY_TOKENS, None)
+    assert charged == []
+
+
 def test_a_long_reply_counts_as_it_goes() -> None:
     """And exactly at its end."""
     meter, charged = running_meter(Listener())
