@@ -155,9 +155,21 @@ class ProgressWatch:
 
 
 def _has_room(core: Core, entry: QueuedRequest) -> bool:
-    """Return whether a worker that may take a queued request has a place for it."""
-    candidates = core.pool._candidates_to_place(entry.model, entry.submission.lora.id, entry.placement)
-    return any(each.workload.free_capacity(each.breaker.half_open) > 0 for each in candidates)
+    """Return whether a worker has a place for a queued request, which is the first one that may go there."""
+    queued = list(core.queue._queues[entry.model])
+    return any(
+        session.workload.free_capacity(session.breaker.half_open) > 0
+        and entry is min((each for each in queued if session in _candidates(core, each)), key=_order)
+        for session in _candidates(core, entry)
+    )
+
+
+def _candidates(core: Core, entry: QueuedRequest) -> Sequence[WorkerSession]:
+    return core.pool._candidates_to_place(entry.model, entry.submission.lora.id, entry.placement)
+
+
+def _order(entry: QueuedRequest) -> tuple[bool, int, int]:
+    return not entry.placement.resumed, entry.submission.priority, entry.arrival
 
 
 def _is_in_touch(host: WorkerHost, instance_id: str, connections: Sequence[Connection]) -> bool:

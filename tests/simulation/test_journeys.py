@@ -1,4 +1,4 @@
-"""What a choice has met, as the causes of its end are judged by it."""
+"""What a choice has met, as its end and its slots are judged by it."""
 
 from tests.simulation.inside import run_inside
 
@@ -76,4 +76,82 @@ def test_a_choice_waits_in_the_queue_until_it_is_sent() -> None:
     journeys.on_queued([("r0", 1)], 4.0)
     assert journeys.longest_wait_s("r0", 5.0) == 1.0
     """
+    )
+
+
+_ABORTED = """
+    def abort_finish(call, slot):
+        finish = pb.Finish(slot=slot, reason=pb.FINISH_REASON_ABORT)
+        witness.on_event(call, pb.SessionResponse(frame=pb.StepFrame(finishes=[finish])))
+"""
+
+
+def test_a_worker_ends_as_aborted_only_what_somebody_aborted() -> None:
+    """Its slot, its id, or all that its worker had."""
+    run_inside(
+        _SESSIONS
+        + _ABORTED
+        + """
+    from tokenwire.v1 import control_pb2
+
+    connect(0)
+    (session,) = witness.sessions
+    process = session.process
+    witness.on_command(0, "10.0.0.1", process, pb.SessionRequest(abort=pb.Abort(slots=[0])))
+    abort_finish(0, 0)
+    assert not found
+    abort_finish(0, 1)
+    assert "r0 was aborted at 10.0.0.1, though nobody has asked for it" in found.pop()
+
+    connect(1)
+    witness.on_control_call(process, control_pb2.AbortRequest(request_ids=["r0"]))
+    abort_finish(1, 0)
+    assert not found
+    """
+    )
+
+
+def test_a_slot_is_unwanted_once_its_choice_has_ended_or_is_elsewhere_until_it_is_aborted() -> None:
+    """Then its coordinator has to send an abort."""
+    run_inside(
+        _SESSIONS
+        + """
+    connect(0)
+    (session,) = witness.sessions
+    assert session.unwanted(lambda choice: True) == []
+    assert session.unwanted(lambda choice: choice != ("r0", 1)) == [1]
+    connect(1)
+    assert session.unwanted(lambda choice: True) == [0, 1]
+    witness.on_command(0, "10.0.0.1", session.process, pb.SessionRequest(abort=pb.Abort(slots=[0])))
+    assert session.unwanted(lambda choice: True) == [1]
+    """
+    )
+
+
+def test_log_probabilities_are_those_of_the_ids_before_them() -> None:
+    """In a chat and in a completion; those of another position are found."""
+    run_inside(
+        """
+        from types import SimpleNamespace
+        from tests.simulation.logprobs import logprobs_problem
+        from tokenwire.worker.simulated_engine.tokens import LogprobShape, hash_context, logprob_rows
+
+        placement, ids = SimpleNamespace(words=tuple(range(65, 91))), [70, 71, 72, 73]
+
+        def read(*places):
+            rows = [logprob_rows(LogprobShape(2), placement.words, [(hash_context(ids[:place])[0], ids[place])])
+                    for place in places]
+            tops = [{str(number): each for number, each in enumerate(row.logprobs[1:])} for row in rows]
+            own = [row.logprobs[0] for row in rows]
+            chat = [{"logprob": one, "top_logprobs": [{"logprob": each} for each in top.values()]}
+                    for one, top in zip(own, tops)]
+            return {"completions": {"token_logprobs": own, "top_logprobs": tops}, "chat": {"content": chat}}
+
+        for route in ("chat", "completions"):
+            spec = {"route": route, "logprobs": 2, "sampling": "plain"}
+            assert not logprobs_problem(read(2, 3)[route], ids, 2, placement, spec)
+            assert "instead of" in logprobs_problem(read(3, 2)[route], ids, 2, placement, spec)
+            assert "rows" in logprobs_problem(read(3)[route], ids, 2, placement, spec)
+            assert "rows" in logprobs_problem(None, ids, 2, placement, spec)
+        """
     )

@@ -70,8 +70,8 @@ class _Shares:
             }
 
 
-_Group = tuple[int, ModelRevision | None]
-"""Requests that the same workers may take: those with an adapter and of a revision."""
+_Group = tuple[int, ModelRevision | None, bool]
+"""Requests that the same workers may take: those with an adapter, of a revision, and begun: bound to just that one."""
 _Class = tuple[bool, int]
 """What goes before shares: whether requests are new, and their priority."""
 
@@ -116,8 +116,8 @@ class FairQueue:
     """The queued requests of one model.
 
     Tenants of one priority get shares of the work by their weights. Each adapter and revision has a queue of its own,
-    because not every worker has it. To find what is next takes a time that grows with the tenants, adapters and
-    revisions, not with the requests.
+    because not every worker has it, and so have replies that only workers of their revision may continue. To find what
+    is next takes a time that grows with the tenants, adapters and revisions, not with the requests.
     """
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class FairQueue:
 
     def waits(self, adapter_id: int, revision: ModelRevision | None = None) -> bool:
         """Return whether requests are queued that workers with an adapter and a revision may take."""
-        return any(adapter_id == adapter and _overlap(revision, other) for adapter, other in self._groups)
+        return any(adapter_id == adapter and _overlap(revision, other) for adapter, other, _ in self._groups)
 
     @property
     def is_divided(self) -> bool:
@@ -183,12 +183,12 @@ class FairQueue:
         return len(self._groups) > 1
 
     def heads(self) -> list[QueuedRequest]:
-        """Return the first request of each adapter and revision, in order."""
+        """Return the first request of each group, in order."""
         return [entry for _, entry in sorted(group.first(self._shares) for group in self._groups.values())]
 
 
 def _group_of(entry: QueuedRequest) -> _Group:
-    return entry.submission.lora.id, entry.placement.revision
+    return entry.submission.lora.id, entry.placement.revision, entry.placement.begun
 
 
 def _overlap(one: ModelRevision | None, other: ModelRevision | None) -> bool:

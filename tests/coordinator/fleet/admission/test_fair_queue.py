@@ -3,14 +3,18 @@
 One file, since all tests are of one order, and each of its rules bears on the others.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tests.coordinator.fleet.admission.fakes import MODEL, RESUMED, CapacityWorkers, QueuedPart, enqueue
 from tests.workers import Listener, accept, submission
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
-from tokenwire.coordinator.fleet.request_handle import Placement, RequestHandle
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -355,3 +359,26 @@ async def test_tenants_that_left_are_forgotten() -> None:
     (shares,) = fair_queue._shares.values()
     assert "stays" in shares.start_tags
     assert len(shares.start_tags) < 1100
+
+
+class OtherRevisionWorkers(CapacityWorkers):
+    """Workers that may begin replies of another revision, but continue none."""
+
+    def try_submit(
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> QueuedPart | None:
+        """Take what has not begun."""
+        return None if placement.begun else super().try_submit(model, submission, listeners, placement)
+
+
+async def test_a_new_request_does_not_wait_behind_a_reply_that_only_its_revision_may_continue() -> None:
+    """Without tokens it may start at any revision with the same tokenizer; the other waits for a worker to return."""
+    workers = OtherRevisionWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    revision = ModelRevision(weights="old")
+    enqueue(queue, "begun", replace(RESUMED, revision=revision, begun=True))
+    enqueue(queue, "new", Placement(revision=revision))
+
+    await workers.add_capacity()
+
+    assert workers.started == ["new"]
