@@ -87,10 +87,10 @@ class LivenessMonitor:
         if not (heartbeat_ms and self._settings.heartbeat_timeout_s):
             yield
             return
-        watching = asyncio.create_task(self._watch())
+        timeout = asyncio.timeout(None)
+        watching = asyncio.create_task(self._watch(timeout))
         try:
-            async with asyncio.timeout(None) as timeout:
-                watching.add_done_callback(lambda done: None if done.cancelled() else timeout.reschedule(0))
+            async with timeout:
                 yield
         except TimeoutError:
             raise Unavailable(watching.result()) from None
@@ -138,12 +138,13 @@ class LivenessMonitor:
             self.stalled = False
             log.info("worker %s recovered from its stall", self._worker)
 
-    async def _watch(self) -> str:
-        """Wait until the heartbeat timeout has expired, and return the error message."""
+    async def _watch(self, timeout: asyncio.Timeout) -> str:
+        """Wait until the heartbeat timeout has expired, let the other one expire, and return the error message."""
         self.start()
         while not self.is_overdue():  # noqa: ASYNC110 (it waits for time to pass)
             await asyncio.sleep(_CHECK_INTERVAL_S)
         self.loss_reason = LossReason.HEARTBEAT_TIMEOUT
+        timeout.reschedule(0)  # here, as the session may end before anything that is called when this has
         return f"no heartbeat for {self._settings.heartbeat_timeout_s:g} s"
 
     def _stall(self, heartbeat: pb.Heartbeat) -> str:

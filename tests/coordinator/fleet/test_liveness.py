@@ -70,6 +70,25 @@ def test_a_worker_that_dies_while_this_process_does_not_run_is_lost_after_one_ti
     assert checks == [False] * 17 + [True]
 
 
+async def test_a_session_may_end_at_the_moment_of_its_heartbeat_timeout() -> None:
+    """Nothing is called for the timeout of a session that has ended."""
+    errors: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context["message"]))
+    ended, times = asyncio.Event(), iter((0.0, 0.2))
+
+    def clock() -> float:
+        if (now := next(times)) > 0.1:
+            ended.set()  # the connection is lost in this very turn of the loop
+        return now
+
+    liveness = LivenessMonitor(LivenessSettings(heartbeat_timeout_s=0.1), clock)
+    async with liveness.heartbeat_timeout(500):
+        await ended.wait()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert errors == []
+
+
 def test_an_engine_is_stalled_after_timeout_and_allowance() -> None:
     """0 disables the timeout. The CPU time distinguishes slow engines from hanging ones."""
     beat = pb.Heartbeat(stalled_ms=5000, allowance_ms=500, engine_cpu_ms=4900)
