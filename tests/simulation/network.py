@@ -11,6 +11,7 @@ from tests.simulation.world import Node, World
 _KEEPALIVE_S = 15.0
 """A connection over which nothing can pass for this long is closed on both sides."""
 _KEEPALIVE_CHECK_S = 5.0
+_LONG_PARTITION_S = 30.0
 _NOTICE_S = 0.01
 """The most by which the two sides of a broken connection notice it apart."""
 
@@ -35,6 +36,9 @@ class Network:
         self.connections: list[Connection] = []
         self._latency_s = latency_s
         self._blocked: set[tuple[str, str]] = set()
+        self._blocked_at: dict[frozenset[str], float] = {}
+        self._long_partitions = 0
+        """Those that have ended."""
         self._slow: dict[tuple[str, str], float] = {}
         self.disturbed: set[tuple[str, str]] = set()
         """Hosts between which messages were held back, both ways."""
@@ -62,11 +66,21 @@ class Network:
         """Partition two hosts."""
         self.disturb(one, other)
         self._blocked |= {(one, other), (other, one)}
+        self._blocked_at.setdefault(frozenset((one, other)), self.world.time())
 
     def unblock(self, one: str, other: str) -> None:
         """End a partition."""
         self._blocked -= {(one, other), (other, one)}
+        self._long_partitions += self._is_long(self._blocked_at.pop(frozenset((one, other)), self.world.time()))
         self._deliver_all()
+
+    @property
+    def long_partitions(self) -> int:
+        """How many partitions of two hosts have lasted so long that each gives up to find out what the other does."""
+        return self._long_partitions + sum(map(self._is_long, self._blocked_at.values()))
+
+    def _is_long(self, began: float) -> bool:
+        return self.world.time() - began >= _LONG_PARTITION_S
 
     def slow_down(self, source: str, target: str, factor: float) -> None:
         """Multiply the latency in one direction."""
@@ -79,6 +93,8 @@ class Network:
 
     def heal(self) -> None:
         """End all partitions and slowness."""
+        self._long_partitions = self.long_partitions
+        self._blocked_at.clear()
         self._blocked.clear()
         self._slow.clear()
         self._deliver_all()

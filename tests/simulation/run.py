@@ -73,6 +73,7 @@ class SimulationRun:
         self.network = Network(self.world, config["latency_s"], config["window"])
         self.placements = Placements()
         self.witness = Witness(self.violate, config["signed"])
+        self.witness.long_partitions = lambda: self.network.long_partitions
         self.clients: list[SimulatedClient] = []
         self.violations: list[str] = []
         self.tenants = Tenants(config["keys"])

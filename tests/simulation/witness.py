@@ -66,6 +66,8 @@ class Witness:
         self.journeys = Journeys()
         self.announces_weights = True
         """Whether all workers so far say which weights they started with."""
+        self.long_partitions: Callable[[], int] = lambda: 0
+        """Returns how many partitions have lasted for so long that a worker behind one counts as dead."""
         self.unlisted = 0
         """How often a coordinator's list lost a worker: to that coordinator it is dead once its connection is lost."""
         self._aborted_ids: set[str] = set()
@@ -75,14 +77,17 @@ class Witness:
         """Workers' processes with sessions: what they were sent last may not have left its coordinator."""
 
     def fallen(self, request_id: str) -> int:
-        """Return how many workers died, failed or were no longer listed when they may have just begun with a request.
+        """Return how many workers died, failed or were gone when they may have just begun with a request.
+
+        Gone are those that are no longer listed, or that could not be reached for too long.
 
         A submission may be lost before it leaves its coordinator, so only those are left out that gave it tokens.
         """
         stays = self._stays.get(request_id, [])
         began = {stay.session.process for stay in stays if stay.tokens <= _FEW_TOKENS}
         went_on = {stay.session.process for stay in stays} - began
-        return self.unlisted + sum(process.dead or process.harmed for process in self._used - went_on)
+        gone = self.unlisted + self.long_partitions()
+        return gone + sum(process.dead or process.harmed for process in self._used - went_on)
 
     @property
     def sessions(self) -> Collection[WatchedSession]:
