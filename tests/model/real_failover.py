@@ -182,6 +182,8 @@ class FailoverEnd:
     ) -> SubmissionHandle:
         """Send a request to the first worker that can take it."""
         ready = [each for each in self._sessions if each.state is SessionState.READY]
+        if not ready:  # the loop ends
+            raise Unavailable("no worker is left")
         session = next((each for each in ready if each.instance_id not in placement.avoid), ready[0])
         placement.on_placed(session, submission, 1)
         decision = Decision(session, RoutingInputs(1), 0, 1, 0, 0, "load")
@@ -211,6 +213,8 @@ def _sent(transport: _Transport) -> Iterator[bytes]:
     while not queue.empty():
         command = queue.get_nowait()
         if command is not None and command.WhichOneof("command") != "hello":
+            if command.HasField("submit"):
+                command.submit.ClearField("resumed_after_ms")  # real time
             yield command.SerializeToString()
 
 

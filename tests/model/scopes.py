@@ -99,7 +99,7 @@ ROWS = (
         55_562,
     ),
     _session("a stop string, a refusal", SlotScope(3, frozenset({0}), refusals=True), 38_956),
-    _reply(ReplyScope(4, 4, losses=3, leaves=True), 1_637),
-    _reply(ReplyScope(losses=1, drains=1, leaves=True), 16_524),
-    _reply(ReplyScope(losses=1, drains=1, replays=True, leaves=True), 17_757),
+    _reply(ReplyScope(4, 4, losses=3, leaves=True), 1_545),
+    _reply(ReplyScope(losses=1, drains=1, leaves=True), 16_034),
+    _reply(ReplyScope(losses=1, drains=1, replays=True, leaves=True), 17_426),
 )
