@@ -4,6 +4,7 @@ One file beyond the usual length, since each kind of event is a method.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from tests.simulation.client import SimulatedClient
 from tests.simulation.http import HttpExchange
 from tests.simulation.invariants import MODEL
 from tests.simulation.operations import Operations
-from tests.simulation.phases import phases_of_coordinator, phases_on_worker
+from tests.simulation.phases import StreamPhase, phases_of_coordinator, phases_on_worker
 from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
 from tests.simulation.script import ScriptedEvent
 from tests.simulation.world import Node
@@ -34,6 +35,7 @@ _RESUMED_LATER_S = 0.5
 _LONGEST_STEP_S = 300.0
 _FORWARD_S = 0.5
 """A wall clock is set forward by events of a shorter length."""
+_END_POLL_S, _END_POLLS, _AT_ONCE = 0.002, 500, 0.5
 _ISOLATION_POLLS = 1000
 _MOST_ISOLATED = 3
 _JUST_BEGUN = 2
@@ -128,11 +130,21 @@ class Faults:
         self._freeze_node("freeze_coordinator", coordinator.node, args["length"])
 
     def _kill_coordinator(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
-        if coordinator.is_running:
+        """Kill a coordinator: some of them once one of their streams is at its end, if that comes soon."""
+        self._world.root.spawn(self._kill_at_end(coordinator, args, polls=_END_POLLS if args["draw"] > _AT_ONCE else 0))
+
+    async def _kill_at_end(self, coordinator: CoordinatorHost, args: dict[str, Any], polls: int) -> None:
+        def phases() -> Counter[str]:
+            return phases_of_coordinator(coordinator, self._run.workers, self._run.clients)
+
+        while polls and not phases()[StreamPhase.AT_END]:
+            await asyncio.sleep(_END_POLL_S)
+            polls -= 1
+        if coordinator.is_running and not self._over:
             self._happens("kill_coordinator")
-            for phase, count in phases_of_coordinator(coordinator, self._run.workers, self._run.clients).items():
+            for phase, count in phases().items():
                 self._run.seen[f"{COORDINATOR_KILLED}: {phase}"] += count
-            coordinator.kill(silent=args["draw"] < 0.5)
+            coordinator.kill(silent=args["draw"] * 1000 % 2 < 1)
         self._world.call_later(args["length"], coordinator.start, self._run.settings)
 
     def _terminate_coordinator(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:

@@ -11,7 +11,8 @@ from tests.simulation.world import Node, World
 _KEEPALIVE_S = 15.0
 """A connection over which nothing can pass for this long is closed on both sides."""
 _KEEPALIVE_CHECK_S = 5.0
-_LONG_PARTITION_S = 30.0
+_LONG_PARTITION_S = 20.0
+"""Of a whole attempt to connect."""
 _NOTICE_S = 0.01
 """The most by which the two sides of a broken connection notice it apart."""
 
@@ -76,7 +77,7 @@ class Network:
 
     @property
     def long_partitions(self) -> int:
-        """How many partitions of two hosts have lasted so long that each gives up to find out what the other does."""
+        """How many partitions of two hosts have lasted for a whole attempt to connect."""
         return self._long_partitions + sum(map(self._is_long, self._blocked_at.values()))
 
     def _is_long(self, began: float) -> bool:

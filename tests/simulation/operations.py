@@ -226,13 +226,12 @@ class Operations:
         on_confirmed()
         await asyncio.sleep(_ABORT_S)
         before = {client: client.tokens for client in reached if not client.ending}
-        generated = {client: self._generated(client) for client in reached}
+        generated = {client: self._generated(client) for client in reached if self._is_known(client)}
         await asyncio.sleep(_ABORT_S)
         for client in () if self._run.upgrades.revives_aborted else reached:
             if client.server_node is coordinator.node and client.tokens > before.get(client, client.tokens):
                 self._run.violate(f"{client.name} got tokens after its abort")
-            known = is_aborted_everywhere(client, self._run.workers) and not self._delays_commands
-            if known and self._generated(client) > generated[client]:
+            if self._is_known(client) and self._generated(client) > generated.get(client, math.inf):
                 self._run.violate(f"{client.name} goes on after its abort")
         return True
 
@@ -241,6 +240,10 @@ class Operations:
         late_s = math.inf if self._delays_commands else _ABORT_S
         with_all = (pause.over_at + late_s >= client.begun_at for pause in self._pauses_with_abort)
         return client.request_id in self._aborted or any(with_all)
+
+    def _is_known(self, client: SimulatedClient) -> bool:
+        """Return whether all workers know of a client's abort before anything else of its request gets there."""
+        return is_aborted_everywhere(client, self._run.workers) and not self._delays_commands
 
     def _generated(self, client: SimulatedClient) -> int:
         """Return the number of tokens that engines have generated for a client."""

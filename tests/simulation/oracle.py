@@ -91,9 +91,13 @@ class ChoiceOracle:
         return False
 
     def _check_weights(self, placements: Sequence[Placement], number: int) -> None:
-        """Note where it goes on with other weights, unless an operation has brought them to all workers."""
+        """Note where it goes on with other weights, unless an operation has brought them to all workers.
+
+        A placement that has drawn all ids so far by itself may have been the choice's from the beginning.
+        """
         placement, before = placements[number], placements[self._current if self._current >= 0 else number]
-        if placement.checkpoint != before.checkpoint and not placement.weights:
+        continues = len(placement.prompt) > len(self._prompt)
+        if continues and placement.checkpoint != before.checkpoint and not placement.weights:
             self.crossed = f"from {before.engine.instance} to {placement.engine.instance} at {len(self.token_ids)}"
 
     def _draw(self, number: int, placement: Placement) -> tuple[list[int], pb.Finish | None]:
