@@ -186,7 +186,8 @@ class Operations:
         async def change() -> bool:
             number, begun, alone = ledger.begin(name), self._begun, self._under_way == 1
             confirmed = await self._operator.call(coordinator, path, fields)
-            if confirmed and alone and begun == self._begun and node is not None:
+            certain = alone and begun == self._begun and not any(each.lies for each in self._world.nodes)
+            if confirmed and certain and node is not None:
                 ledger.confirm(name, node, number, kind == "load_adapter")
             return confirmed
 
