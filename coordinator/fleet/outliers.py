@@ -81,7 +81,8 @@ class OutlierSettings:
         10.0,
         Option(
             "--max-ejection-percent",
-            "Largest share of a model's workers that are ejected at a time, at least one; 0: never eject any.",
+            "Largest share of a model's workers that are ejected at a time, at least one. Silent ones are ejected "
+            "beyond it, as long as others generate. 0: never eject any.",
             Section.FAILOVER,
             bounds=Bounds(at_least=0, at_most=100),
         ),
@@ -108,8 +109,8 @@ class ComparedWorker(Protocol):
         """Whether it is there to generate: ready, and not paused or asleep."""
 
     @property
-    def open_slots(self) -> int:
-        """Slots without their terminal event."""
+    def awaited_slots(self) -> int:
+        """Slots without their terminal event that are not aborted."""
 
     @property
     def workload(self) -> Workload:
@@ -150,7 +151,7 @@ class _Pace:
         if worker.workload.tokens != self.received:
             self.silence_s = max(now - self.silent_since, self.silence_s / 2)
             self.received, self.generated_at, self.silent_since = worker.workload.tokens, now, now
-        if not worker.open_slots or not worker.generates:
+        if not worker.awaited_slots or not worker.generates:
             self.silent_since = now
 
 
@@ -222,13 +223,15 @@ class OutlierDetector(Generic[W]):
         most = max(1, int(len(group) * settings.max_ejection_percent / 100)) if settings.max_ejection_percent else 0
         ejected: list[W] = []
         for worker in group:
-            if sum(bool(each.ejected) for each in group) >= most:
+            if not most:
                 break
             others = [self._paces[each.address] for each in group if each is not worker and not each.ejected]
             found = None if worker.ejected or not worker.generates else self._judge(worker, others, now)
             if found is None or not is_covered(worker):
                 continue
             reason, why = found
+            if reason is EjectionReason.SLOW and sum(bool(each.ejected) for each in group) >= most:
+                continue
             ejections = self._ejections.setdefault(worker.address, _Ejections())
             ejections.times = min(ejections.times + 1, _MOST_TIMES)
             length = settings.ejection_time_s * ejections.times

@@ -118,6 +118,11 @@ class WorkerSession:
         """Slots without their terminal event."""
         return self._slots.open
 
+    @property
+    def awaited_slots(self) -> int:
+        """Slots without their terminal event that are not aborted."""
+        return self._slots.open - self._slots.given_up
+
     def on_serving_state(self, serving: pb.ServingState) -> None:
         """Update the worker's serving state, from an event or a response, unless a newer one is known."""
         if serving.revision > self.serving.revision and self.model is not None:

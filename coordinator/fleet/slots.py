@@ -120,6 +120,8 @@ class SlotTable:
         self._free: list[int] = []
         self.open = 0
         """Slots without their terminal event, aborted or not."""
+        self.given_up = 0
+        """Those of them that are aborted."""
         self.discard = DiscardListener()
         """The listener of aborted slots."""
 
@@ -145,6 +147,7 @@ class SlotTable:
 
     def give_up(self, slot: int) -> None:
         """Discard what still arrives for a slot."""
+        self.given_up += self.listeners[slot] is not self.discard
         self.listeners[slot] = self.discard
 
     def release(self, slot: int) -> SlotListener:
@@ -153,10 +156,11 @@ class SlotTable:
         self.listeners[slot] = _FREE
         self._free.append(slot)
         self.open -= 1
+        self.given_up -= listener is self.discard
         return listener
 
     def release_all(self) -> list[SlotListener]:
         """Free all slots, because the session ended; return the listeners that have not ended."""
         waiting = [listener for listener in self.listeners if not isinstance(listener, DiscardListener)]
-        self.listeners, self._free, self.open = [], [], 0
+        self.listeners, self._free, self.open, self.given_up = [], [], 0, 0
         return waiting

@@ -4,6 +4,7 @@ vLLM finds out about the first while generating, and reports an internal error; 
 """
 
 import asyncio
+import json
 import os
 import re
 from collections import OrderedDict
@@ -31,7 +32,11 @@ _BYTES = [bytes([value]) for value in range(256)]
 _COSTLY = re.compile(r'"(?:min|max)Length"|"pattern"|"format"|\{\s*\d')
 """Repetitions of characters: each that differs takes an engine a second or more of CPU time."""
 _LONG_CHARS = 16 * 1024
-"""A longer grammar may take long without any."""
+"""A longer schema may take long without any."""
+_SHORT_CHARS = 64
+"""A shorter expression or grammar takes a few seconds at most, without counted repetitions."""
+_LITERALS = re.compile(r'root ::= (?:"(?:[^"\\]|\\.)*"(?: \| )?)+')
+"""What vLLM makes of choices."""
 _DEFAULT_LIMIT_S = 5
 """Of a vLLM without its own."""
 _REMEMBERED = 1024
@@ -78,7 +83,7 @@ class GrammarCheck:
     async def _reject_slow(self, tenant: str, kind: Any, grammar: str) -> None:
         """Raise InvalidRequest if a grammar that may take long does not compile within vLLM's time for expressions."""
         limit_s = getattr(vllm.envs, "VLLM_REGEX_COMPILATION_TIMEOUT_S", _DEFAULT_LIMIT_S)
-        if limit_s <= 0 or not (len(grammar) > _LONG_CHARS or _COSTLY.search(grammar)):
+        if limit_s <= 0 or not _may_take_long(kind.name, grammar):
             return
         digest = blake2b(f"{tenant}\0{kind.name}\0{grammar}".encode()).digest()
         trial = self._trials.get(digest)
@@ -157,6 +162,17 @@ class GrammarCheck:
     @property
     def _vocab_size(self) -> int:
         return int(self._config.model_config.get_vocab_size())
+
+
+def _may_take_long(kind: str, grammar: str) -> bool:
+    """Return whether only a trial shows that a grammar compiles in time."""
+    if kind == "JSON":
+        # Escapes may hide the names of keywords.
+        schema = json.dumps(json.loads(grammar)) if "\\" in grammar else grammar
+        return len(schema) > _LONG_CHARS or bool(_COSTLY.search(schema))
+    if kind == "GRAMMAR" and _LITERALS.fullmatch(grammar):
+        return False
+    return kind != "JSON_OBJECT" and (len(grammar) > _SHORT_CHARS or bool(_COSTLY.search(grammar)))
 
 
 class _ByteBackend(XgrammarBackend):  # type: ignore[misc]  # vLLM has no types

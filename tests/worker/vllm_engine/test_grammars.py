@@ -120,6 +120,35 @@ async def test_a_schema_that_takes_too_long_is_rejected_and_delays_no_other(
     assert check._process._process is None
 
 
+@pytest.mark.parametrize(
+    ("is_tried", "grammar"),
+    [
+        (True, {"grammar": "root ::= " + "[a-z]? " * 200 + '"x"'}),
+        (True, {"regex": ".?" * 100}),
+        (True, {"regex": "[a-z]{9}"}),
+        (True, {"json": r'{"type": "string", "max\u004cength": 2000}'}),
+        (True, {"json": json.dumps({"type": "object", "properties": {f"property {n}": {} for n in range(900)}})}),
+        (False, {"json": r'{"type": "string", "description": "a \"quoted\" word"}'}),
+        (
+            False,
+            {"grammar": r'root ::= "a \"quoted\" choice" | "another one" | "one more of those that are chosen from"'},
+        ),
+        (False, {"json_object": True}),
+        (False, {"regex": "yes|no"}),
+        (False, {"grammar": 'root ::= "x" | "y"'}),
+    ],
+)
+async def test_what_may_take_long_is_tried_first(
+    check: "GrammarCheck", is_tried: bool, grammar: dict[str, Any]
+) -> None:
+    """Long grammars and expressions, and repetitions, however they are written; what everybody sends is not."""
+    check._process = process = TrialProcess()  # type: ignore[assignment]
+    process.proceed.release()
+    await look(check, "xgrammar", **grammar)
+
+    assert bool(process.tried) is is_tried
+
+
 class TrialProcess:
     """A process that pretends to compile, until the test lets it."""
 
