@@ -114,7 +114,8 @@ class Causes:
     # Coordinators.
 
     def _had_nobody_to_serve_it(self, client: SimulatedClient) -> bool:
-        return not self._journeys.was_served(client.server_node, client.begun_at - _PREPARED_S)
+        since, node = client.begun_at - _PREPARED_S, client.server_node
+        return (node is not None and node.thawed_at > since) or not self._journeys.was_served(node, since)
 
     def _was_cancelled(self, client: SimulatedClient) -> bool:
         return client.server_node is not None and client.server_node.out_of_time
