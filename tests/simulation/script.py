@@ -81,8 +81,6 @@ def generate_script(seed: int) -> Script:
     if config["coordinators"] > 1 and (rng.random() < 0.2 or set(kinds) & set(STORE_EVENTS)):
         config["store"] = _store(rng, config)
         kinds.append("turn_elsewhere")
-    if "isolate_suspect" in kinds:
-        config["seconds"] += _SUSPECTED_S
     events = _requests(rng, config)
     if config["adapters"]:
         kinds += rng.sample(["load_adapter", "unload_adapter"], rng.randrange(3))
@@ -98,6 +96,8 @@ def generate_script(seed: int) -> Script:
     for _ in range(rng.choice([0, 3, 8, 15, 25])):
         events.append(ScriptedEvent(_time(rng, config), rng.choice(kinds), _arguments(rng, config)))
     events += _rollout(random.Random(f"rollout {seed}"), config, kinds)
+    if "isolate_suspect" in kinds:
+        config["seconds"] += _SUSPECTED_S
     return Script(seed, config, tuple(sorted(events, key=lambda event: event.at)))
 
 
