@@ -26,14 +26,16 @@ def first_violation(
     folder: Path,
     seeds: int,
     processes: int = 1,
+    first: int = 0,
     environment: Mapping[str, str] = os.environ,
     timeout_s: float | None = None,
 ) -> FoundViolation | None:
-    """Simulate runs of the tree in a folder until one fails; None: none did.
+    """Simulate runs of the tree in a folder, from seed `first` on, until one fails; None: none did.
 
     Raises RuntimeError if the command itself fails, and subprocess.TimeoutExpired.
     """
     command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--processes", str(processes), "--stop"]
+    command += ["--first", str(first)]
     done = subprocess.run(
         command,
         cwd=folder,

@@ -185,14 +185,21 @@ def main() -> int:
 
 
 def look_for(fault: PastFault, seeds: int) -> tuple[str, str] | None:
-    """Return after how many runs a fault was found, and the first violation; None: in none of them."""
+    """Return after how many runs a fault was found, and the first violation; None: in none of them.
+
+    Raises RuntimeError if that run fails without the fault, too.
+    """
     with tempfile.TemporaryDirectory(prefix="put-back-") as folder:
         copy = Path(folder)
         for name in _COPIED:
             shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
         _replace(copy / fault.path, fault)
         found = first_violation(copy, seeds, processes=2)
-    return None if found is None else (f"{found.seed + 1}", _shortened(found.what))
+    if found is None:
+        return None
+    if control := first_violation(ROOT, 1, first=found.seed):
+        raise RuntimeError(f"seed {found.seed} fails without any fault: {control.what}")
+    return f"{found.seed + 1}", _shortened(found.what)
 
 
 def _replace(path: Path, fault: PastFault) -> None:
