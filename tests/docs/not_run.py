@@ -128,6 +128,7 @@ NOT_RUN = {
     ),
 }
 LONG = {
+    "tests/tokenwire/test_v1.py runs its script, into another folder": ("make proto",),
     "lists the targets; test_commands.py runs it": ("make help",),
     "installs everything, in minutes; every environment of a developer is made by it": ("make setup",),
     "ruff, mypy and buf on the whole tree, in minutes; every change passes it": ("make lint",),

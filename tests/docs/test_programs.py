@@ -15,7 +15,6 @@ from tests.docs.test_commands import PYTHON, of, ran_by_make
 
 SHORT = {
     "make plots": ("docs/plots",),
-    "make proto": ("tokenwire/v1",),
     "make reference": ("docs/reference", "deploy/k8s/tokenwire"),
     "python -m benchmarks.walk": (),
     "python -m scripts.dashboard": (),

@@ -22,7 +22,6 @@ from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.worker.engine.interface import Engine
 from tokenwire.worker.settings import EngineSettings, WorkerSettings
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
-from tokenwire.worker.vllm_engine.vllm_version import check_vllm, installed_vllm
 
 log = logging.getLogger(__name__)
 
@@ -129,6 +128,8 @@ def _vllm(settings: EngineSettings, arguments: Sequence[str], report: Callable[[
     model, names = settings.model, settings.served_model_names
     if model is not None:
         check_model(model, arguments)
+    from tokenwire.worker.vllm_engine.vllm_version import check_vllm, installed_vllm
+
     check_vllm(installed_vllm(), settings.allow_untested_vllm)
     report("loading vLLM")
     try:

@@ -106,7 +106,7 @@ async def test_a_body_alone_may_exceed_the_budget() -> None:
 
 async def test_bodies_that_all_wait_for_their_rest_end_one_after_the_other() -> None:
     """The oldest exceeds the budget, and makes room with its end."""
-    bodies = budget(300)
+    bodies = budget(400)
     memories = [BodyMemory(bodies) for _ in range(3)]
     for memory in memories:
         await memory.add(100 * KIB)
