@@ -1,5 +1,6 @@
 """Runs several parts as child processes: stops all of them when one ends, or on SIGTERM and Ctrl-C."""
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -78,10 +79,9 @@ class Supervisor:
             while child.poll() is None:
                 if self._signals > 1 or time.monotonic() > deadline:
                     log.warning("%s does not stop: killing it", process.name)
-                    child.kill()
-                    child.wait()
                     break
                 time.sleep(0.05)
+            _kill(child)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
@@ -129,6 +129,13 @@ def _start(process: ChildProcess) -> subprocess.Popen[bytes]:
         start_new_session=True,
         preexec_fn=_die_with_parent,
     )
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """Kill a process, if it still runs, with all that it has started: an engine would stay, with its memory."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def _die_with_parent() -> None:

@@ -34,6 +34,10 @@ def ignore(name):
     while True:
         time.sleep(0.1)
 
+def start_another(name):
+    if not os.fork():
+        ignore(f"what {name} has started")
+
 def end_when_signalled(name, code):
     signal.signal(signal.SIGUSR1, lambda *_: sys.exit(code))
     emit(f"{name} is {os.getpid()}")
@@ -191,6 +195,26 @@ def test_a_second_signal_does_not_wait(supervise: Supervise) -> None:
 
         assert supervised.rest()[-1] == "stubborn does not stop: killing it"
         assert supervised.exit_code() == 0
+
+
+@pytest.mark.parametrize("then", ["os._exit(7)", "stay('one')", "ignore('one')"])
+def test_what_a_part_has_started_ends_with_it(supervise: Supervise, then: str) -> None:
+    """However the part ends: an engine that stays would keep the memory of its GPU."""
+    parts = f"""
+        parts = [ChildProcess("one", ["start_another('one')\\n" + {then!r}], stop_timeout_s=1000)]
+        sys.exit(Supervisor(parts).run())
+    """
+    with supervise(parts) as supervised:
+        supervised.read("what one has started is up")
+
+        if "exit" not in then:
+            supervised.popen.terminate()
+        if "ignore" in then:
+            supervised.read("tokenwire: stopping")
+            supervised.popen.terminate()
+
+        assert supervised.exit_code() == (7 if "exit" in then else 0)
+        supervised.rest()
 
 
 def test_parts_do_not_outlive_a_killed_supervisor(supervise: Supervise) -> None:
