@@ -220,11 +220,11 @@ class OutlierDetector(Generic[W]):
     def _eject(self, group: list[W], is_covered: Callable[[W], bool], now: float) -> list[W]:
         """Eject the outliers among workers of one model, as far as the limits allow; return them."""
         settings = self._settings
-        most = max(1, int(len(group) * settings.max_ejection_percent / 100)) if settings.max_ejection_percent else 0
         ejected: list[W] = []
+        if not settings.max_ejection_percent:
+            return ejected
+        most = max(1, int(len(group) * settings.max_ejection_percent / 100))
         for worker in group:
-            if not most:
-                break
             others = [self._paces[each.address] for each in group if each is not worker and not each.ejected]
             found = None if worker.ejected or not worker.generates else self._judge(worker, others, now)
             if found is None or not is_covered(worker):

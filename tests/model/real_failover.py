@@ -1,10 +1,9 @@
 """A coordinator's end of a reply that moves from worker to worker: Failover over real sessions."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
-from tests.model.real_session import Input
+from tests.model.real_session import FedTransport, Input, QuietListener
 from tests.model.stepped_loop import SteppedLoop
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.replay import Replay
@@ -41,24 +40,12 @@ class ReplyKey(NamedTuple):
     rest: str
 
 
-class _Client(SlotListener):
+class _Client(QuietListener):
     """Takes the reply."""
 
     def __init__(self) -> None:
         self.received: list[int] = []
         self.ends: list[str] = []
-
-    def prefilled(self, info: pb.PrefillInfo) -> None:
-        pass
-
-    def scored(self, rows: pb.LogprobRows) -> None:
-        pass
-
-    def weights(self, version: str) -> None:
-        pass
-
-    def resumed(self) -> None:
-        pass
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         self.received += token_ids
@@ -70,28 +57,6 @@ class _Client(SlotListener):
         self.ends.append(type(error).__name__)
 
 
-class _Transport:
-    """Reads what the model puts in; None is the end of the connection."""
-
-    control = None
-
-    def __init__(self, commands: CommandQueue) -> None:
-        self.commands = commands
-        self.events: asyncio.Queue[pb.SessionResponse | None] = asyncio.Queue()
-
-    async def read(self) -> pb.SessionResponse:
-        event = await self.events.get()
-        if event is None:
-            raise Unavailable("the connection broke")
-        return event
-
-    async def fetch_tokenizer(self) -> dict[str, bytes]:
-        return {}
-
-    async def close(self) -> None:
-        pass
-
-
 class FailoverEnd:
     """One request, its failover, and sessions with some workers. A worker that is lost does not come back."""
 
@@ -101,7 +66,7 @@ class FailoverEnd:
         self._engines = pb.EngineCapabilities(seeds=True, positional_seeds=not replays, batch_invariant=True)
         self._client = _Client()
         self.failover = Failover(self, FailoverSettings(), self)
-        self._transports: list[_Transport] = []
+        self._transports: list[FedTransport] = []
         self._sessions = [self._connect(worker) for worker in range(workers)]
         params = pb.SamplingParams(temperature=1.0, seed=1)
         self._request = Submission("r", PROMPT, params, max_tokens=tokens)
@@ -122,7 +87,7 @@ class FailoverEnd:
         return session
 
     def _open(self, address: str, commands: Commands) -> WorkerTransport:
-        self._transports.append(_Transport(cast("CommandQueue", commands)))
+        self._transports.append(FedTransport(cast("CommandQueue", commands)))
         return cast("WorkerTransport", self._transports[-1])
 
     # What happens.
@@ -208,7 +173,7 @@ def _held(session: WorkerSession) -> tuple[str, ...]:
     return tuple(type(listener).__name__ for listener in session._slots.listeners)
 
 
-def _sent(transport: _Transport) -> Iterator[bytes]:
+def _sent(transport: FedTransport) -> Iterator[bytes]:
     queue = transport.commands._queue
     while not queue.empty():
         command = queue.get_nowait()

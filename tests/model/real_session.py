@@ -38,13 +38,8 @@ class Input(NamedTuple):
         return f"{self.kind}{f' {self.request}' if self.request >= 0 else ''}"
 
 
-class _Recorder(SlotListener):
-    """The listener of one request; it may stop its sequence at the first token."""
-
-    def __init__(self, request: int, stops: bool) -> None:
-        self.received: list[str] = []
-        self._request = request
-        self._stops = stops
+class QuietListener(SlotListener):
+    """Takes nothing but tokens and the end."""
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
         pass
@@ -58,6 +53,15 @@ class _Recorder(SlotListener):
     def resumed(self) -> None:
         pass
 
+
+class _Recorder(QuietListener):
+    """The listener of one request; it may stop its sequence at the first token."""
+
+    def __init__(self, request: int, stops: bool) -> None:
+        self.received: list[str] = []
+        self._request = request
+        self._stops = stops
+
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         self.received += [TOKEN if each == self._request else WRONG for each in token_ids]
         if finish is not None or (self._stops and token_ids):
@@ -68,8 +72,8 @@ class _Recorder(SlotListener):
         self.received.append(ENDED)
 
 
-class _Transport:
-    """Reads what the test puts in; the end of the connection is an error, as a broken one is."""
+class FedTransport:
+    """Reads what a model puts in; the end of the connection is an error, as a broken one is."""
 
     control = None
 
@@ -109,7 +113,7 @@ class CoordinatorEnd:
         self._loop = loop
         self._recorders = [_Recorder(request, request in stopping) for request in range(requests)]
         self._slot_of: dict[int, int] = {}
-        self._transport: _Transport | None = None
+        self._transport: FedTransport | None = None
         self.session = WorkerSession(
             "worker", "coordinator", _prepared, open_transport=self._open, liveness=LivenessSettings()
         )
@@ -148,7 +152,7 @@ class CoordinatorEnd:
         return CoordinatorKey(received, tuple(held), tuple(table._free), table.open, loss)
 
     def _open(self, address: str, commands: Commands) -> WorkerTransport:
-        self._transport = _Transport(cast("CommandQueue", commands))
+        self._transport = FedTransport(cast("CommandQueue", commands))
         return cast("WorkerTransport", self._transport)
 
     def _sent(self) -> tuple[bytes, ...]:
