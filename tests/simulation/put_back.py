@@ -1,6 +1,7 @@
 """`python -m tests.simulation.put_back`: puts real faults of this project's past back, one by one, and looks for them.
 
-The first one is none of them: it takes away what the project is for. Each fault is a replacement in a copy of the
+The first two are none of them: one takes away what the project is for, the other one lasts for seconds and leaves
+nothing behind. Each fault is a replacement in a copy of the
 source; the number of runs until one fails says how well simulation finds faults of its kind.
 """
 
@@ -40,6 +41,13 @@ FAULTS = (
         "coordinator/fleet/failover/failover.py",
         "        if not self._settings.attempts:\n",
         "        if True:\n",
+    ),
+    PastFault(
+        "slots of a session that ends are not aborted",
+        "",
+        "worker/services/session.py",
+        "            await self._stop_preparing()\n            await self.abort_all()\n",
+        "            await self._stop_preparing()\n",
     ),
     PastFault(
         "siblings of a sequence that leaves a draining worker are given up",

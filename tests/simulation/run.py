@@ -19,6 +19,7 @@ from tests.simulation.faults import OTHER_WEIGHTS, Faults
 from tests.simulation.http import HttpExchange
 from tests.simulation.invariants import Epochs, leftovers, made_up, slots_problems, violations_now
 from tests.simulation.network import Network
+from tests.simulation.orphans import OrphanWatch
 from tests.simulation.outcomes import STOPPED_AS_POISON, outcomes_of
 from tests.simulation.processes import CoordinatorHost, WorkerHost, worker_address
 from tests.simulation.progress import ProgressWatch
@@ -229,7 +230,7 @@ class SimulationRun:
                 self.violate(problem)
 
     async def _check_always(self) -> None:
-        progress, slots = ProgressWatch(self), SlotWatch(self)
+        watches = ProgressWatch(self), SlotWatch(self), OrphanWatch(self)
         while True:
             await asyncio.sleep(_CHECK_S)
             for problem in violations_now(self.coordinators):
@@ -239,8 +240,8 @@ class SimulationRun:
                     self.violate(problem)
             for witness in self._tenant_witnesses.values():
                 witness.observe()
-            progress.check()
-            slots.check()
+            for watch in watches:
+                watch.check()
 
     async def _wait_for_ends(self) -> None:
         limit = self.world.time() + _END_LIMIT_S

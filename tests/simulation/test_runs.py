@@ -113,3 +113,40 @@ def test_a_queue_that_leaves_requests_where_they_are_is_found() -> None:
         assert any("queue, though a worker has room" in each for each in found), found
         """
     )
+
+
+def test_a_worker_that_goes_on_with_what_a_lost_coordinator_has_left_is_found() -> None:
+    """Replies end by themselves in seconds, so nothing is left of them at the end of a run."""
+    run_inside(
+        """
+        from tokenwire.worker.services.session import Session
+        from tests.simulation.run import run_script
+        from tests.simulation.script import generate_script
+
+        abort_all = Session.abort_all
+
+        async def abort_all_in_a_drain(self):
+            if self._host.is_draining:
+                await abort_all(self)
+
+        Session.abort_all = abort_all_in_a_drain
+        found = (violation for seed in range(200) for violation in run_script(generate_script(seed)).violations)
+        assert any("goes on with" in each and "whose session has ended" in each for each in found)
+        """
+    )
+
+
+def test_what_ends_after_a_run_is_not_in_its_trace() -> None:
+    """A coroutine that is collected runs its `finally`: what it does then has not happened in the run."""
+    run_inside(
+        """
+        import io
+        from tests.simulation.run import run_script
+        from tests.simulation.script import generate_script
+
+        for seed in range(3):
+            log = io.StringIO()
+            assert not run_script(generate_script(seed), log).violations
+            assert log.getvalue().count("client") and "violation" not in log.getvalue()
+        """
+    )

@@ -167,7 +167,7 @@ class World(asyncio.BaseEventLoop):
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the root process to its end. Raises Escape."""
         hooks = sys.get_asyncgen_hooks()
-        gc.disable()  # a collection would run `finally` blocks at a moment that no seed decides
+        gc.disable()  # until `bury`: a collection would run `finally` blocks at a moment that no seed decides
         chance.enter(_Now(self))
         asyncio._set_running_loop(self)
         vars(self)["_thread_id"] = 1  # it counts as running
@@ -182,7 +182,6 @@ class World(asyncio.BaseEventLoop):
             sys.set_asyncgen_hooks(*hooks)
             asyncio._set_running_loop(None)
             chance.enter(None)
-            gc.enable()
 
     def failures(self) -> list[str]:
         """Return the tasks of living processes that raised something nobody retrieved."""
@@ -195,7 +194,11 @@ class World(asyncio.BaseEventLoop):
         ]
 
     def bury(self) -> None:
-        """Forget all tasks and timers, and collect them without running what they have left."""
+        """Forget all tasks and timers, and collect them without running what they have left.
+
+        What their `finally` blocks do all the same has not happened: it is not in the trace.
+        """
+        self._log = None
         self.set_exception_handler(lambda loop, context: None)
         self.on_turn = lambda node: None
         self._closed = True
@@ -212,6 +215,7 @@ class World(asyncio.BaseEventLoop):
                 gc.collect()
             finally:
                 sys.unraisablehook = before
+                gc.enable()
 
     # What asyncio calls.
 
