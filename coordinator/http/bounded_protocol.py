@@ -196,11 +196,15 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _check_body(self) -> None:
-        limits = self.read_limits
-        left = self._body_since + limits.body_timeout_s + self._body_bytes / limits.body_bytes_per_s - self.loop.time()
-        # A pipelined request is not read until its turn.
-        if left > 0 or self.pipeline:
-            self._deadline = self.loop.call_later(max(left, limits.body_timeout_s / 8), self._check_body)
+        limits, now = self.read_limits, self.loop.time()
+        soon = limits.body_timeout_s / 8
+        if self.pipeline:  # a pipelined request is not read until its turn, when its time begins
+            self._body_since = now
+            self._deadline = self.loop.call_later(soon, self._check_body)
+            return
+        left = self._body_since + limits.body_timeout_s + self._body_bytes / limits.body_bytes_per_s - now
+        if left > 0:
+            self._deadline = self.loop.call_later(max(left, soon), self._check_body)
         else:
             self.transport.abort()
 

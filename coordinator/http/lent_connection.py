@@ -8,7 +8,6 @@ that is being served; under any other ASGI server `AsgiConnection` does the same
 import asyncio
 import contextlib
 import fcntl
-import logging
 import struct
 import termios
 from collections.abc import Callable
@@ -16,48 +15,13 @@ from collections.abc import Callable
 from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES, Backpressure
 from tokenwire.coordinator.http.bounded_protocol import BoundedProtocol, ProtocolLimits
 from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, ignore
-
-log = logging.getLogger(__name__)
+from tokenwire.coordinator.http.write_batch import BatchedTransport, WriteBatch
 
 _HIGH_WATER = 64 * 1024
 """Bytes that a transport may buffer before the connection is congested; the default of TLS is eight times as much."""
 _STALL_CHECKS = 4
 """Checks of a slow reader's progress per stall timeout."""
 _DEFAULT_LIMITS = ProtocolLimits()
-
-
-class WriteBatch:
-    """Batches the writes of one iteration of the event loop until its end.
-
-    A frame's tokens are first decoded for all streams and then sent for all streams: system calls in
-    between would cost another fifth, because each evicts the caches that the next decoding needs.
-    """
-
-    __slots__ = ("_loop", "_pending")
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pending: list[tuple[asyncio.Transport, bytes]] = []
-
-    def add(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Write data to a transport before the loop waits again."""
-        if not self._pending:
-            if self._loop is None:
-                self._loop = asyncio.get_running_loop()
-            self._loop.call_soon(self.flush)
-        self._pending.append((transport, data))
-
-    def flush(self) -> None:
-        """Write everything now."""
-        pending, self._pending = self._pending, []
-        for transport, data in pending:
-            # A transport closed in this iteration would raise, and the data of the others would be lost.
-            if not transport.is_closing():
-                try:
-                    transport.write(data)
-                except Exception:
-                    log.exception("write to a connection failed")
-                    transport.abort()
 
 
 class LentConnection:
@@ -111,13 +75,13 @@ class LentConnection:
             self.cut()
 
     def cut(self) -> None:
-        """Close the connection without the last chunk."""
+        """Close the connection after what was written, without the last chunk."""
         self.was_cut = True
+        self._batch.flush_one(self._transport)
         self._transport.abort()
 
     async def flush(self) -> None:
-        """Write the batch now, because ASGI's send would overtake it."""
-        self._batch.flush()
+        """Return: what is sent through ASGI joins the same batch."""
 
     def release(self) -> None:
         """Stop watching."""
@@ -183,7 +147,7 @@ def lending_protocol(
         read_limits = limits
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
+            super().connection_made(BatchedTransport(transport, batch))
             transport.set_write_buffer_limits(high=_HIGH_WATER)
             self.connection = LentConnection(transport, batch, stall_timeout_s, backpressure)
             self.extensions = {CONNECTION_EXTENSION: self.connection}
