@@ -268,6 +268,9 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         if step.weight_version != self._step_weight_version:
             for session in self._sessions:
                 session.frame_buffer.end_frame()
+        preparing = sum(session.preparing for session in self._sessions)
+        if preparing:
+            step.load.waiting += preparing
         self._load, self._step_weight_version = step.load, step.weight_version
         for sequence, token_ids in zip(step.sequences, step.token_ids, strict=True):
             if token_ids:

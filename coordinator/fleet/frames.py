@@ -16,7 +16,9 @@ def dispatch(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = Fals
 
     Raises ProtocolError for what a worker must not send; listeners were called with what came before it.
     """
-    _check_arrays(frame)
+    named = _check_arrays(frame)
+    if slots.silent:
+        slots.on_tokens(named)
     failed = _dispatch_weights(frame.weight_version, slots) if has_new_weights else []
     for info in frame.prefills:
         if not _call(slots, info.slot, slots.holder(info.slot).prefilled, info):
@@ -29,14 +31,19 @@ def dispatch(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = Fals
     return stopped + [slot for slot in set(failed) if slots.is_open(slot)] if failed else stopped
 
 
-def _check_arrays(frame: pb.StepFrame) -> None:
+def _check_arrays(frame: pb.StepFrame) -> set[int]:
+    """Return the slots that have tokens. Raises ProtocolError if the arrays do not fit."""
     slots, counts, token_ids = len(frame.slots), frame.counts, len(frame.token_ids)
     if (len(counts), sum(counts)) != (slots, token_ids) if counts else slots != token_ids:
         raise ProtocolError(
             f"the worker sent {token_ids} tokens in a frame for {slots} slots with {len(counts)} counts"
         )
-    if len(set(frame.slots)) != slots:
+    named = set(frame.slots)
+    if len(named) != slots:
         raise ProtocolError("the worker named a slot twice in one frame")
+    if counts and 0 in counts:
+        named.difference_update(slot for slot, count in zip(frame.slots, counts, strict=True) if not count)
+    return named
 
 
 def _dispatch_weights(version: str, slots: SlotTable) -> list[int]:

@@ -1,9 +1,10 @@
 """Ejects workers that are much slower than others of their model: outlier detection, as in Envoy.
 
-Workers are compared once a second, by what they have sent since. Two kinds are ejected: one whose tokens take many
+Workers are compared once a second, by what they have sent since. Three kinds are ejected: one whose tokens take many
 times as long as those of the others, in every second of the last ten in which it sent any (a long prompt slows some of
-them); and one that has requests and sends no token for long while others do. An ejected worker gets no new requests,
-for longer each time, and its sequences move as from a draining one. The last worker of a model is never ejected.
+them); one that has requests and sends no token for long while others do; and one that serves some sequences and
+starves others. An ejected worker gets no new requests, for longer each time, and its sequences move as from a draining
+one. The last worker of a model is never ejected.
 """
 
 import enum
@@ -30,9 +31,11 @@ _LEAST_GAP_S = 0.25
 """Tokens that come faster than this are not slow."""
 _LONG_PROMPTS = 8192
 """More tokens of prompts take several steps, which are slow everywhere."""
-_PREFILL_S_PER_TOKEN = 0.002
+PREFILL_S_PER_TOKEN = 0.002
 """As for stalls: slower than any GPU."""
 _MOST_TIMES = 10
+_MOST_STARVED = 2
+"""More sequences than this that one session of a worker starved are its fault."""
 
 
 class EjectionReason(enum.StrEnum):
@@ -42,6 +45,8 @@ class EjectionReason(enum.StrEnum):
     """Its tokens take much longer than those of others."""
     SILENT = "silent"
     """It has requests, and sends no token while others do."""
+    STARVING = "starving"
+    """It serves some sequences, and sends no token for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class OutlierSettings:
         Option(
             "--silence-timeout",
             "Least number of seconds without a token after which a worker that has requests is ejected, if others "
-            "of its model generate.",
+            "of its model generate; and after which a sequence is moved, if its worker's engine makes steps.",
             Section.FAILOVER,
             bounds=Bounds(above=0),
         ),
@@ -81,8 +86,8 @@ class OutlierSettings:
         10.0,
         Option(
             "--max-ejection-percent",
-            "Largest share of a model's workers that are ejected at a time, at least one. Silent ones are ejected "
-            "beyond it, as long as others generate. 0: never eject any.",
+            "Largest share of a model's workers that are ejected at a time, at least one. Silent and starving ones "
+            "are ejected beyond it, as long as others generate. 0: never eject any.",
             Section.FAILOVER,
             bounds=Bounds(at_least=0, at_most=100),
         ),
@@ -99,6 +104,8 @@ class ComparedWorker(Protocol):
     """Why it is ejected; empty while it is not."""
     model_name: str
     ejections: dict[EjectionReason, int]
+    starved: int
+    """Sequences that it starved since it is connected, or was ejected for it."""
 
     @property
     def address(self) -> str:
@@ -169,7 +176,7 @@ class OutlierDetector(Generic[W]):
     """Compares workers, and ejects and readmits them by setting `ejected`."""
 
     def __init__(self, settings: OutlierSettings, clock: Callable[[], float] = time.monotonic) -> None:
-        self._settings = settings
+        self.settings = settings
         self._clock = clock
         self._paces: dict[str, _Pace] = {}
         """By address."""
@@ -202,7 +209,7 @@ class OutlierDetector(Generic[W]):
             pace.update(worker, now)
             self._paces[worker.address] = pace
         for address, ejections in list(self._ejections.items()):
-            if now - ejections.until >= self._settings.ejection_time_s * ejections.times:
+            if now - ejections.until >= self.settings.ejection_time_s * ejections.times:
                 ejections.times, ejections.until = ejections.times - 1, now
                 if not ejections.times:
                     del self._ejections[address]
@@ -219,7 +226,7 @@ class OutlierDetector(Generic[W]):
 
     def _eject(self, group: list[W], is_covered: Callable[[W], bool], now: float) -> list[W]:
         """Eject the outliers among workers of one model, as far as the limits allow; return them."""
-        settings = self._settings
+        settings = self.settings
         ejected: list[W] = []
         if not settings.max_ejection_percent:
             return ejected
@@ -239,13 +246,16 @@ class OutlierDetector(Generic[W]):
             self._paces[worker.address].recent.clear()
             worker.ejected = f"it is ejected for {length:g} s: {why}"
             worker.ejections[reason] += 1
+            worker.starved = 0
             log.warning("worker %s gets no new requests for %g s: %s", worker.address, length, why)
             ejected.append(worker)
         return ejected
 
     def _judge(self, worker: W, others: Sequence[_Pace], now: float) -> tuple[EjectionReason, str] | None:
         """Return why a worker is an outlier; None if it is none."""
-        pace, factor = self._paces[worker.address], self._settings.factor
+        pace, factor = self._paces[worker.address], self.settings.factor
+        if worker.starved > _MOST_STARVED:
+            return EjectionReason.STARVING, f"{worker.starved} requests got no token there while others did"
         typical = [statistics.median(other.recent) for other in others if len(other.recent) >= _LEAST_SECONDS]
         if len(pace.recent) == _SECONDS and typical:
             fastest, usual = min(pace.recent), statistics.median(typical)
@@ -254,7 +264,7 @@ class OutlierDetector(Generic[W]):
         silent_s = now - pace.silent_since
         generating = [other.silence_s for other in others if other.generated_at > pace.silent_since]
         if generating:
-            limit_s = max(self._settings.silence_timeout_s, factor * statistics.median(generating))
-            if silent_s > limit_s + worker.workload.prompt_tokens * _PREFILL_S_PER_TOKEN:
+            limit_s = max(self.settings.silence_timeout_s, factor * statistics.median(generating))
+            if silent_s > limit_s + worker.workload.prompt_tokens * PREFILL_S_PER_TOKEN:
                 return EjectionReason.SILENT, f"it has requests, and sent no token for {silent_s:.0f} s"
         return None

@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 _IDLE_CHECK_S = 0.1
 """Polling interval for the last slot of a worker to be removed: a callback would cost something in every frame."""
+_ABORTED_S = 2.0
+"""How long a worker to be removed may take to end aborted slots; the end of its session aborts them, too."""
 _KEYS_CHECK_S = 5.0  # a change of the keys of operations may set workers aside, or end that
 
 
@@ -299,8 +301,10 @@ class WorkerPool(SessionListener[WorkerSession]):
 
     async def _remove_when_idle(self, member: "_Member") -> None:
         session = member.session
-        while session.open_slots:  # noqa: ASYNC110 (see _IDLE_CHECK_S)
+        aborted_s = 0.0
+        while session.open_slots and aborted_s < _ABORTED_S:
             await asyncio.sleep(_IDLE_CHECK_S)
+            aborted_s = 0.0 if session.awaited_slots else aborted_s + _IDLE_CHECK_S
         del self._members[session.address]
         self._candidates.clear()
         self._router.remove(session)
@@ -315,10 +319,14 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._outlier_check = asyncio.get_running_loop().call_later(CHECK_INTERVAL_S, self._check_outliers)
 
     def _check_outliers(self) -> None:
-        """Eject and readmit workers."""
+        """Move what workers starve; eject and readmit workers."""
         self._schedule_outlier_check()
+        for_each(self.sessions, self._move_starved)
         for session in self._outliers.check(self.sessions, self.is_covered):
             self._on_ejection_change(session)
+
+    def _move_starved(self, session: WorkerSession) -> None:
+        session.move_starved(self._outliers.settings, CHECK_INTERVAL_S, partial(self._has_room_beside, session))
 
     def _on_ejection_change(self, session: WorkerSession) -> None:
         self._candidates.clear()
@@ -336,6 +344,13 @@ class WorkerPool(SessionListener[WorkerSession]):
         return any(
             each is not session and self._is_candidate(each, session.model_name, 0, session.revision)
             for each in self.sessions
+        )
+
+    def _has_room_beside(self, session: WorkerSession) -> bool:
+        """Return whether another worker of the model and revision has free capacity."""
+        return any(
+            each is not session and _free_capacity(each) > 0
+            for each in self._candidates_for(session.model_name, 0, session.revision)
         )
 
     def on_kv_events(self, session: WorkerSession, change: pb.CacheChange) -> None:

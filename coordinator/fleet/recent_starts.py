@@ -47,6 +47,10 @@ class RecentStarts:
                 del self._started[slot]
                 self._on_survived(submission)
 
+    def prompt_lengths(self) -> dict[int, int]:
+        """Return the lengths of their prompts by slot."""
+        return {slot: len(submission.prompt_token_ids) for slot, submission in self._started.items()}
+
     def take_all(self) -> list[Submission]:
         """Return the recent requests, each once, and clear them: the worker was lost."""
         requests = list({id(submission): submission for submission in self._started.values()}.values())

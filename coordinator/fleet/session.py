@@ -12,16 +12,17 @@ from functools import partial
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
-from tokenwire.coordinator.fleet.outliers import EjectionReason
+from tokenwire.coordinator.fleet.outliers import EjectionReason, OutlierSettings
 from tokenwire.coordinator.fleet.recent_starts import RecentStarts
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
 from tokenwire.coordinator.fleet.session_stats import SessionStats, StatsByModel, TokenGaps
 from tokenwire.coordinator.fleet.slots import SlotListener, SlotTable, fail_listener
+from tokenwire.coordinator.fleet.starvation import StarvationWatch
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.base import CommandQueue, OpenTransport, WorkerTransport
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.workload import Workload
-from tokenwire.errors import ProtocolError, TokenwireError, WorkerLost, from_refusal
+from tokenwire.errors import ProtocolError, TokenwireError, Unavailable, WorkerDraining, WorkerLost, from_refusal
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.protocol.version import check_peer, protocol_version
@@ -55,6 +56,8 @@ class WorkerSession:
     last_error = "not connected yet"
     proven = False
     """Whether it has served a request since it is connected."""
+    starved = 0
+    """Sequences that it starved since it is connected, or was ejected for it."""
     _retired = False
 
     def __init__(
@@ -81,6 +84,7 @@ class WorkerSession:
         self._open_transport = open_transport or partial(GrpcTransport, ChannelFactory())
         self._slots = SlotTable()
         self.workload = Workload(self._slots)
+        self._starvation = StarvationWatch(self._slots, self.workload)
         self._stats_by_model = {} if stats_by_model is None else stats_by_model
         self.gaps: TokenGaps | None = None
         """The time between its tokens; None where frames are not whole steps."""
@@ -154,6 +158,27 @@ class WorkerSession:
         """Return whether a slot still belongs to this listener."""
         listeners = self._slots.listeners
         return slot < len(listeners) and listeners[slot] is listener
+
+    def move_starved(self, settings: OutlierSettings, elapsed_s: float, has_room_elsewhere: Callable[[], bool]) -> None:
+        """Fail the sequences that the worker starves, so that they go on elsewhere; called every `elapsed_s`.
+
+        Those that wait for their turn by what the worker says go only to where there is room.
+        """
+        if self.gaps is None or not self.open_slots or self.serving.paused or self.serving.sleeping:
+            return
+        for starved in self._starvation.check(settings, elapsed_s, self.recent_starts.prompt_lengths()):
+            message = f"The worker sent no token of this reply for {starved.waited_s:.0f} s."
+            error: TokenwireError = Unavailable(message, retry_after_s=1)
+            if starved.may_be_queued:
+                if not has_room_elsewhere():
+                    continue
+                error = WorkerDraining(message, retry_after_s=1)  # the worker is not to blame, nor is the request
+            else:
+                self.starved += 1
+            log.warning("worker %s starves slot %d: %s", self.address, starved.slot, message)
+            listener = self._slots.listeners[starved.slot]
+            self.abort([starved.slot])
+            fail_listener(listener, error)
 
     # Lifecycle.
 
@@ -261,7 +286,8 @@ class WorkerSession:
         stats = self._slots.discard.stats = self._stats_by_model.setdefault(self.model_name, SessionStats())
         # Plain vLLM servers have neither heartbeats nor steps.
         self.gaps = TokenGaps(stats, time.monotonic()) if welcome.heartbeat_ms else None
-        self.alive, self.proven = True, False
+        self._starvation.begin()
+        self.alive, self.proven, self.starved = True, False, 0
         self._liveness.on_connected()
         self.state, self.worker_drains, self.engine_died = SessionState.READY, welcome.draining, False
         self.recent_starts.take_all()
@@ -285,6 +311,7 @@ class WorkerSession:
                 self.on_serving_state(event.serving)
             case "heartbeat":
                 self.workload.on_load(event.heartbeat.load)
+                self._starvation.steps = event.heartbeat.steps
                 stalled = self._liveness.stalled
                 self._liveness.check_heartbeat(event.heartbeat, partial(self._listener.is_covered, self))
                 if stalled != self._liveness.stalled:

@@ -124,6 +124,8 @@ class SlotTable:
         """Those of them that are aborted."""
         self.discard = DiscardListener()
         """The listener of aborted slots."""
+        self.silent: set[int] = set()
+        """Those of the slots at the last `mark_silent` that have had no token since."""
 
     def take(self, listener: SlotListener) -> int:
         """Assign a slot to a listener and return it."""
@@ -148,12 +150,14 @@ class SlotTable:
     def give_up(self, slot: int) -> None:
         """Discard what still arrives for a slot."""
         self.given_up += self.listeners[slot] is not self.discard
+        self.silent.discard(slot)
         self.listeners[slot] = self.discard
 
     def release(self, slot: int) -> SlotListener:
         """Free a slot whose terminal event arrived; return its listener. Raises ProtocolError if it was free."""
         listener = self.holder(slot)
         self.listeners[slot] = _FREE
+        self.silent.discard(slot)
         self._free.append(slot)
         self.open -= 1
         self.given_up -= listener is self.discard
@@ -163,4 +167,15 @@ class SlotTable:
         """Free all slots, because the session ended; return the listeners that have not ended."""
         waiting = [listener for listener in self.listeners if not isinstance(listener, DiscardListener)]
         self.listeners, self._free, self.open, self.given_up = [], [], 0, 0
+        self.silent.clear()
         return waiting
+
+    def mark_silent(self) -> set[int]:
+        """Return the slots that have had no token since the last call, and begin anew."""
+        silent = self.silent
+        self.silent = {slot for slot, each in enumerate(self.listeners) if not isinstance(each, DiscardListener)}
+        return silent
+
+    def on_tokens(self, slots: set[int]) -> None:
+        """Record slots that had tokens. Costs next to nothing once all have, which is usually one frame."""
+        self.silent = self.silent - slots

@@ -24,6 +24,13 @@ async def test_no_lie_of_a_worker_reaches_others(options: tuple[str, ...]) -> No
     assert {name: found for name, found in problems.items() if found} == {}
 
 
+@pytest.mark.slow
+async def test_requests_that_a_worker_starves_are_answered_by_others() -> None:
+    """One that answers some requests, and never the others."""
+    async with lying_fleet("--silence-timeout=1") as fleet:
+        assert await fleet.starve() == []
+
+
 async def harmed(options: tuple[str, ...], first: int, draws: int | None, end_s: float = float("inf")) -> list[str]:
     """Return a line for each drawn worker that others suffered from, of those that come before a moment."""
     found = []

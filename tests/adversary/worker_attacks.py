@@ -1,9 +1,11 @@
-"""Attacks by a worker on the others of its model: what it announces though nobody ordered it."""
+"""Attacks by a worker: on the others of its model, by what it announces though nobody ordered it; on its clients."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
-from tests.adversary.hostile_worker import HostileWorker
+from tests.adversary.hostile_worker import HEARTBEAT_S, HostileWorker
 from tokenwire.peer_auth.operation_keys import OperationKeys
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -42,6 +44,25 @@ class LyingWorker(HostileWorker):
         yield pb.SessionResponse(serving=again)
         async for event in super().announcements():
             yield event
+
+
+class StarvingWorker(HostileWorker):
+    """Answers every second request, and never the others, while its engine makes steps by its own account."""
+
+    async def announcements(self) -> AsyncIterator[pb.SessionResponse]:
+        """Yield heartbeats of an engine that works."""
+        for steps in itertools.count(1):
+            load = pb.Load(running=1)
+            yield pb.SessionResponse(heartbeat=pb.Heartbeat(load=load, steps=steps))
+            await asyncio.sleep(HEARTBEAT_S)
+
+    def answer(self, submit: pb.Submit) -> Iterator[pb.SessionResponse]:
+        """Return a token and the end, or nothing."""
+        if self.submits % 2:
+            slots = submit.slots
+            finishes = [pb.Finish(slot=slot, reason=pb.FINISH_REASON_STOP) for slot in slots]
+            frame = pb.StepFrame(slots=slots, token_ids=[65] * len(slots), finishes=finishes, load=pb.Load(running=1))
+            yield pb.SessionResponse(frame=frame)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.processes import measured
 from tests.adversary.hostile_worker import running_hostile_worker, server_info, tokenizer_of
-from tests.adversary.worker_attacks import KEY, Honest, LyingWorker, WorkerAttack
+from tests.adversary.worker_attacks import KEY, Honest, LyingWorker, StarvingWorker, WorkerAttack
 from tests.adversary.worker_draws import DrawnWorker
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -68,6 +68,25 @@ class LyingFleet:
             if self._serves_admin and attack.reason not in reason:
                 problems.append(f"the reason is {reason!r}")
             problems += await self._use(reason) if reason else []  # without one it gets requests, and answers none
+            await self._list(self._honest)
+        return problems
+
+    async def starve(self) -> list[str]:
+        """Let a worker starve every second request that it gets; return what is not as it should be.
+
+        Requests are sent until it is found, and all of them are answered, without a timeout of theirs.
+        """
+        worker = StarvingWorker(await server_info(self._honest[0]), await tokenizer_of(self._honest[0]))
+        self._attacks += 1
+        address = f"unix:{self._folder}/hostile-{self._attacks}.sock"
+        async with running_hostile_worker(worker, address):
+            await self._list([*self._honest, address])
+            reason, problems = "", []
+            async with asyncio.timeout(60):
+                while "got no token there" not in reason:
+                    problems += await self._use("")
+                    reason = (await self._workers())[address]["reason"] or ""
+            problems += await self._use(reason)
             await self._list(self._honest)
         return problems
 

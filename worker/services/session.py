@@ -46,7 +46,8 @@ class Session:
         self._engine = engine
         self._host = host
         self._slots: dict[int, EngineSequence] = {}
-        self._preparing: set[asyncio.Task[None]] = set()
+        self._preparing: dict[asyncio.Task[None], int] = {}
+        """Submits that the engine does not have yet, with their numbers of sequences."""
         self._frame_buffer = FrameBuffer(self._close_slot)
         self.coordinator_id = "?"
 
@@ -54,6 +55,11 @@ class Session:
     def open_slots(self) -> int:
         """Number of slots whose terminal event is not in the frame buffer yet."""
         return len(self._slots)
+
+    @property
+    def preparing(self) -> int:
+        """Number of sequences that wait for what the engine has to prepare for them."""
+        return sum(self._preparing.values()) if self._preparing else 0
 
     @property
     def frame_buffer(self) -> FrameBuffer:
@@ -149,8 +155,8 @@ class Session:
             return
         if _needs_preparation(submit):
             task = asyncio.create_task(self._start(submit, sequences))
-            self._preparing.add(task)
-            task.add_done_callback(self._preparing.discard)
+            self._preparing[task] = len(sequences)
+            task.add_done_callback(self._preparing.pop)
         else:
             await self._start(submit, sequences)
 

@@ -101,8 +101,8 @@ class FleetCollector(Collector):
     def _ejections(self) -> Metric:
         return self._counts(
             "ejections",
-            "How often a worker was ejected: slow (its tokens take much longer than those of others), or silent (it "
-            "has requests and sends no token while others do).",
+            "How often a worker was ejected: slow (its tokens take much longer than those of others), silent (it has "
+            "requests and sends no token while others do), or starving (it serves some requests and others never).",
             lambda session: session.ejections.items(),
         )
 

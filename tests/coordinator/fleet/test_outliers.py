@@ -18,6 +18,7 @@ class PacedWorker(LoadedWorker):
     model_name: str = "m"
     generates: bool = True
     ejected: str = ""
+    starved: int = 0
     ejections: dict[EjectionReason, int] = field(default_factory=lambda: dict.fromkeys(EjectionReason, 0))
 
     def __post_init__(self) -> None:
@@ -98,7 +99,7 @@ def test_a_worker_whose_tokens_take_30_times_as_long_is_ejected(fleet: ComparedF
     assert fleet.run(9) == []
     assert fleet.run(1) == [slow]
     assert slow.ejected.startswith("it is ejected for 60 s")
-    assert slow.ejections == {EjectionReason.SLOW: 2, EjectionReason.SILENT: 0}
+    assert slow.ejections == {EjectionReason.SLOW: 2, EjectionReason.SILENT: 0, EjectionReason.STARVING: 0}
 
 
 @pytest.mark.parametrize(("gap_s", "others_s"), [(0.15, 0.005), (0.5, 0.06)])
@@ -137,6 +138,19 @@ def test_a_worker_that_sends_no_token_while_others_do_is_ejected(fleet: Compared
     assert fleet.run(1) == [silent]
     assert "sent no token for 41 s" in silent.ejected
     assert silent.ejections[EjectionReason.SILENT] == 1
+
+
+def test_a_worker_that_starves_requests_is_ejected(fleet: ComparedFleet) -> None:
+    """The third one is no chance, however fast it serves the others; after that it counts anew."""
+    starving = fleet.workers[0]
+    starving.starved = 2
+    assert fleet.run(10) == []
+    starving.starved = 3
+    assert fleet.run(1) == [starving]
+    assert "3 requests got no token there" in starving.ejected
+    assert starving.ejections[EjectionReason.STARVING] == 1
+    assert fleet.run(30) == [starving]
+    assert fleet.run(60) == []
 
 
 @pytest.mark.parametrize("generates", [True, False])

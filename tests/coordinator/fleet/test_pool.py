@@ -11,7 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers import Listener, accept, running_worker, send, submission, unix_address, until
+from tests.workers import (
+    Listener,
+    SessionContext,
+    accept,
+    running_worker,
+    scripted_worker,
+    send,
+    submission,
+    unix_address,
+    until,
+    welcome,
+)
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
@@ -302,6 +313,24 @@ async def test_a_removed_worker_finishes_its_requests(workers: list[WorkerServer
         await listener.ended.wait()
         assert listener.error is None
         assert len(listener.token_ids) == 100
+        await until(lambda: not pool.sessions)
+
+
+async def test_a_removed_worker_that_never_ends_aborted_slots_is_left(tmp_path: Path) -> None:
+    """Nobody waits for them."""
+
+    async def never_ends(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome(names=[MODEL]))
+        async for _ in requests:
+            pass
+
+    address = unix_address(tmp_path)
+    async with scripted_worker(address, never_ends), ready_pool(address) as pool:
+        placed, _ = submit_to(pool)
+        pool.update([])
+        placed.abort()
+        assert pool.open_slots == 1
         await until(lambda: not pool.sessions)
 
 

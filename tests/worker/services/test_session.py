@@ -256,6 +256,24 @@ async def test_a_submit_that_is_prepared_holds_no_other_command(address: str) ->
         assert peer.tokens == {1: [66], 2: [65]}
 
 
+async def test_sequences_that_are_prepared_are_reported_as_waiting(address: str) -> None:
+    """Steps go on without tokens of them, and their coordinator must not take that for a fault."""
+    engine = PreparingEngine()
+    async with running_worker(address, engine), in_session(address) as peer:
+        await peer.send(submit=with_grammar([1, 4]))
+        await peer.send(submit=submit_message(slots=[2]))
+        await until(lambda: 2 in engine.submitted)
+        engine.emit({2: [65]}, ends={2: pb.FINISH_REASON_STOP})
+        await peer.read_until_ended(2)
+        assert peer.last_frame.load.waiting == 2
+
+        engine.prepared.set()
+        await until(lambda: {1, 4} <= set(engine.submitted))
+        engine.emit({1: [66], 4: [66]}, ends={1: pb.FINISH_REASON_STOP, 4: pb.FINISH_REASON_STOP})
+        await peer.read_until_ended(1, 4)
+        assert peer.last_frame.load.waiting == 0
+
+
 @pytest.mark.parametrize("refused", [False, True])
 async def test_an_abort_while_a_submit_is_prepared_reaches_the_engine(address: str, refused: bool) -> None:
     """The slot stays in use until its one terminal event, which is a refusal if the engine does not start it."""

@@ -1,6 +1,8 @@
 """Replies of a worker that is ejected go on at another one."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.coordinator.fleet.behaviour.cluster import greedy_submit, some_tokens
@@ -23,6 +25,7 @@ from tokenwire.coordinator.fleet.outliers import EjectionReason, OutlierDetector
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
+from tokenwire.errors import Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -37,16 +40,27 @@ async def heartbeats_only(requests: Requests, context: SessionContext) -> None:
         await asyncio.sleep(0.1)
 
 
+@asynccontextmanager
+async def impatient(*addresses: str, attempts: int = 3) -> AsyncIterator[tuple[WorkerPool, Failover]]:
+    """Run a pool of workers, once all are ready, that finds a second of silence long, and failover on top of it."""
+    outliers: OutlierDetector[WorkerSession] = OutlierDetector(OutlierSettings(factor=1.5, silence_timeout_s=1.0))
+    pool = WorkerPool("test", accept, outliers=outliers)
+    failover = Failover(AdmissionQueue(pool, AdmissionSettings()), FailoverSettings(attempts), pool)
+    pool.subscribe(failover)
+    pool.update(addresses)
+    try:
+        await until(lambda: all(session.state is SessionState.READY for session in pool.sessions))
+        yield pool, failover
+    finally:
+        failover.stop()
+        await pool.stop()
+
+
 async def test_a_request_leaves_a_worker_that_only_sends_heartbeats(tmp_path: Path) -> None:
     """Another worker, which generates, gets it, and the silent one no more."""
     silent, good = unix_address(tmp_path, "silent"), unix_address(tmp_path, "good")
-    outliers: OutlierDetector[WorkerSession] = OutlierDetector(OutlierSettings(factor=1.5, silence_timeout_s=1.0))
-    pool = WorkerPool("test", accept, outliers=outliers)
-    failover = Failover(AdmissionQueue(pool, AdmissionSettings()), FailoverSettings(), pool)
-    pool.subscribe(failover)
-    async with scripted_worker(silent, heartbeats_only), running_worker(good):
-        pool.update([silent, good])
-        await until(lambda: all(session.state is SessionState.READY for session in pool.sessions))
+    async with scripted_worker(silent, heartbeats_only), running_worker(good), impatient(silent, good) as layers:
+        pool, failover = layers
         listeners = [Listener() for _ in range(2)]
         for listener in listeners:
             failover.submit("simulated", greedy_submit(max_tokens=30_000), [listener])
@@ -56,5 +70,67 @@ async def test_a_request_leaves_a_worker_that_only_sends_heartbeats(tmp_path: Pa
         ejected, other = pool.sessions
         assert ejected.ejected
         assert (ejected.ejections[EjectionReason.SILENT], other.ejected) == (1, "")
-        failover.stop()
-        await pool.stop()
+
+
+class ServesOne:
+    """Serves the first of its requests, a token in each step, and starves all others."""
+
+    def __init__(self) -> None:
+        self.aborted: list[int] = []
+
+    async def session(self, requests: Requests, context: SessionContext) -> None:
+        """Greet, and take whatever comes."""
+        await anext(requests)
+        greeting = welcome(names=("simulated",))
+        greeting.welcome.heartbeat_ms, greeting.welcome.model.max_num_seqs = 500, 8
+        await context.write(greeting)
+        serving: asyncio.Task[None] | None = None
+        try:
+            async for request in requests:
+                self.aborted += request.abort.slots
+                if request.HasField("submit") and serving is None:
+                    serving = asyncio.create_task(self._serve(request.submit.slots[0], context))
+        finally:
+            if serving is not None:
+                serving.cancel()
+
+    async def _serve(self, slot: int, context: SessionContext) -> None:
+        prefills = [pb.PrefillInfo(slot=slot)]
+        while True:
+            await context.write(pb.SessionResponse(frame=pb.StepFrame(slots=[slot], token_ids=[65], prefills=prefills)))
+            prefills = []
+            await asyncio.sleep(0.05)
+
+
+async def test_requests_leave_a_worker_that_serves_some_and_starves_others(tmp_path: Path) -> None:
+    """Each after its time; the worker is ejected for it, and the requests are not taken for poison."""
+    starving, good = unix_address(tmp_path, "starving"), unix_address(tmp_path, "good")
+    script = ServesOne()
+    async with scripted_worker(starving, script.session), impatient(starving) as (pool, failover):
+        listeners = [Listener() for _ in range(4)]
+        for listener in listeners:
+            failover.submit("simulated", greedy_submit(max_tokens=30_000), [listener])
+        async with running_worker(good):
+            pool.update([starving, good])
+            for listener in listeners:
+                await some_tokens(listener)
+
+            ejected = pool.sessions[0]
+            await until(lambda: bool(ejected.ejected))
+            assert ejected.ejections[EjectionReason.STARVING] == 1
+            assert (failover.stats.poison, failover.stats.failed) == (0, 0)
+            await until(lambda: len(script.aborted) == 4)  # the one that it served moves when it is ejected
+
+
+async def test_without_failover_a_starved_request_ends_with_an_error(tmp_path: Path) -> None:
+    """Its client learns for how long nothing came."""
+    starving = unix_address(tmp_path, "starving")
+    async with scripted_worker(starving, ServesOne().session), impatient(starving, attempts=0) as (_, failover):
+        served, starved = Listener(), Listener()
+        for listener in (served, starved):
+            failover.submit("simulated", greedy_submit(max_tokens=30_000), [listener])
+        await starved.ended.wait()
+
+        assert isinstance(starved.error, Unavailable)
+        assert "sent no token of this reply" in starved.error.message
+        assert not served.ended.is_set()
