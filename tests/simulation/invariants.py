@@ -1,15 +1,16 @@
 """What must hold of a whole fleet: at every moment, and once all requests have ended."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tests.simulation.processes import CoordinatorHost, WorkerHost
+from tests.simulation.retained import coordinator_tables, worker_tables
 from tests.simulation.serving_states import OrderedRecords
 from tests.simulation.skew import without_unknown
 from tests.simulation.world import Node
 from tokenwire.coordinator.app import Core
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
 
 MODEL = "simulated"
@@ -135,22 +136,17 @@ def _desired(coordinator: CoordinatorHost, workers: Sequence[WorkerHost]) -> tup
 
 
 def _coordinator_leftovers(core: Core, workers: int) -> Iterator[str]:
-    pool, failover, queue = core.pool, core.failover, core.queue
-    kept: dict[str, object] = {
-        "open slots": pool.open_slots,
-        "queued requests": dict(queue.lengths()),
-        "requests in flight": core.readiness.in_flight,
-        "sequences in failover": len(failover.live) + len(failover._waiting) + len(failover._lost),
-        "draining workers in failover": failover._draining,
-        "isolated retries": failover._detector.retrying,
-    }
-    for what, value in kept.items():
-        if value:
-            yield f"keeps {what}: {value}"
+    pool = core.pool
+    if core.readiness.in_flight:
+        yield f"serves {core.readiness.in_flight} requests"
     if len(pool.sessions) != workers:
         yield f"has {len(pool.sessions)} sessions"
     for session in pool.sessions:
-        yield from _session_leftovers(core, session)
+        if session.state is not SessionState.READY:
+            yield f"finds {session.address} {session.state.value}: {session.last_error}"
+        elif reason := pool.out_of_sync(session):
+            yield f"finds {session.address} out of sync: {reason}"
+    yield from coordinator_tables(core, time.monotonic())
 
 
 def _left_tasks(node: Node | None, expected: Mapping[str, bool], peers: int) -> list[str]:
@@ -162,15 +158,6 @@ def _left_tasks(node: Node | None, expected: Mapping[str, bool], peers: int) -> 
         for name, count in names.items()
         if count > (peers if expected.get(name) else name in expected)
     ]
-
-
-def _session_leftovers(core: Core, session: WorkerSession) -> Iterator[str]:
-    if session.state is not SessionState.READY:
-        yield f"finds {session.address} {session.state.value}: {session.last_error}"
-    elif reason := core.pool.out_of_sync(session):
-        yield f"finds {session.address} out of sync: {reason}"
-    if session.workload._prompts or session.workload._prompt_tokens:
-        yield f"keeps prompts of {session.address}"
 
 
 def _worker_leftovers(worker: WorkerHost, coordinators: int) -> Iterator[str]:
@@ -186,5 +173,6 @@ def _worker_leftovers(worker: WorkerHost, coordinators: int) -> Iterator[str]:
     for what, value in kept.items():
         if value:
             yield f"keeps {what}: {value}"
+    yield from worker_tables(server)
     if len(server._sessions) != coordinators:
         yield f"has {len(server._sessions)} sessions"

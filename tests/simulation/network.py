@@ -159,8 +159,8 @@ class Lane:
             self._arm(self._last_at)
 
     def hold(self, until: float) -> None:
-        """Deliver nothing before a time of the world."""
-        self.held_until = until
+        """Deliver nothing before a time of the world; one that was to last for longer does."""
+        self.held_until = max(self.held_until, until)
         self._network.disturb(self.source.name, self.target.name)
 
     def resume(self) -> None:

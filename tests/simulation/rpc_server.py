@@ -154,9 +154,10 @@ class ServedCall:
         resolve(self._readable)
 
     def cancel(self) -> None:
-        """Cancel the handler: the client is gone, or the server stops."""
+        """Cancel the handler: the client is gone, or the server stops. gRPC does so once, whatever comes after."""
         self._over = True
-        self._task.cancel()
+        if not self._task.cancelling():
+            self._task.cancel()
 
     def __aiter__(self) -> "ServedCall":
         return self

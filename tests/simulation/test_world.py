@@ -195,3 +195,31 @@ def test_each_machine_has_a_wall_clock_of_its_own_and_all_have_one_time() -> Non
         world.run(main())
         """
     )
+
+
+def test_a_short_stall_does_not_end_a_longer_one() -> None:
+    """What is sent between arrives after both, and until then the lane says that it is held."""
+    run_inside(
+        """
+        import asyncio
+        from tests.simulation.network import Lane, Network
+        from tests.simulation.world import World
+
+        arrived = []
+
+        async def main():
+            network = Network(world, 0.001, 4000)
+            lane = Lane(network, world.node("c0"), world.node("w0"), lambda: arrived.append(world.elapsed_s), str)
+            lane.hold(world.time() + 10)
+            lane.hold(world.time() + 1)
+            lane.send()
+            await asyncio.sleep(5)
+            assert not arrived and lane.held_until > world.time()
+            lane.send()
+            await asyncio.sleep(10)
+            assert len(arrived) == 2 and min(arrived) >= 10
+
+        world = World(0)
+        world.run(main())
+        """
+    )
