@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from tokenizers import AddedToken, Tokenizer
 
-# Shorter pieces would cost more to look up than to tokenize.
-_MIN_PIECE = 512
+# Shorter pieces would cost as much to look up as to tokenize.
+_MIN_PIECE = 128
 # Each costs one search of the whole text.
 _MAX_TOKENS = 12
 

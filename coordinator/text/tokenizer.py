@@ -20,6 +20,9 @@ INLINE_CHARS = 4096
 # What incomplete or invalid bytes decode to.
 REPLACEMENT_CHARACTER = "\ufffd"
 
+# Up to this many characters a text is encoded as a whole: looking up its pieces would take as long.
+_WHOLE_CHARS = 128
+
 # Up to this many characters cutting a text and looking up its pieces takes less time than a thread.
 _PART_CHARS = 512 * 1024
 _LOOKUP_CHARS = 65_536
@@ -99,7 +102,7 @@ class ModelTokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Encode text to ids; `add_special_tokens` applies the post-processor, which adds BOS and the like."""
-        if add_special_tokens or not self._cutting_tokens or len(text) <= INLINE_CHARS:
+        if add_special_tokens or not self._cutting_tokens or len(text) <= _WHOLE_CHARS:
             (ids,) = self._encode_all([text], add_special_tokens)
             return ids
         return self._encode_pieces(token_cache.cut(text, self._cutting_tokens))

@@ -84,7 +84,7 @@ def test_pieces_of_a_growing_conversation_stay_the_same() -> None:
         pieces = cut("".join(turns[:count]), ["<a>", "<b>"])
         assert "".join(pieces) == "".join(turns[:count])
         assert pieces[: len(before) - 1] == before[:-1]
-        assert all(len(piece) >= 512 and piece.startswith("<a>") for piece in pieces[:-1])
+        assert all(len(piece) >= 128 and piece.startswith("<a>") for piece in pieces[:-1])
         before = pieces
 
 
