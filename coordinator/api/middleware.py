@@ -30,6 +30,8 @@ _TIMEOUT_HEADER = b"x-request-timeout"
 _SMALL_BODY_BYTES = 64 * 1024
 _LOCAL_DOMAINS = (".localhost", ".internal")
 """Domains that cannot be registered; containers use the second one for their host."""
+_MOST_SEEN = 64
+"""Accepted Host headers that are remembered; a head may have one of 64 KiB."""
 FREE_PATHS = frozenset({"/health", "/health/", "/version", "/metrics"})
 """Paths for probes and scrapers, without a key."""
 
@@ -43,12 +45,17 @@ class AllowedHosts:
     def __init__(self, allowed: Collection[str] = ()) -> None:
         """`allowed` are additional names, in lower case."""
         self._allowed = frozenset({"", "localhost", *allowed})
+        self._seen: set[bytes] = set()
+        """Some headers that were accepted."""
 
     def check(self, scope: Scope) -> None:
         """Check every Host header of a request. Raises Forbidden."""
         for name, value in scope["headers"]:
-            if name == b"host" and not self._allows(_host_name(value)):
-                raise _foreign_host(_host_name(value))
+            if name == b"host" and value not in self._seen:
+                if not self._allows(_host_name(value)):
+                    raise _foreign_host(_host_name(value))
+                if len(self._seen) < _MOST_SEEN:
+                    self._seen.add(value)
 
     def _allows(self, host: str) -> bool:
         return host in self._allowed or host.endswith(_LOCAL_DOMAINS) or _is_address(host)

@@ -1,6 +1,7 @@
 """Metrics of requests, updated once at the end of each."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -21,6 +22,7 @@ class RequestMetrics:
             return Histogram(f"tokenwire_{name}_seconds", text, ("model",), registry=registry, buckets=buckets)
 
         labels = ("route", "model", "code", "outcome")
+        self._by_model: dict[str, _ModelCounts] = {}
         self._requests = counter(
             "requests",
             "Finished HTTP requests. The route is a template, or none for unknown paths and missing keys; the model is "
@@ -55,21 +57,56 @@ class RequestMetrics:
 
     def _count_generation(self, record: RequestRecord) -> None:
         model = record.model
-        for histogram, seconds in (
-            (self._duration, record.duration_s),
-            (self._first_token, record.first_token_s),
-            (self._per_token, record.per_token_s),
-            (self._queue, record.queue_s),
-        ):
-            if seconds is not None:
-                histogram.labels(model).observe(seconds)
-        self._prompt.labels(model).inc(record.prompt_tokens)
-        self._cached.labels(model).inc(record.cached_tokens)
-        self._reused.labels(model).inc(record.reused_tokens)
-        self._completion.labels(model).inc(record.completion_tokens)
+        counts = self._by_model.get(model)
+        if counts is None:
+            counts = self._by_model[model] = self._of(model)
+        counts.add(record)
         for finish in record.finishes:
             reason = "stop_string" if isinstance(finish.stop_reason, str) and finish.reason == "stop" else finish.reason
             self._finished.labels(model, reason).inc()
         unfinished = record.choices - len(record.finishes)
         if unfinished:
             self._finished.labels(model, record.outcome).inc(unfinished)
+
+    def _of(self, model: str) -> "_ModelCounts":
+        return _ModelCounts(
+            self._duration.labels(model),
+            self._first_token.labels(model),
+            self._per_token.labels(model),
+            self._queue.labels(model),
+            self._prompt.labels(model),
+            self._cached.labels(model),
+            self._reused.labels(model),
+            self._completion.labels(model),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelCounts:
+    """The metrics of one model, which take longer to find by its label than to add to."""
+
+    duration: Histogram
+    first_token: Histogram
+    per_token: Histogram
+    queue: Histogram
+    prompt: Counter
+    cached: Counter
+    reused: Counter
+    completion: Counter
+
+    def add(self, record: RequestRecord) -> None:
+        """Count a request that was placed on a worker."""
+        first_token_s, per_token_s, queue_s = record.first_token_s, record.per_token_s, record.queue_s
+        self.duration.observe(record.duration_s)
+        if first_token_s is not None:
+            self.first_token.observe(first_token_s)
+        if per_token_s is not None:
+            self.per_token.observe(per_token_s)
+        if queue_s is not None:
+            self.queue.observe(queue_s)
+        self.prompt.inc(record.prompt_tokens)
+        if record.cached_tokens:
+            self.cached.inc(record.cached_tokens)
+        if record.reused_tokens:
+            self.reused.inc(record.reused_tokens)
+        self.completion.inc(record.completion_tokens)

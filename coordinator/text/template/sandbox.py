@@ -5,7 +5,7 @@ blocks. Operations that create large values in one step (joining, repeating, pad
 """
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from itertools import islice
 from time import monotonic
 from types import BuiltinMethodType
@@ -44,6 +44,10 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         self.globals["lipsum"] = bounded.lipsum
         # Jinja's function for joining the output of macros and blocks.
         self.concat = self._join  # type: ignore[method-assign]
+
+    def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
+        """Return what a template finds besides its values; a plain dict, which is copied fast for each rendering."""
+        return self.globals | dict(d or {})
 
     def compile_tree(self, tree: nodes.Template) -> Template:
         """Compile a syntax tree, which is modified."""
