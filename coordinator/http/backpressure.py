@@ -5,7 +5,6 @@ import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from tokenwire.errors import Unavailable
 from tokenwire.options import Bounds, Option, Unit, check_bounds, option
@@ -15,10 +14,6 @@ _SHARE = 16
 """One reader may use this fraction of the total limit."""
 _LATER_SHARE = 0.5
 """All bodies but the oldest may take this fraction: the oldest may always take more, and they leave it room."""
-SMALL_BODY_BYTES = 64 * 1024
-"""A body of this size is parsed in less than a millisecond, whatever its contents."""
-_UNFINISHED_SHARE = 4
-"""Small bodies of which the rest is awaited may take this fraction of the limit, in addition."""
 _PATIENCE_S = 5.0
 _RETRY_AFTER_S = 1.0
 
@@ -36,8 +31,7 @@ class BodySettings:
             "--max-bodies-mb",
             "Maximum memory of all bodies of more than 64 KiB, read and parsed, until their requests are submitted. "
             "Beyond it reading pauses; all but the oldest take half of it at most. "
-            "Who waits for longer than 5 s gets a 503. Smaller bodies of which the rest is awaited may take a quarter "
-            "of it in addition; beyond that the oldest get a 503.",
+            "Who waits for longer than 5 s gets a 503.",
             unit=Unit.MiB,
             bounds=Bounds(above=0),
         ),
@@ -45,45 +39,6 @@ class BodySettings:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-
-    @property
-    def unfinished_bytes(self) -> int:
-        """Maximum memory of small bodies of which the rest is awaited."""
-        return self.max_bodies_bytes // _UNFINISHED_SHARE
-
-
-class BodySender(Protocol):
-    """Who sends a body."""
-
-    def reject_unfinished(self) -> None:
-        """End the request, whose body others need the memory of."""
-
-
-class UnfinishedBodies:
-    """Small bodies of which the rest is awaited, on all connections of a process.
-
-    Who has sent a body in full never comes here: so those who do not, and hold memory by it, keep out only each other.
-    """
-
-    def __init__(self, limit_bytes: int) -> None:
-        self.held_bytes = 0
-        """All of them together."""
-        self._limit_bytes = limit_bytes
-        self._sizes: dict[BodySender, int] = {}
-        """In order of arrival."""
-
-    def set(self, sender: BodySender, size: int) -> None:
-        """Set how much has come of a body; the oldest are rejected until all fit, but for the newest."""
-        self.held_bytes += size - self._sizes.get(sender, 0)
-        self._sizes[sender] = size
-        while self.held_bytes > self._limit_bytes and len(self._sizes) > 1:
-            oldest = next(iter(self._sizes))
-            self.remove(oldest)
-            oldest.reject_unfinished()
-
-    def remove(self, sender: BodySender) -> None:
-        """Forget a body: it has come in full, is no small one, or its client is gone. Safe more than once."""
-        self.held_bytes -= self._sizes.pop(sender, 0)
 
 
 class Backpressure:

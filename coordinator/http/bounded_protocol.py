@@ -9,7 +9,6 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from tokenwire.coordinator.http.backpressure import SMALL_BODY_BYTES, BodySettings, UnfinishedBodies
 from tokenwire.errors import error_body
 from tokenwire.options import Bounds, Option, Section, Unit, check_bounds, option
 
@@ -17,12 +16,7 @@ log = logging.getLogger(__name__)
 
 MAX_HEADERS = 256
 
-_TYPES = {
-    400: "BadRequestError",
-    408: "RequestTimeoutError",
-    431: "RequestHeaderFieldsTooLargeError",
-    503: "ServiceUnavailableError",
-}
+_TYPES = {400: "BadRequestError", 408: "RequestTimeoutError", 431: "RequestHeaderFieldsTooLargeError"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,6 @@ class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol with limits: its parser accepts headers of any size and duration."""
 
     read_limits = ProtocolLimits()
-    unfinished_bodies = UnfinishedBodies(BodySettings().unfinished_bytes)
     extensions: dict[str, Any] | None = None
     """ASGI extensions in the scope of each request."""
 
@@ -74,10 +67,6 @@ class BoundedProtocol(HttpToolsProtocol):
     _deadline: asyncio.TimerHandle | None = None
     _body_bytes = 0
     _body_since = 0.0
-    _body_open = False
-    """Whether a body has begun and not come to its end."""
-    _body_held = False
-    """Whether it counts as unfinished."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timeout for the first request."""
@@ -87,7 +76,6 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timeouts."""
         self._stop_waiting()
-        self._end_body()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -98,8 +86,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self._parse(data)
         except httptools.HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
-        if self._body_open:
-            self._hold_body()
         if self._delivered:
             self._undelivered = 0
             return
@@ -137,7 +123,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._delivered = True
         self._stop_waiting()
         super().on_headers_complete()
-        self._body_bytes, self._body_since, self._body_open = 0, self.loop.time(), True
+        self._body_bytes, self._body_since = 0, self.loop.time()
         self._deadline = self.loop.call_later(self.read_limits.body_timeout_s, self._check_body)
 
     def on_body(self, body: bytes) -> None:
@@ -152,17 +138,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._delivered = True
         self._stop_waiting()
-        self._end_body()
         super().on_message_complete()
-
-    def reject_unfinished(self) -> None:
-        """Reject a request whose body is unfinished for longer than those of others."""
-        self._body_held = False
-        if self.cycle is not None and self.cycle.response_started:
-            self.transport.abort()
-        else:
-            reason = "This server waits for the rest of too many bodies. Try again, or raise --max-bodies-mb."
-            self._reject(503, reason, b"retry-after: 1\r\n")
 
     def send_400_response(self, msg: str) -> None:
         """Respond with an error in the usual shape and with the recorded reason."""
@@ -201,28 +177,12 @@ class BoundedProtocol(HttpToolsProtocol):
         # The parser stops, and uvicorn calls send_400_response.
         raise ValueError(reason)
 
-    def _hold_body(self) -> None:
-        """Count a body of which the rest is awaited. Larger ones count elsewhere, as they are read."""
-        if self._body_bytes <= SMALL_BODY_BYTES:
-            self._body_held = True
-            self.unfinished_bodies.set(self, self._body_bytes)
-        elif self._body_held:
-            self._body_held = False
-            self.unfinished_bodies.remove(self)
-
-    def _end_body(self) -> None:
-        self._body_open = False
-        if self._body_held:
-            self._body_held = False
-            self.unfinished_bodies.remove(self)
-
-    def _reject(self, status: int, reason: str, headers: bytes = b"") -> None:
+    def _reject(self, status: int, reason: str) -> None:
         body = json.dumps(error_body(reason, _TYPES[status], status)).encode()
-        head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n" % len(body)
-        self.transport.write(STATUS_LINE[status] + head + headers + b"\r\n" + body)
+        head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
-        outcome = "invalid" if status < 500 else "rejected"
-        log.info("rejected request", extra={"fields": {"outcome": outcome, "status": status, "error": reason}})
+        log.info("rejected request", extra={"fields": {"outcome": "invalid", "status": status, "error": reason}})
 
     def _await_head(self) -> None:
         self._deadline = self.loop.call_later(self.read_limits.head_timeout_s, self._head_overdue)

@@ -12,12 +12,7 @@ import struct
 import termios
 from collections.abc import Callable
 
-from tokenwire.coordinator.http.backpressure import (
-    DEFAULT_BACKLOG_BYTES,
-    Backpressure,
-    BodySettings,
-    UnfinishedBodies,
-)
+from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES, Backpressure
 from tokenwire.coordinator.http.bounded_protocol import BoundedProtocol, ProtocolLimits
 from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, ignore
 from tokenwire.coordinator.http.write_batch import BatchedTransport, WriteBatch
@@ -27,7 +22,6 @@ _HIGH_WATER = 64 * 1024
 _STALL_CHECKS = 4
 """Checks of a slow reader's progress per stall timeout."""
 _DEFAULT_LIMITS = ProtocolLimits()
-_DEFAULT_BODIES = BodySettings()
 
 
 class LentConnection:
@@ -142,10 +136,7 @@ class LentConnection:
 
 
 def lending_protocol(
-    stall_timeout_s: float,
-    limits: ProtocolLimits = _DEFAULT_LIMITS,
-    max_backlog_bytes: int = DEFAULT_BACKLOG_BYTES,
-    bodies: BodySettings = _DEFAULT_BODIES,
+    stall_timeout_s: float, limits: ProtocolLimits = _DEFAULT_LIMITS, max_backlog_bytes: int = DEFAULT_BACKLOG_BYTES
 ) -> type[BoundedProtocol]:
     """Return a uvicorn HTTP protocol class that lends its transport to the routes."""
 
@@ -154,7 +145,6 @@ def lending_protocol(
     class LendingProtocol(BoundedProtocol):
         connection: LentConnection
         read_limits = limits
-        unfinished_bodies = UnfinishedBodies(bodies.unfinished_bytes)
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(BatchedTransport(transport, batch))

@@ -13,7 +13,6 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from tests.workers import until
-from tokenwire.coordinator.http.backpressure import BodySettings
 from tokenwire.coordinator.http.bounded_protocol import ProtocolLimits
 from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, AsgiConnection
 from tokenwire.coordinator.http.lent_connection import LentConnection, lending_protocol
@@ -84,7 +83,6 @@ async def serving(
     stall_timeout_s: float = STALL_TIMEOUT_S,
     limits: ProtocolLimits | None = None,
     context: ssl.SSLContext | None = None,
-    bodies: BodySettings | None = None,
 ) -> AsyncIterator[int]:
     """Run a server with our protocol or a plain one; yield its port. Exceptions of the route are raised at the end."""
     errors: list[Exception] = []
@@ -105,7 +103,7 @@ async def serving(
             exchange.connection.release()
 
     limits = limits or ProtocolLimits()
-    protocol = lending_protocol(stall_timeout_s, limits, bodies=bodies or BodySettings()) if lent else "httptools"
+    protocol = lending_protocol(stall_timeout_s, limits) if lent else "httptools"
     config = uvicorn.Config(
         app,
         http=protocol,

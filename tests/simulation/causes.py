@@ -9,13 +9,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.simulation.client import SimulatedClient
+from tests.simulation.oracle import runs_differ_at
 
 if TYPE_CHECKING:
     from tests.simulation.run import SimulationRun
 
 _ROUNDING = 1e-6
 _DIFFERS = "a second run of the request differs"
-"""Under other weights, of a reply that only the first run could have given."""
+"""Under other weights or in another batch, of a reply that only the first run could have given."""
 _LOST = "The worker that generated this reply was lost"
 _DEADS_OF_POISON = 2
 _PREPARED_S = 4.0
@@ -37,7 +38,7 @@ class Causes:
             (429, r"Rate limit reached for ", self._has_key),
             (429, r"All workers of ", self._was_not_queued),
             (429, r"the engine's queue is full", self._was_refused),
-            (500, f".*{_DIFFERS}", self._has_several_weights),
+            (500, rf".*{_DIFFERS} from the first at token \d+", self._may_differ),
             (500, r"a simulated fault crashed the engine", self._is_lost),
             (503, f"{_LOST}", self._is_lost),
             (503, r"a simulated fault crashed the engine|the engine has not started", self._is_lost),
@@ -98,12 +99,16 @@ class Causes:
     def _may_be_poison(self, client: SimulatedClient) -> bool:
         return self._run.witness.fallen(client.request_id) >= _DEADS_OF_POISON
 
-    def _has_several_weights(self, client: SimulatedClient) -> bool:
+    def _may_differ(self, client: SimulatedClient) -> bool:
+        """Return whether a second run gave other tokens, and the client prefers an error to a reply that goes on."""
+        found = re.search(r"at token (\d+)", client.error["message"])
+        assert found is not None
+        place = int(found[1])
         placements = self._run.placements[client.request_id]
         weights = {placement.weights for placement in placements}
         if not self._run.witness.announces_weights:  # then those that workers started with may have been mixed
             weights = {placement.weights or str(placement.checkpoint) for placement in placements}
-        return len(weights) > 1
+        return client.prefers_error and (len(weights) > 1 or runs_differ_at(place, placements, client.prompt))
 
     def _lost_its_revision(self, client: SimulatedClient) -> bool:
         if client.is_slow or self._run.witness.unlisted:

@@ -6,21 +6,23 @@ One file beyond the usual length, since what a client reads is judged where it i
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+from tests.simulation.choice_reader import ENGINE_ENDS, ChoiceReader
 from tests.simulation.engines import Placement, Placements
 from tests.simulation.http import HttpExchange
-from tests.simulation.logprobs import logprobs_problem
+from tests.simulation.logprobs import prompt_logprobs_problem
 from tests.simulation.oracle import ChoiceOracle
 from tests.simulation.prompts import PromptOracle
-from tests.simulation.requests import SEEDED
+from tests.simulation.requests import ID_PREFIXES
+from tests.simulation.single_run import asks_for_ids, prefers_error
 from tests.simulation.tenants import Tenants
 from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
 
 Violate = Callable[[str], None]
 
-_ENGINE_ENDS = {"stop", "length"}
 _BASE_MODEL = "simulated"
 _MAX_EARLIER = 300
 """Tokens of a chat that is continued: the model's context has 512."""
@@ -41,6 +43,7 @@ class SimulatedClient:
         earlier: "SimulatedClient | None" = None,
         must_reuse: Callable[[], bool] = lambda: False,
         error_problem: "Callable[[SimulatedClient], str]" = lambda client: "",
+        config: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """`may_abort` returns whether somebody has aborted it. `earlier`: the chat that this one continues.
 
@@ -55,19 +58,20 @@ class SimulatedClient:
         self.name: str = spec["id"]
         self.ending = ""
         """How it ended; empty: it has not."""
-        self.request_id = ("chatcmpl-" if spec["route"] == "chat" else "cmpl-") + self.name
+        self.request_id = ID_PREFIXES[spec["route"]] + self.name
         self.error: Mapping[str, Any] = {}
         """The error that it read."""
         self._prompts = PromptOracle(spec, earlier, must_reuse, tenants)
-        self.choices = self._oracles()
+        self._config = config
+        self.readers = self._new_readers()
         self._adapter_before: tuple[int, bool | None] = 0, None
         """What was known of its adapter when it was sent."""
         self.server_node: Node | None = None
         """The coordinator process that serves it."""
         self.coordinator = f"c{spec['coordinator']}"
         """The name of its host."""
-        self._texts = [""] * spec["n"]
-        self._finishes: list[str | None] = [None] * spec["n"]
+        self.prompt_scores = 0
+        """How many log-probabilities of its prompt it has read."""
         self._usage: Mapping[str, Any] | None = None
         self._world = world
         self._placements = placements
@@ -77,7 +81,7 @@ class SimulatedClient:
         """The status with which it is to be rejected, whatever the state of the fleet; None: it is not."""
         self.several_versions = 0
         """Choices whose tokens are of more than one version of the weights."""
-        self._status = 0
+        self._status, self._headers = 0, dict[bytes, bytes]()
         self._data = b""
         self._dones = 0
         """How often its stream has said that it is complete."""
@@ -90,7 +94,27 @@ class SimulatedClient:
     @property
     def turn(self) -> list[tuple[str, str]]:
         """Its own messages, once it has ended."""
-        return [("user", self.spec["prompt"]), ("assistant", self._texts[0])]
+        return [("user", self.spec["prompt"]), ("assistant", self.readers[0].text)]
+
+    @property
+    def choices(self) -> list[ChoiceOracle]:
+        """The oracles of its choices."""
+        return [reader.oracle for reader in self.readers]
+
+    @property
+    def placed(self) -> Sequence[Placement]:
+        """Its placements so far."""
+        return self._placements.get(self.request_id, [])
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether its reply becomes a part of the history."""
+        return asks_for_ids(self.spec)
+
+    @property
+    def prefers_error(self) -> bool:
+        """Whether it prefers an error to a reply that no single run has generated."""
+        return prefers_error(self.spec, self._config)
 
     @property
     def prompt(self) -> list[int]:
@@ -120,7 +144,7 @@ class SimulatedClient:
     @property
     def may_be_continued(self) -> bool:
         """Whether it is a chat with one complete reply, and room for a further turn."""
-        return self.ending in _ENGINE_ENDS and len(self.prompt) + len(self.choices[0].token_ids) < _MAX_EARLIER
+        return self.ending in ENGINE_ENDS and len(self.prompt) + len(self.choices[0].token_ids) < _MAX_EARLIER
 
     @property
     def is_slow(self) -> bool:
@@ -129,7 +153,7 @@ class SimulatedClient:
 
     def has_ended(self, choice: int) -> bool:
         """Return whether it wants nothing more of a choice."""
-        return bool(self.ending) or self._finishes[choice] is not None
+        return bool(self.ending) or self.readers[choice].finish is not None
 
     @property
     def tokens(self) -> int:
@@ -148,7 +172,7 @@ class SimulatedClient:
             leaving = asyncio.get_running_loop().call_later(self.spec["leave_s"], exchange.leave)
         while (message := await exchange.read()) is not None:
             if message["type"] == "http.response.start":
-                self._status = message["status"]
+                self._status, self._headers = message["status"], dict(message["headers"])
             else:
                 self._on_body(message["body"])
             if self.spec["read_delay_s"]:
@@ -210,14 +234,17 @@ class SimulatedClient:
             return
         if not self.spec["stream"]:
             self._on_chunk(json.loads(self._data))
+        is_marked = self.spec["stream"] or b"x-tokenwire-resumed" in self._headers
+        self._check(is_marked or not any(each.was_resumed for each in self.readers), "no header says: resumed")
         self._check(self._dones or not self.spec["stream"], "a stream ended without [DONE]")
         if self.error:
             self._end(f"error event {self.error.get('code')}")
             self._on_error()
             return
-        self._end(",".join(str(each) for each in self._finishes))
-        self._check(None not in self._finishes, "a choice ended without a reason")
-        self._check("abort" not in self._finishes or self._may_abort(self), "aborted, though nothing aborted it")
+        finishes = [reader.finish for reader in self.readers]
+        self._end(",".join(map(str, finishes)))
+        self._check(None not in finishes, "a choice ended without a reason")
+        self._check("abort" not in finishes or self._may_abort(self), "aborted, though nothing aborted it")
         self._check_usage()
 
     def _on_chunk(self, chunk: Mapping[str, Any]) -> None:
@@ -225,9 +252,11 @@ class SimulatedClient:
             self.error = chunk["error"]
             return
         self._check(self.has_adapter() is not False, "it was served by an adapter that no worker has any more")
-        self._check(chunk["model"] == (self.spec["model"] or _BASE_MODEL), f"it was served by {chunk['model']}")
+        if "model" in chunk or self.spec["route"] != "generate":
+            self._check(chunk["model"] == (self.spec["model"] or _BASE_MODEL), f"it was served by {chunk['model']}")
         self._check(self.refusal is None, f"it was served, instead of a {self.refusal}")
-        self._check(chunk["id"] == self.request_id, f"another request's chunk: {chunk['id']}")
+        own_id = chunk["request_id" if self.spec["route"] == "generate" else "id"]
+        self._check(own_id == self.request_id, f"another request's chunk: {own_id}")
         for ids in [chunk.get("prompt_token_ids"), *(each.get("prompt_token_ids") for each in chunk["choices"])]:
             if ids is not None:
                 self._take_prompt(ids)
@@ -235,73 +264,48 @@ class SimulatedClient:
             self._check(not (wrong := self._prompts.take_history(history)), wrong)
         for choice in chunk["choices"]:
             self._on_choice(choice)
+            self._check_prompt_scores(choice.get("prompt_logprobs") or chunk.get("prompt_logprobs"))
         self._usage = chunk.get("usage") or self._usage
 
     def _take_prompt(self, ids: list[int]) -> None:
         before = self.prompt
         self._check(not (wrong := self._prompts.take(ids)), wrong)
         if ids != before:
-            self.choices = self._oracles()
+            self.readers = self._new_readers()
 
-    def _oracles(self) -> list[ChoiceOracle]:
-        seed = self.spec["seed"] if self.spec["sampling"] in SEEDED else None
-        numbers = range(self.spec["n"])
-        return [ChoiceOracle(self.prompt, None if seed is None else seed + number) for number in numbers]
+    def _new_readers(self) -> list[ChoiceReader]:
+        return [ChoiceReader(self.spec, self._config, index, self.prompt) for index in range(self.spec["n"])]
 
     def _on_choice(self, choice: Mapping[str, Any]) -> None:
         index = choice["index"]
-        oracle, token_ids = self.choices[index], choice.get("token_ids") or []
-        finish = choice.get("finish_reason")
-        self._check(self._finishes[index] is None, f"choice {index} goes on after its end")
-        placements = self._placements.get(self.request_id, [])
+        reader, placements = self.readers[index], self._placements.get(self.request_id, [])
         self._check_adapter(placements)
-        self._check(not (wrong := oracle.take(token_ids, placements)), wrong)
-        crossed, oracle.crossed = oracle.crossed, ""
+        for wrong in reader.take(choice, placements):
+            self._check(not wrong, f"choice {index} {wrong}")
+        crossed, reader.oracle.crossed = reader.oracle.crossed, ""
         self._check(
             not (crossed and self._witness.announces_weights), f"choice {index} went on with other weights, {crossed}"
         )
-        self._check_logprobs(choice, token_ids, placements)
-        self._texts[index] += self._text_of(choice)
-        self._check_text(index, finish)
-        self._finishes[index] = finish
-        if finish is not None:
-            spans = choice.get("weight_versions")
-            self._check(not (wrong := self._witness.weights.problem(oracle, spans)), wrong)
-            self.several_versions += len(spans or ()) > 1
+        if reader.finish is not None and asks_for_ids(self.spec):
+            self._check(not (wrong := self._witness.weights.problem(reader.oracle, reader.spans)), wrong)
+            self.several_versions += len(reader.spans or ()) > 1
 
-    def _text_of(self, choice: Mapping[str, Any]) -> str:
-        if self.spec["route"] == "completions":
-            return str(choice["text"])
-        return str((choice.get("delta") or choice.get("message") or {}).get("content") or "")
-
-    def _check_text(self, index: int, finish: str | None) -> None:
-        oracle, text = self.choices[index], self._texts[index]
-        expected, stopped_at = oracle.visible_text(self.spec["stop"] or ())
-        self._check(expected.startswith(text), f"wrong text of choice {index}: {text!r} is not in {expected!r}")
-        if finish is None:
-            return
-        self._check(text == expected, f"choice {index} ended ({finish}) with {text!r} instead of {expected!r}")
-        count = len(oracle.token_ids)
-        if stopped_at is not None:
-            self._check(finish == "stop", f"ended as {finish} with a stop string in its text")
-            self._check(stopped_at == count, f"{count} tokens, though a stop string was complete after {stopped_at}")
-        elif finish in _ENGINE_ENDS:
-            ends = {"stop": oracle.finish is not None and oracle.finish.HasField("eos_token_id")}
-            ends["length"] = count == self.spec["max_tokens"]
-            self._check(ends[finish], f"choice {index} ended as {finish} after {count} tokens")
+    def _check_prompt_scores(self, scores: Sequence[Any] | None) -> None:
+        most, placements = self.spec.get("prompt_logprobs"), self._placements.get(self.request_id)
+        if most is None:
+            self._check(scores is None, "log-probabilities of its prompt that nobody asked for")
+        elif placements and (scores is not None or self.choices[0].token_ids):
+            wrong = prompt_logprobs_problem(scores, self.prompt, placements[0].words, most)
+            self._check(not wrong, wrong)
+            self.prompt_scores += len(scores or ())
 
     def _check_adapter(self, placements: Sequence[Placement]) -> None:
-        """Check that all engines were given the adapter that the request names, and the same one."""
+        """Check that all engines were given the adapter that the request names, the same one, and a choice's seed."""
         ids = {placement.lora_id for placement in placements}
         names = {self._witness.adapters.name_of(number) for number in ids}
         self._check(len(ids) <= 1 and names <= {self.spec["model"] or ""}, f"generated with the adapters {names}")
-
-    def _check_logprobs(self, choice: Mapping[str, Any], token_ids: list[int], placements: Sequence[Placement]) -> None:
-        if self.spec["logprobs"] is None or not token_ids or not placements:
-            return
-        ids = [*self.prompt, *self.choices[choice["index"]].token_ids]
-        wrong = logprobs_problem(choice.get("logprobs"), ids, len(token_ids), placements[0], self.spec)
-        self._check(not wrong, f"choice {choice['index']}: {wrong}")
+        seeds = {placement.seed for placement in placements}
+        self._check(len(seeds) <= self.spec["n"], f"has {len(seeds)} seeds for {self.spec['n']} choices")
 
     def _check_usage(self) -> None:
         usage = self._usage or {}

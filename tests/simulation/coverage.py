@@ -16,6 +16,7 @@ from tests.simulation.outcomes import OUTCOMES, USED_UP, outcomes_of
 from tests.simulation.phases import IDLE, ON_WORKER, StreamPhase
 from tests.simulation.resumptions import RESUMPTIONS
 from tests.simulation.script import FAULTS, OPERATIONS, ROLLOUTS, STORE_EVENTS
+from tests.simulation.varieties import VARIETIES, varieties_of
 
 if TYPE_CHECKING:
     from tests.simulation.run import SimulationRun
@@ -48,6 +49,7 @@ DEMANDED = (
     *("operation failed: 502", "operation failed: connection lost", "operation refused: wrong admin key"),
     *(f"{kind} restarted under the {age} minor" for kind in "cw" for age in ("older", "current", "newer")),
     "fleet of two revisions",
+    *VARIETIES,
 )
 """What is counted besides is printed, and not demanded.
 
@@ -74,6 +76,8 @@ def reached(run: "SimulationRun") -> Counter[str]:
                 count[f"rejected: {reason}"] += number
     count.update(run.conversations.due)
     count.update(run.upgrades.restarts)
+    for client in run.clients:
+        count.update(varieties_of(client, run.script.config))
     count["chat continued"] = sum(1 for client in run.clients if client.spec["follows"])
     count["chat continued by exact ids"] = sum(client.reused_ids for client in run.clients)
     count["chat continued by ids that differ from the text's"] = sum(each.reused_other_ids for each in run.clients)

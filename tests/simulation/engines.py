@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.simulation.batch_noise import BatchNoiseSource
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import cpu_time
 from tokenwire.worker.engine.interface import EngineSequence, Step
@@ -75,6 +76,7 @@ class _RecordingPlanner:
         recorded = self.placements.setdefault(submit.request_id, [])
         for simulated in planned:
             seed = submit.sampling_params.seed + simulated.sequence.index
+            self.engine.add_noise(simulated)
             placement = Placement(prompt, copy.copy(simulated.source), seed, weights, submit.lora.id, self.engine)
             recorded.append(placement)
             self.engine.placed[simulated.sequence] = placement
@@ -92,9 +94,11 @@ class RecordedEngine(SimulatedEngine):
         intake_s: float,
         placements: Placements,
         on_weights: Callable[[str, str, str], None],
+        batch_invariant: bool = True,
     ) -> None:
         """`on_weights` is called with each new request: the instance, and the version and weights it begins with."""
         super().__init__(settings)
+        self._batch_invariant = batch_invariant
         self.placed: dict[EngineSequence, Placement] = {}
         self._on_weights = on_weights
         self.checkpoint = settings.seed
@@ -104,6 +108,17 @@ class RecordedEngine(SimulatedEngine):
         self._placements = placements
         self._wanted: dict[EngineSequence, bool] = {}
         """Sequences on their way in, and whether they were not aborted meanwhile."""
+
+    def capabilities(self) -> pb.EngineCapabilities:
+        """Return those of any simulated engine, or of one whose tokens depend on the batch."""
+        capabilities = super().capabilities()
+        capabilities.batch_invariant = self._batch_invariant
+        return capabilities
+
+    def add_noise(self, simulated: SimulatedSequence) -> None:
+        """Let the tokens of a new sequence depend on what else the engine has, unless it is batch-invariant."""
+        if not self._batch_invariant:
+            simulated.source = BatchNoiseSource(simulated.source, (self.instance, self.open_sequences))
 
     async def start(self) -> None:
         """Load the model, and record what is planned for it."""

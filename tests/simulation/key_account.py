@@ -15,8 +15,6 @@ KeySpec = Mapping[str, Any]
 ADMITTED = "admitted"
 _MINUTE_S = 60.0
 _ROUNDING = 1e-6
-_CONTEXT_TOKENS = 512
-"""Of the model: a prompt and its reply."""
 
 
 @dataclass(slots=True)
@@ -49,6 +47,8 @@ class _Served:
     scope: Scope
     body: bytearray
     """Of the request, as far as it was read."""
+    context_tokens: int
+    """The most of a prompt and its reply."""
     charged: int = 0
     """Its tokens that are counted."""
 
@@ -58,7 +58,8 @@ class _Served:
         if context is None or context.handle is None:
             return 0
         prompt, fields = context.record.prompt_tokens, json.loads(self.body)
-        return int(prompt + fields["n"] * min(fields["max_tokens"], _CONTEXT_TOKENS - prompt))
+        sampling = fields.get("sampling_params", fields)
+        return int(prompt + sampling["n"] * min(sampling["max_tokens"], self.context_tokens - prompt))
 
     def used(self) -> int:
         """Return the tokens that it has used, once it has ended."""
@@ -71,8 +72,9 @@ class _Served:
 class KeyAccount:
     """What one key has used of one coordinator process."""
 
-    def __init__(self, spec: KeySpec, now: float) -> None:
+    def __init__(self, spec: KeySpec, now: float, context_tokens: int) -> None:
         self.spec = spec
+        self._context_tokens = context_tokens
         self._serving: dict[int, _Served] = {}
         limits = spec["requests_per_minute"], spec["tokens_per_minute"]
         self._requests, self._tokens = (None if limit is None else _Level(limit, now) for limit in limits)
@@ -107,7 +109,7 @@ class KeyAccount:
 
     def enter(self, number: int, scope: Scope, body: bytearray, now: float) -> None:
         """Count a request that was admitted."""
-        self._serving[number] = _Served(scope, body)
+        self._serving[number] = _Served(scope, body, self._context_tokens)
         if self._requests is not None:
             self._requests.advance(now, 1)
 

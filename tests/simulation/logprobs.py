@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.simulation.engines import Placement
-from tokenwire.worker.simulated_engine.tokens import LogprobShape, hash_context, logprob_rows
+from tokenwire.worker.simulated_engine.tokens import LogprobShape, hash_context, logprob_rows, stable_hash
 
 _TOLERANCE = 1e-4
 """They are single-precision numbers in the protocol."""
@@ -34,9 +34,33 @@ def logprobs_problem(
     return ""
 
 
+def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the log-probabilities of several parts of a choice as those of one."""
+    names = parts[0].keys()
+    return {name: [each for part in parts for each in part[name] or ()] for name in names}
+
+
+def prompt_logprobs_problem(
+    scores: Sequence[Mapping[str, Any] | None] | None, prompt: Sequence[int], words: tuple[int, ...], most: int
+) -> str:
+    """Return what is wrong with the log-probabilities of a prompt; empty if nothing."""
+    if scores is None or len(scores) != len(prompt) or scores[0] is not None:
+        return f"{None if scores is None else len(scores)} log-probabilities for {len(prompt)} prompt tokens"
+    context = 0
+    for place in range(1, len(prompt)):
+        context, found = stable_hash(context, prompt[place - 1]), scores[place] or {}
+        rows = logprob_rows(LogprobShape(most), words, [(context, prompt[place])])
+        expected = {str(token): value for token, value in zip(rows.token_ids, rows.logprobs, strict=True)}
+        if found.keys() != expected.keys():
+            return f"log-probabilities of {sorted(found)} for the prompt's id at {place} instead of {sorted(expected)}"
+        if not all(math.isclose(found[each]["logprob"], expected[each], abs_tol=_TOLERANCE) for each in found):
+            return f"log-probabilities {found} of the prompt's id at {place} instead of {expected}"
+    return ""
+
+
 def _rows(logprobs: Mapping[str, Any], spec: Mapping[str, Any]) -> list[tuple[float, list[float]]]:
     """Return of each token its own, and those of the likeliest."""
-    if spec["route"] == "chat":
+    if spec["route"] != "completions":
         return [
             (each["logprob"], [other["logprob"] for other in each["top_logprobs"]])
             for each in logprobs["content"] or ()

@@ -58,7 +58,7 @@ def outcomes_of(client: SimulatedClient) -> Iterator[str]:
 
 
 def _choice(client: SimulatedClient, index: int, finish: str) -> str:
-    if finish == "stop" and client.choices[index].visible_text(client.spec["stop"] or ())[1] is not None:
+    if finish == "stop" and client.choices[index].visible_text()[1] is not None:
         return STOPPED
     return _ENDS.get(finish, f"ended: {finish}")
 

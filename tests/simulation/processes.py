@@ -59,6 +59,8 @@ class WorkerHost:
         """The minor version of the protocol that its next process has."""
         self.weights = 0
         """The seed of its engines, which stands for the weights that they start with."""
+        self.batch_invariant = True
+        """Whether tokens of its engines do not depend on what else they compute."""
         self.broken = False
         """Whether its engine was broken, so that it must be replaced."""
         self._world = world
@@ -93,6 +95,7 @@ class WorkerHost:
             self._intake_s,
             self._placements,
             self._on_weights,
+            self.batch_invariant,
         )
         server = WorkerServer(
             self.engine, WorkerSettings(self.address, drain_timeout_s=_DRAIN_TIMEOUT_S), SimulatedPort(self._network)

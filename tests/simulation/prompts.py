@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.oracle import IM_END, chat_prompt
+from tests.simulation.single_run import asks_for_ids
 from tests.simulation.tenants import Tenants
 
 if TYPE_CHECKING:
@@ -58,14 +59,14 @@ def _prompts(
     spec: Mapping[str, Any], earlier: "SimulatedClient | None", tenants: Tenants
 ) -> list[tuple[int, list[int]]]:
     """Return the prompts that it may have, by how many ids they reuse: all turns' first, none last."""
-    if spec["route"] == "completions":
+    if spec["route"] != "chat":
         return [(0, list(spec["prompt"].encode()))]
     rest = [("user", spec["prompt"])]
     prompts: list[tuple[int, list[int]]] = []
     while earlier is not None:
         ids = [*earlier.prompt, *earlier.choices[0].token_ids]
         end = [] if ids[-1] == IM_END else [IM_END]
-        if tenants.may_share(spec, earlier.spec):
+        if asks_for_ids(spec) and earlier.is_stored and tenants.may_share(spec, earlier.spec):
             prompts.append((len(ids), [*ids, *end, *b"\n", *chat_prompt(rest)]))
         rest = [*earlier.turn, *rest]
         earlier = earlier.earlier

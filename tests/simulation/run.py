@@ -1,4 +1,7 @@
-"""One run of a fleet: plays a script, heals everything, and checks that all requests ended and nothing is left."""
+"""One run of a fleet: plays a script, heals everything, and checks that all requests ended and nothing is left.
+
+One file beyond the usual length, since a run is where all witnesses come together.
+"""
 
 import asyncio
 import logging
@@ -91,6 +94,8 @@ class SimulationRun:
         ]
         for index in config.get("other_weights", ()):
             self.workers[index].weights = OTHER_WEIGHTS
+        for index, worker in enumerate(self.workers):
+            worker.batch_invariant = index not in config.get("batch_variant", ())
         self.coordinators = [
             CoordinatorHost(
                 self.world, self.network, index, addresses, self.witness, self._watch, self._wall_clock(index)
@@ -115,7 +120,9 @@ class SimulationRun:
 
     def _watch(self, node: Node, core: Core, app: ASGIApp) -> ASGIApp:
         """Let witnesses judge a new coordinator process."""
-        witness = TenantWitness(app, self.script.config["keys"], self.world, self.violate, self.seen)
+        context_tokens = self.script.config["engine"]["max_model_len"]
+        keys = self.script.config["keys"]
+        witness = TenantWitness(app, keys, self.world, self.violate, self.seen, context_tokens)
         QueueWitness(
             core,
             self.settings.admission,
@@ -196,7 +203,7 @@ class SimulationRun:
             earlier = next((client for client in self.clients if client.name == follows), None)
             if earlier is None or not earlier.may_be_continued:
                 return
-        shares = earlier is not None and self.tenants.may_share(spec, earlier.spec)
+        shares = earlier is not None and earlier.is_stored and self.tenants.may_share(spec, earlier.spec)
         host = self.coordinators[spec["coordinator"]]
         client = SimulatedClient(
             self.world,
@@ -209,6 +216,7 @@ class SimulationRun:
             earlier=earlier,
             must_reuse=self.conversations.expectation(earlier if shares else None, host),
             error_problem=self._causes.problem,
+            config=self.script.config,
         )
         self.clients.append(client)
         self._clients_by_id[client.request_id] = client

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tests.simulation.tenants import draw_key, draw_keys
+from tests.simulation.variety import vary_fleet, vary_request
 
 FAULTS = (
     *("kill", "power_cut", "chase_resumed", "terminate", "drain", "freeze", "hang", "crash", "slow_engine"),
@@ -75,6 +76,7 @@ def generate_script(seed: int) -> Script:
     if config["crowd_s"] is not None:  # a small fleet, so that tenants queue
         config["workers"], config["engine"]["max_num_seqs"] = rng.choice([2, 3]), rng.choice([1, 2])
         config["keys"] = draw_keys(rng, [2, 3], [None])
+    vary_fleet(variety := random.Random(f"variety {seed}"), config)
     kinds = rng.sample([*FAULTS, *OPERATIONS, *UPGRADES, *STORE_EVENTS], rng.randrange(1, 7))
     if rng.random() < _ONLY_UPGRADES:
         kinds = [rng.choice(UPGRADES)]
@@ -96,6 +98,9 @@ def generate_script(seed: int) -> Script:
     for _ in range(rng.choice([0, 3, 8, 15, 25])):
         events.append(ScriptedEvent(_time(rng, config), rng.choice(kinds), _arguments(rng, config)))
     events += _rollout(random.Random(f"rollout {seed}"), config, kinds)
+    for event in events:
+        if event.kind == "request":
+            vary_request(variety, config, event.args)
     if "isolate_suspect" in kinds:
         config["seconds"] += _SUSPECTED_S
     return Script(seed, config, tuple(sorted(events, key=lambda event: event.at)))

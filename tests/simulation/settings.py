@@ -29,7 +29,7 @@ def coordinator_settings(config: dict[str, Any]) -> CoordinatorSettings:
             timeout_s=20.0,
             operations_keys=_KEYS if config.get("signed") else None,
         ),
-        failover=FailoverSettings(config["attempts"]),
+        failover=FailoverSettings(config["attempts"], config.get("resume", "auto")),
         history=HistorySettings(ttl_s=config.get("history_ttl_s", 3600.0)),
         admission=AdmissionSettings(
             queue_timeout_s=config["queue_timeout_s"],

@@ -25,6 +25,8 @@ _PLAIN: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("store", "latency_s"), 0.0005),
     (("adapters",), []),
     (("other_weights",), []),
+    (("batch_variant",), []),
+    (("resume",), "auto"),
     (("request_timeout_s",), None),
     (("skew_s",), 0.0),
     (("max_queue",), None),
@@ -46,6 +48,12 @@ _PLAIN_REQUEST = {
     "priority": 0,
     "model": None,
     "route": "completions",
+    "ids": True,
+    "min_tokens": 0,
+    "stop_token_ids": None,
+    "ignore_eos": False,
+    "include_stop": False,
+    "prompt_logprobs": None,
 }
 
 
@@ -94,6 +102,7 @@ def _with_plain_fleet(script: Script, fails: Fails) -> Script:
         if inner and inner.get(path[-1]) != value:
             inner[path[-1]] = value
             _fold_store(config)
+            config["batch_variant"] = [each for each in config.get("batch_variant", ()) if each < config["workers"]]
             candidate = replace(script, config=config, events=tuple(_folded(event, config) for event in script.events))
             if fails(candidate):
                 script = candidate
@@ -138,4 +147,4 @@ def _plainer(event: ScriptedEvent) -> Sequence[dict[str, Any]]:
     args = event.args
     found = [{**args, "prompt": args["prompt"][:1]}] if len(args["prompt"]) > 1 else []
     found += [{**args, "max_tokens": least} for least in (2, 5, 20) if least < args["max_tokens"]]
-    return found + [{**args, name: value} for name, value in _PLAIN_REQUEST.items() if args[name] != value]
+    return found + [{**args, name: value} for name, value in _PLAIN_REQUEST.items() if args.get(name, value) != value]

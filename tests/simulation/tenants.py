@@ -160,15 +160,22 @@ class TenantWitness:
     """Stands before the application of one coordinator process: judges whom it serves, and in whose name."""
 
     def __init__(
-        self, app: ASGIApp, keys: Sequence[KeySpec], world: World, violate: Callable[[str], None], reached: Counter[str]
+        self,
+        app: ASGIApp,
+        keys: Sequence[KeySpec],
+        world: World,
+        violate: Callable[[str], None],
+        reached: Counter[str],
+        context_tokens: int,
     ) -> None:
+        """`context_tokens`: the most of a prompt and its reply."""
         self.requests: Counter[str] = Counter()
         """Finished requests by tenant."""
         self._app = app
         self._world = world
         self._violate = violate
         self._reached = reached
-        self._accounts = [KeyAccount(key, world.time()) for key in keys]
+        self._accounts = [KeyAccount(key, world.time(), context_tokens) for key in keys]
         self._by_header = {
             header: account for number, account in enumerate(self._accounts) for header in key_headers(number)
         }

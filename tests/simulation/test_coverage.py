@@ -9,11 +9,13 @@ _RUN = """
 
     plain = generate_script(0)
     config = dict(plain.config, workers=2, coordinators=1, keys=[], seconds=6.0, adapters=[], other_weights=[])
+    config["batch_variant"] = []
     config["engine"] = dict(config["engine"], max_num_seqs=4, max_queue=0, kv_tokens=None, eos_rate=0.0)
     config["engine"]["prefill_tokens_per_s"] = 0
     request = next(event for event in plain.events if event.kind == "request").args | {
         "coordinator": 0, "route": "completions", "n": 1, "max_tokens": 120, "key": None, "model": None,
         "leave_s": None, "read_delay_s": 0.0, "stop": None, "stream": True, "sampling": "greedy", "follows": None,
+        "ids": True, "min_tokens": 0, "stop_token_ids": None, "prompt_logprobs": None,
     }
     hit = {"worker": 0, "coordinator": 0, "length": 3.0, "draw": 0.9, "adapter": "red", "subset": [0]}
 

@@ -103,7 +103,7 @@ def test_an_account_rejects_what_is_over_a_limit_and_refills_evenly() -> None:
         from tests.simulation.key_account import KeyAccount
 
         limits = {"max_concurrent": None, "requests_per_minute": 2, "tokens_per_minute": None}
-        account = KeyAccount({"tenant": "t", **limits}, 0.0)
+        account = KeyAccount({"tenant": "t", **limits}, 0.0, 512)
         for number in range(2):
             assert account.outcomes(0.1 * number) == {"admitted"}
             account.enter(number, {}, b"", 0.1 * number)
@@ -111,7 +111,7 @@ def test_an_account_rejects_what_is_over_a_limit_and_refills_evenly() -> None:
         assert account.outcomes(29.0) == {"requests per minute"}
         assert account.outcomes(31.0) == {"admitted"}
 
-        account = KeyAccount({"tenant": "t", **limits, "requests_per_minute": None, "max_concurrent": 1}, 0.0)
+        account = KeyAccount({"tenant": "t", **limits, "requests_per_minute": None, "max_concurrent": 1}, 0.0, 512)
         account.enter(0, {}, b"", 0.0)
         assert account.outcomes(0.0) == {"requests at a time"}
         account.leave(0, 0.0)
@@ -131,7 +131,7 @@ def test_an_account_holds_what_a_request_may_use_until_it_ends() -> None:
         from tokenwire.coordinator.generation.service import GenerationHandle
 
         limits = {"max_concurrent": None, "requests_per_minute": None, "tokens_per_minute": 600}
-        account = KeyAccount({"tenant": "t", **limits}, 0.0)
+        account = KeyAccount({"tenant": "t", **limits}, 0.0, 512)
 
         def enter(number, prompt_tokens):
             context = request_context()

@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.http.backpressure import (
-    Backpressure,
-    BodyBudget,
-    BodyMemory,
-    BodySettings,
-    UnfinishedBodies,
-)
+from tokenwire.coordinator.http.backpressure import Backpressure, BodyBudget, BodyMemory, BodySettings
 from tokenwire.errors import Unavailable
 
 
@@ -156,30 +150,3 @@ async def test_large_bodies_have_turns_of_their_own() -> None:
     await asyncio.gather(*map(parse, "abc"))
 
     assert order == ["a", "others", "b", "others", "c", "others"]
-
-
-class RecordingSender:
-    """Records that its body was rejected."""
-
-    rejected = False
-
-    def reject_unfinished(self) -> None:
-        """Record it."""
-        self.rejected = True
-
-
-def test_the_oldest_unfinished_bodies_are_rejected_first() -> None:
-    """However slowly they go on; one alone may stay."""
-    bodies = UnfinishedBodies(100)
-    first, second, third = senders = [RecordingSender() for _ in range(3)]
-    bodies.set(first, 40)
-    bodies.set(second, 50)
-    bodies.set(first, 45)
-    bodies.set(third, 20)
-    assert [each.rejected for each in senders] == [True, False, False]
-    bodies.set(third, 200)
-    assert [each.rejected for each in senders] == [True, True, False]
-    assert bodies.held_bytes == 200
-    bodies.remove(third)
-    bodies.remove(third)
-    assert bodies.held_bytes == 0

@@ -3,12 +3,10 @@
 import asyncio
 import json
 import logging
-from contextlib import AsyncExitStack
 
 import pytest
 
 from tests.coordinator.serving import Exchange, SocketClient, connected_to, serving
-from tokenwire.coordinator.http.backpressure import BodySettings
 from tokenwire.coordinator.http.bounded_protocol import MAX_HEADERS, ProtocolLimits
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
@@ -92,55 +90,6 @@ async def test_a_large_body_is_not_a_large_head() -> None:
         for _ in range(3):
             await client.send_raw(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
             assert (await client.read_reply()).body == b"ok"
-
-
-TIGHT = BodySettings(max_bodies_bytes=4 * 100_000)
-"""Unfinished small bodies may take a quarter of it."""
-
-
-def unfinished(size: int) -> bytes:
-    """Return the beginning of a request of which some of the body is missing."""
-    return HEAD + b"Content-Length: %d\r\n\r\n" % (size + 1) + b"x" * size
-
-
-async def test_the_oldest_unfinished_bodies_make_room_for_others() -> None:
-    """They get a 503, and the newest ones go on; a body that comes at once is served whatever the others hold."""
-    async with AsyncExitStack() as connected:
-        port = await connected.enter_async_context(serving(answer, lent=True, bodies=TIGHT))
-        first, second, third, whole = [await connected.enter_async_context(connected_to(port)) for _ in range(4)]
-        await first.send_raw(unfinished(40_000))
-        await asyncio.sleep(0.05)  # nothing shows the client that it was read
-        await second.send_raw(unfinished(40_000))
-        await asyncio.sleep(0.05)
-        await whole.send_raw(HEAD + b"Content-Length: 60000\r\n\r\n" + b"x" * 60_000)
-        assert (await whole.read_reply()).body == b"ok"
-
-        await third.send_raw(unfinished(40_000))
-
-        assert await read_rejection(first) == (
-            503,
-            "This server waits for the rest of too many bodies. Try again, or raise --max-bodies-mb.",
-        )
-        for client in (second, third):
-            await client.send_raw(b"x")
-            assert (await client.read_reply()).body == b"ok"
-
-
-async def test_a_body_that_has_ended_takes_no_room() -> None:
-    """Nor one whose client has left."""
-    async with serving(answer, lent=True, bodies=TIGHT) as port, connected_to(port) as steady:
-        for number in range(6):
-            async with connected_to(port) as client:
-                await client.send_raw(unfinished(60_000))
-                await asyncio.sleep(0.05)
-                if number % 2:
-                    await client.send_raw(b"x")
-                    assert (await client.read_reply()).body == b"ok"
-            await asyncio.sleep(0.05)
-            await steady.send_raw(unfinished(30_000))
-            await asyncio.sleep(0.05)
-            await steady.send_raw(b"x")
-            assert (await steady.read_reply()).body == b"ok"
 
 
 async def test_invalid_http_is_rejected_in_the_shape_of_errors() -> None:
