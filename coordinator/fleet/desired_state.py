@@ -41,7 +41,9 @@ class DesiredStates:
         records = latest([*current.records, *new]) if new else current.records
         if all(record.operation in known for record in records):
             return False
-        self._desired[model] = fold(records)
+        folded = fold(records)
+        assert folded.epoch >= current.epoch, f"the desired epoch of {model} goes back"
+        self._desired[model] = folded
         return True
 
     def get(self, model: str) -> pb.ServingState | None:

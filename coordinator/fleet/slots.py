@@ -161,6 +161,7 @@ class SlotTable:
         self._free.append(slot)
         self.open -= 1
         self.given_up -= listener is self.discard
+        assert 0 <= self.given_up <= self.open, "slots were freed that nobody had taken"
         return listener
 
     def release_all(self) -> list[SlotListener]:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.simulation.coverage import LONG_RUN, missed_cases
-from tests.simulation.report import print_result, print_summary
+from tests.simulation.report import print_result, print_script, print_summary
 from tests.simulation.run import run_script
 from tests.simulation.runner import Campaign, run_seeds
 from tests.simulation.script import Script, generate_script
@@ -42,8 +42,9 @@ def main() -> int:
             if arguments.failures is not None:
                 arguments.failures.mkdir(parents=True, exist_ok=True)
                 path = arguments.failures / f"seed-{result.seed}.json"
-                path.write_text(shrink(generate_script(result.seed)).to_json())
-                sys.stdout.write(f"    shrunk: python -m tests.simulation --script {path}\n")
+                script = shrink(generate_script(result.seed))
+                path.write_text(script.to_json())
+                print_script(script, path)
             if arguments.stop:
                 break
         campaign.show_progress(arguments.seeds)

@@ -1,10 +1,12 @@
 """Prints results: failures, rates, and what the runs reached."""
 
 import sys
+from pathlib import Path
 
 from tests.simulation.coverage import DEMANDED
 from tests.simulation.run import Result
 from tests.simulation.runner import Campaign
+from tests.simulation.script import Script
 
 _SHOWN_VIOLATIONS = 6
 
@@ -15,6 +17,18 @@ def print_result(result: Result) -> None:
     sys.stdout.write(f"trace {result.trace}, {dict(result.endings)}\n")
     for violation in result.violations[:_SHOWN_VIOLATIONS]:
         sys.stdout.write(f"    {violation}\n")
+    sys.stdout.flush()
+
+
+def print_script(script: Script, path: Path) -> None:
+    """Print a shrunk script, which was written to a file, and how to keep it."""
+    name = f"seed-{script.seed}"
+    sys.stdout.write(f"    shrunk to {len(script.events)} events: python -m tests.simulation --script {path}\n")
+    sys.stdout.write(f"{script.to_json()}")
+    sys.stdout.write(
+        f"    to keep it, paste it into tests/simulation/scripts/{name}.json, and add ({name!r}, what it must\n"
+    )
+    sys.stdout.write("    meet: a name from the summary) to the scripts of tests/simulation/test_kept_scripts.py\n")
     sys.stdout.flush()
 
 

@@ -128,10 +128,13 @@ def _of_queue(queue: AdmissionQueue) -> Iterator[str]:
 
 def _of_session(session: WorkerSession) -> Iterator[str]:
     slots, starts = session._slots, session.recent_starts
+    slots_taken = set(range(len(slots.listeners)))
     yield from _kept(
         {
             f"slots of {session.address}": slots.open + slots.given_up,
             f"listeners of {session.address}": [slot for slot in range(len(slots.listeners)) if slots.is_open(slot)],
+            f"slots that {session.address} may starve": slots.silent,
+            f"waits of slots that {session.address} never had": session._starvation._waits.keys() - slots_taken,
             f"requests that {session.address} has just started": starts._started,
             f"prompts of {session.address}": session.workload._prompts,
             f"tokens of prompts of {session.address}": session.workload._prompt_tokens,

@@ -15,6 +15,7 @@ from tokenwire.coordinator.fleet.outliers import _Ejections
 from tokenwire.coordinator.fleet.pool import _Member
 from tokenwire.coordinator.fleet.prefix_index import PrefixIndex
 from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.coordinator.fleet.starvation import _Wait
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.history.store import MemoryStore
 from tokenwire.coordinator.history.turns import Turn
@@ -65,6 +66,8 @@ def _start_long_ago(core: Core) -> None:
         (lambda core: core.queue._expected.waiting.update(["m"]), "requests of expected models"),
         (lambda core: _unconnected_session(core)._slots.take(Listener()), "slots of 10.0.0.1:50051"),
         (lambda core: _unconnected_session(core)._slots.listeners.append(Listener()), "listeners of 10.0.0.1:50051"),
+        (lambda core: _unconnected_session(core)._slots.silent.add(0), "10.0.0.1:50051 may starve"),
+        (lambda core: _unconnected_session(core)._starvation._waits.update({7: _Wait()}), "never had"),
         (lambda core: _unconnected_session(core).recent_starts.on_submit([0], Submission()), "has just started"),
         (_start_long_ago, "started long ago"),
         (lambda core: _unconnected_session(core).workload.on_submit([0], 7), "prompts of 10.0.0.1:50051"),

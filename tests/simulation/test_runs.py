@@ -45,6 +45,24 @@ def test_a_script_survives_json() -> None:
     )
 
 
+def test_a_shrunk_script_is_printed_so_that_it_can_be_pasted_into_a_test() -> None:
+    """Whoever sees only the output of a run has all that repeats it."""
+    output = run_inside(
+        """
+        from pathlib import Path
+        from tests.simulation.report import print_script
+        from tests.simulation.script import generate_script
+
+        print_script(generate_script(5), Path("seed-5.json"))
+        """
+    )
+    head, *script, how, where = output.splitlines()
+    assert "--script seed-5.json" in head
+    assert json.loads("\n".join(script))["seed"] == 5
+    assert "tests/simulation/scripts/seed-5.json" in how
+    assert "test_kept_scripts" in where
+
+
 def test_a_slot_that_is_free_too_early_is_found_and_shrunk(tmp_path: Path) -> None:
     """A run fails when a promise is broken."""
     output = run_inside(

@@ -49,7 +49,9 @@ class FairBound:
         part.requests -= 1
         part.refusable.pop(entry, None)
         self._grow(part, -self._size_of(entry))
+        assert part.size >= 0, "more left the queue than was in it"
         if not part.requests:
+            assert not part.size, "nobody waits in what is left of the queue"
             del self._parts[entry.placement.tenant]
 
     def _grow(self, part: _Part, size: int) -> None:

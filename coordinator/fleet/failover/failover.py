@@ -182,6 +182,7 @@ class Failover(PoolListener):
         self.live.pop(sequence, None)
         request = sequence.request
         request.running -= 1
+        assert request.running >= 0, "a sequence ended twice"
         if not request.running:
             self._detector.discard(request)
 

@@ -308,6 +308,7 @@ class ResumableSequence:
         return False
 
     def _close(self, token_ids: list[int], finish: pb.Finish) -> bool:
+        assert not self.ended, "a sequence gets a second terminal event"
         # Ended only afterwards: a listener that raises on its last tokens must still be failed.
         stops = self._listener.step(token_ids, finish)
         self._end()

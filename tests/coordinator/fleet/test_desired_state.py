@@ -290,3 +290,11 @@ def test_a_coordinator_with_adapter_routes_alone_follows_adapters() -> None:
     target = desired.target("m", fresh)
     assert (list(target.adapters), target.paused, target.weights_path) == ([RED], True, "/new")
     assert desired.has_drifted("m", fresh)
+
+
+def test_a_desired_epoch_that_would_go_back_is_a_fault() -> None:
+    """It is not assigned: workers would be reconciled to what is over."""
+    desired = DesiredStates()
+    desired._desired["m"] = pb.ServingState(epoch=9)
+    with pytest.raises(AssertionError, match="goes back"):
+        desired.observe("m", state(5, paused=True))

@@ -67,3 +67,13 @@ def test_losing_the_session_returns_listeners_that_have_not_ended() -> None:
 
     assert table.release_all() == [first]
     assert table.open == 0
+
+
+def test_no_more_slots_are_freed_than_were_taken() -> None:
+    """A count that is wrong is found where it becomes so, and not by the capacity that it gives away."""
+    table = SlotTable()
+    slot = table.take(Listener())
+    table.open -= 1
+
+    with pytest.raises(AssertionError, match="nobody had taken"):
+        table.release(slot)

@@ -156,3 +156,15 @@ def test_a_tenant_waits_for_what_starts_before_its_own_at_fair_shares() -> None:
     assert bound.fair_total(Placement(tenant="small"), 1) == 4
     assert bound.fair_total(Placement(tenant="new"), 1) == 3
     assert bound.fair_total(Placement(tenant="new", weight=2), 3) == 3 + 2 + 1
+
+
+@pytest.mark.parametrize("sequences", [1, 3])
+def test_a_request_leaves_the_bound_as_large_as_it_came(sequences: int) -> None:
+    """Else the bound would shrink or grow for good."""
+    bound = FairBound(lambda entry: entry.sequences)
+    entry = entry_of("one", n=2)
+    bound.add(entry)
+    entry.listeners = [Listener() for _ in range(sequences)]
+
+    with pytest.raises(AssertionError):
+        bound.remove(entry)

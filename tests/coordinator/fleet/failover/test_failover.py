@@ -583,3 +583,13 @@ async def test_running_requests_of_a_model_are_aborted(failover: Failover, worke
     await workers.part(5)
     assert not other.ended.is_set()
     failover.stop()
+
+
+async def test_a_sequence_that_ends_twice_is_a_fault(failover: Failover) -> None:
+    """Its request would be forgotten while others of its sequences run."""
+    submitted(failover)
+    (sequence,) = failover.live
+    failover.on_ended(sequence)
+
+    with pytest.raises(AssertionError, match="ended twice"):
+        failover.on_ended(sequence)

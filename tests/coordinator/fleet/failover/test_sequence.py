@@ -273,3 +273,15 @@ def test_a_listener_that_raises_when_it_is_failed_has_ended() -> None:
 
     assert isinstance(listener.error, TokenwireError)
     assert (policy.ends, slots.open) == (1, 0)
+
+
+def test_a_second_terminal_event_is_a_fault() -> None:
+    """It reaches no listener."""
+    listener = Listener()
+    sequence = ResumableSequence(REQUEST, 0, listener, RecordingPolicy())
+    sequence.step([1], STOP)
+
+    with pytest.raises(AssertionError, match="second terminal event"):
+        sequence.step([], STOP)
+
+    assert listener.steps_after_end == 0
