@@ -1,4 +1,4 @@
-"""Capabilities that several engines have in common."""
+"""Capabilities that several engines have in common, and those that a request needs."""
 
 from collections.abc import Iterable
 
@@ -13,3 +13,9 @@ def common_capabilities(engines: Iterable[pb.EngineCapabilities]) -> pb.EngineCa
         positional_seeds=bool(each_engine) and all(each.positional_seeds for each in each_engine),
         batch_invariant=bool(each_engine) and all(each.batch_invariant for each in each_engine),
     )
+
+
+def unsupported_by(engine: pb.EngineCapabilities, params: pb.SamplingParams) -> list[str]:
+    """Return the parameters of a request that an engine does not have."""
+    lacking = engine.unsupported_sampling_params
+    return [field.name for field, _ in params.ListFields() if field.name in lacking]

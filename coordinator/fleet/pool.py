@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tokenwire.coordinator.fleet.capabilities import common_capabilities
+from tokenwire.coordinator.fleet.capabilities import common_capabilities, unsupported_by
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.outliers import CHECK_INTERVAL_S, OutlierDetector, OutlierSettings
@@ -28,7 +28,7 @@ from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.coordinator.fleet.transport.vllm_http.transport import VllmHttpTransport
-from tokenwire.errors import RevisionLost
+from tokenwire.errors import InvalidRequest, RevisionLost
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.process.for_each import for_each
 from tokenwire.protocol.model_revision import ModelRevision
@@ -213,10 +213,11 @@ class WorkerPool(SessionListener[WorkerSession]):
         """Send a request to a worker of a model that has capacity for all of it, else its first part to the one that
         has most; None where none has any.
 
-        Raises RevisionLost if no worker is left that could take it.
+        Raises RevisionLost if no worker is left that could take it, InvalidRequest if none has what it needs.
         """
         sequences, candidates = 1, list[WorkerSession]()
-        for session in self._candidates_to_place(model, submission.lora.id, placement):
+        able = self._supporting(self._candidates_to_place(model, submission.lora.id, placement), model, submission)
+        for session in able:
             free = min(len(listeners), _free_capacity(session))
             if free > sequences:
                 sequences, candidates = free, [session]
@@ -236,6 +237,24 @@ class WorkerPool(SessionListener[WorkerSession]):
         if not found and placement.revision is not None and not placement.begun:
             return self._candidates_for(model, adapter_id, placement.revision.tokenizer_only)
         return found
+
+    def _supporting(self, candidates: list[WorkerSession], model: str, submission: Submission) -> list[WorkerSession]:
+        """Return the candidates whose engines have all parameters of a request.
+
+        Raises InvalidRequest if no worker of the model has them; one that takes no requests now may later.
+        """
+        if not any(session.capabilities.unsupported_sampling_params for session in candidates):
+            return candidates
+        params = submission.sampling_params
+        able = [session for session in candidates if not unsupported_by(session.capabilities, params)]
+        if not able:
+            listed = (session for session in self.sessions if session.model_name == model)
+            if all(unsupported_by(session.capabilities, params) for session in listed):
+                names = unsupported_by(candidates[0].capabilities, params)
+                engines = ", ".join(sorted({each.model.engine for each in candidates if each.model}))
+                message = f"No worker of {model} supports {', '.join(names)}: its workers run {engines}."
+                raise InvalidRequest(message, param=names[0])
+        return able
 
     def _check_revision(self, model: str, placement: Placement) -> None:
         """Raise RevisionLost if only revisions that may not take a request are served, and no other may come back.

@@ -102,14 +102,16 @@ class Welcome(_message.Message):
     def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., instance_id: _Optional[str] = ..., model: _Optional[_Union[Model, _Mapping]] = ..., weight_version: _Optional[str] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., draining: bool = ..., serving: _Optional[_Union[ServingState, _Mapping]] = ..., heartbeat_ms: _Optional[int] = ..., capabilities: _Optional[_Union[EngineCapabilities, _Mapping]] = ...) -> None: ...
 
 class EngineCapabilities(_message.Message):
-    __slots__ = ("seeds", "positional_seeds", "batch_invariant")
+    __slots__ = ("seeds", "positional_seeds", "batch_invariant", "unsupported_sampling_params")
     SEEDS_FIELD_NUMBER: _ClassVar[int]
     POSITIONAL_SEEDS_FIELD_NUMBER: _ClassVar[int]
     BATCH_INVARIANT_FIELD_NUMBER: _ClassVar[int]
+    UNSUPPORTED_SAMPLING_PARAMS_FIELD_NUMBER: _ClassVar[int]
     seeds: bool
     positional_seeds: bool
     batch_invariant: bool
-    def __init__(self, seeds: bool = ..., positional_seeds: bool = ..., batch_invariant: bool = ...) -> None: ...
+    unsupported_sampling_params: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, seeds: bool = ..., positional_seeds: bool = ..., batch_invariant: bool = ..., unsupported_sampling_params: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ServingState(_message.Message):
     __slots__ = ("epoch", "revision", "unmanaged", "paused", "sleeping", "sleep_level", "awake_parts", "weight_version", "weights_epoch", "weights_path", "weights_fault", "adapters", "records")

@@ -12,7 +12,7 @@ from vllm.sampling_params import SamplingType
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.vllm_engine.partial_prefills import PartialPrefills
-from tokenwire.worker.vllm_engine.sampling import scored_ids
+from tokenwire.worker.vllm_engine.sampling import scored_ids, unsupported_params
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ async def engine_capabilities(llm: Any) -> pb.EngineCapabilities:
         seeds=not on_cpu or await _seeds_are_safe(llm),
         positional_seeds=positional,
         batch_invariant=is_batch_invariant(config, bool(envs.VLLM_BATCH_INVARIANT), vllm.__version_tuple__),
+        unsupported_sampling_params=unsupported_params(),
     )
 
 

@@ -14,6 +14,7 @@ from tokenwire.v1 import inference_pb2 as pb
 _MAX_LOGIT_BIAS = 100.0
 _KNOWN = frozenset(SamplingParams.__struct_fields__)
 """Minor versions of vLLM add parameters."""
+_IN_EXTRA_ARGS = frozenset({"kv_transfer_params", "ec_transfer_params"})
 
 
 def to_vllm(params: pb.SamplingParams, n: int) -> SamplingParams:
@@ -42,6 +43,12 @@ def to_vllm(params: pb.SamplingParams, n: int) -> SamplingParams:
         skip_clone=True,
         **given,
     )
+
+
+def unsupported_params() -> list[str]:
+    """Return the protocol's parameters that this vLLM does not have."""
+    names = {name.removesuffix("_json") for name in pb.SamplingParams.DESCRIPTOR.fields_by_name}
+    return sorted(names - _KNOWN - _IN_EXTRA_ARGS)
 
 
 def child_params(params: Any, index: int) -> Any:

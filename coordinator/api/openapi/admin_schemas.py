@@ -160,6 +160,7 @@ class PageWorker(WorkerState):
     """A worker with its load; null where it does not report one."""
 
     model: str | None
+    engine: str | None = Field(description="What runs the model, such as vllm 0.32.0.")
     max_num_seqs: int | None
     running: int | None
     waiting: int | None

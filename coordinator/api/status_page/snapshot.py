@@ -83,6 +83,7 @@ class Snapshot:
         return {
             **worker_object(status),
             "model": session.model_name or None,
+            "engine": session.model.engine or None if session.model is not None else None,
             "max_num_seqs": max_num_seqs or None,
             "running": None if load is None else load.running,
             "waiting": None if load is None else load.waiting,

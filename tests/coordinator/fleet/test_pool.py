@@ -37,8 +37,11 @@ from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.fleet.status import FleetStatus
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
+from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.server import WorkerServer
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine
+from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 MODEL = "simulated"
 LONG = 20_000
@@ -494,3 +497,48 @@ async def test_requests_go_to_a_worker_with_capacity(tmp_path: Path) -> None:
         chosen += [send(pool, prompt, [Listener()]).session.address for _ in range(5)]
         assert (chosen.count(one), chosen.count(two)) == (3, 3)
         assert not pool.free_capacity(MODEL)
+
+
+class OlderEngine(SimulatedEngine):
+    """An engine without a sampling parameter, as older minors of vLLM are."""
+
+    def capabilities(self) -> pb.EngineCapabilities:
+        """Return how the engine samples."""
+        capabilities = super().capabilities()
+        capabilities.unsupported_sampling_params.append("watermarking")
+        return capabilities
+
+
+async def test_a_request_goes_to_a_worker_that_has_its_parameters(tmp_path: Path) -> None:
+    """Where none has them it is rejected; other requests are served."""
+    older, newer = unix_address(tmp_path, "older"), unix_address(tmp_path, "newer")
+    watermarked = submission()
+    watermarked.sampling_params.watermarking = True
+    async with (
+        running_worker(older, OlderEngine(SimulationSettings(step_ms=1))),
+        running_worker(newer),
+        ready_pool(older, newer) as pool,
+    ):
+        placed = [send(pool, watermarked, [Listener()]) for _ in range(6)]
+        assert {each.session.address for each in placed} == {newer}
+
+        pool.update([older])
+        await until(lambda: newer not in {session.address for session in pool.sessions})
+        with pytest.raises(InvalidRequest, match=f"No worker of {MODEL} supports watermarking") as refused:
+            send(pool, watermarked, [Listener()])
+        assert refused.value.param == "watermarking"
+        send(pool, submission(), [Listener()])
+
+
+async def test_a_request_waits_for_the_worker_that_has_its_parameters(tmp_path: Path) -> None:
+    """As long as that is listed: it may be starting again."""
+    older, newer = unix_address(tmp_path, "older"), unix_address(tmp_path, "newer")
+    watermarked = submission()
+    watermarked.sampling_params.watermarking = True
+    async with running_worker(older, OlderEngine(SimulationSettings(step_ms=1))):
+        async with running_worker(newer), AsyncExitStack() as stack:
+            pool = await stack.enter_async_context(ready_pool(older, newer))
+            kept = stack.pop_all()
+        async with kept:
+            await until(lambda: sum(session.state is SessionState.READY for session in pool.sessions) == 1)
+            assert pool.try_submit(MODEL, watermarked, [Listener()]) is None

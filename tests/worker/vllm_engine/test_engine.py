@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 arguments_read = Lazily("tokenwire.worker.vllm_engine.arguments")
 engines = Lazily("tokenwire.worker.vllm_engine.engine")
+sampling = Lazily("tokenwire.worker.vllm_engine.sampling")
 core_driver = Lazily("tokenwire.worker.vllm_engine.core_driver")
 
 pytestmark = [
@@ -406,7 +407,9 @@ async def test_a_seed_survives_a_prompt_that_takes_several_steps(run: Run) -> No
 
 async def test_the_engines_capabilities_are_reported(run: Run) -> None:
     """On a CPU in float32: safe seeds, noise from generators, batch invariance."""
-    assert run.engine.capabilities() == pb.EngineCapabilities(seeds=True, batch_invariant=True)
+    lacking = sampling.unsupported_params()
+    expected = pb.EngineCapabilities(seeds=True, batch_invariant=True, unsupported_sampling_params=lacking)
+    assert run.engine.capabilities() == expected
 
 
 async def test_seeds_are_refused_if_they_may_kill_the_engine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

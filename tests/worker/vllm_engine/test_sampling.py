@@ -213,3 +213,13 @@ def test_a_parameter_that_this_vllm_lacks_is_refused(monkeypatch: pytest.MonkeyP
     with pytest.raises(InvalidRequest, match=r"vLLM .* does not support top_k") as refused:
         sampling.to_vllm(pb.SamplingParams(seed=1, top_k=2), 1)
     assert refused.value.param == "top_k"
+
+
+def test_the_parameters_that_a_vllm_lacks_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This one's are those that it does not know; an older one's those of newer minors, too."""
+    fields = set(vllm.SamplingParams.__struct_fields__)
+    versioned = {"watermarking", "trace_decode_token_ids", "prompt_logprob_start", "prompt_logprob_token_ids"}
+    assert set(sampling.unsupported_params()) == versioned - fields
+
+    monkeypatch.setattr("tokenwire.worker.vllm_engine.sampling._KNOWN", frozenset(fields - {"min_p"}))
+    assert set(sampling.unsupported_params()) == (versioned - fields) | {"min_p"}
