@@ -39,7 +39,6 @@ SMALL_MODULES = {
     "worker/vllm_engine/arguments.py": "imports vLLM's parser of arguments, which others must not do",
     "worker/vllm_engine/extension.py": "vLLM imports it by name, in processes of its own",
     "worker/vllm_engine/weights.py": "reads vLLM's configuration of files, and is tested without an engine",
-    "worker/vllm_engine/seeded_rows.py": "works around one defect of vLLM, and goes when that does",
 }
 """Modules that one other imports, and why they are not part of it."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tokenwire.worker.vllm_engine.seeded_rows import use_all_generators
+from tokenwire.worker.vllm_engine.seeded_rows import draw_unseeded, use_all_generators
 
 
 class PartialPrefills:
@@ -23,6 +23,7 @@ class PartialPrefills:
         if not all(hasattr(runner, name) for name in parts) or not hasattr(runner.input_batch, "generators"):
             return False
         use_all_generators(runner.sampler.topk_topp_sampler)
+        draw_unseeded(runner.sampler.topk_topp_sampler, worker.vllm_config.model_config.get_vocab_size())
         runner.sample_tokens = without_generators_of_partial_prefills(runner, runner.sample_tokens)
         return True
 

@@ -1,6 +1,7 @@
-"""Makes vLLM's sampler for CPUs draw seeded sequences with their seeds in every batch.
+"""Makes vLLM's sampler for CPUs draw seeded sequences with their seeds in every batch, and compile before it serves.
 
-Up to vLLM 0.28 it ignores all generators of a batch in which any sequence has none.
+Up to vLLM 0.28 it ignores all generators of a batch in which any sequence has none. Up to 0.31 it compiles what draws
+batches without any at the first of these, for which all others would wait.
 """
 
 from collections.abc import Callable
@@ -31,3 +32,12 @@ def uses_generators(sample: Sample) -> bool:
 
     first = draw()
     return all(draw() == first for _ in range(2))
+
+
+def draw_unseeded(sampler: Any, vocabulary: int) -> None:
+    """Draw one row and several ones without generators; the engine's own one keeps its state."""
+    import torch
+
+    with torch.inference_mode(), torch.random.fork_rng(devices=[]):
+        for rows in (1, 2):  # torch compiles for one by itself
+            sampler.forward(torch.zeros(rows, vocabulary), {}, None, None)

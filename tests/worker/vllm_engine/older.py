@@ -1,6 +1,7 @@
 """Skips what the vLLM under test does not have yet: the tests run with each supported minor."""
 
 from dataclasses import fields
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -29,3 +30,9 @@ def skip_without_attribute(owner: Any, name: str) -> None:
         getattr(owner, name)
     except AttributeError:
         pytest.skip(f"this vLLM has no {name}")
+
+
+def skip_if_clamped(expression: str) -> None:
+    """Skip a test of a negated class of all characters with xgrammar 0.2.7, for which one ends at the last of ASCII."""
+    if "[^" in expression and version("xgrammar") == "0.2.7":
+        pytest.skip("xgrammar 0.2.7, which vLLM 0.31 wants, negates ASCII alone")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.lazily import Lazily
-from tokenwire.worker.vllm_engine.seeded_rows import use_all_generators, uses_generators
+from tokenwire.worker.vllm_engine.seeded_rows import draw_unseeded, use_all_generators, uses_generators
 
 torch = Lazily("torch")
 
@@ -19,8 +19,10 @@ class _Sampler:
         self._ignores = ignores
         self.forward = self.forward_cpu
         self.native = 0
+        self.rows: list[int] = []
 
     def forward_cpu(self, logits: Any, generators: dict[int, Any], k: Any, p: Any) -> tuple[Any, None]:
+        self.rows.append(len(logits))
         return self._draw(logits, {} if self._ignores else generators), None
 
     def forward_native(self, logits: Any, generators: dict[int, Any], k: Any, p: Any) -> tuple[Any, None]:
@@ -50,3 +52,12 @@ def test_a_sampler_that_uses_generators_stays() -> None:
     sampler = _Sampler(ignores=False)
     use_all_generators(sampler)
     assert sampler.forward == sampler.forward_cpu
+
+
+def test_what_draws_unseeded_rows_is_compiled_and_leaves_no_trace() -> None:
+    """For one row and for several; the engine's own generator draws the same afterwards."""
+    sampler = _Sampler(ignores=False)
+    state = torch.get_rng_state()
+    draw_unseeded(sampler, 8)
+    assert sampler.rows == [1, 2]
+    assert torch.equal(torch.get_rng_state(), state)
