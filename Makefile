@@ -8,7 +8,7 @@ TOOLS := --enable-auto-tool-choice --tool-call-parser hermes --chat-template scr
 # Byte-compile modules even if the environment disables it: otherwise vLLM's take 12 s of every process.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup serve test test-fast test-long lint format proto reference docs plots parity conformance faults adversary simulate mutate gpu gpu-pack deploy-test vendor pictures bench clean
+.PHONY: help setup serve test test-fast test-long lint format proto reference docs plots parity conformance compat faults adversary simulate mutate gpu gpu-pack deploy-test vendor pictures bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -69,6 +69,9 @@ parity: .venv/.dev  ## compare with vLLM's server on thousands of requests; writ
 conformance: .venv/.dev  ## run clients' own code and coding agents, each in its own environment
 	$(VENV)/python -m tests.conformance.clients $(ARGS)
 	$(VENV)/python -m tests.conformance.agents
+
+compat: .venv/.dev  ## check every minor of vLLM, each in its own environment; writes docs/reference/compatibility.md and JSON
+	$(VENV)/python -m tests.compat --document docs/reference/compatibility.md --json benchmarks/results/compat.json $(ARGS)
 
 faults: .venv/.dev  ## inject faults into workers, networks and coordinators; writes docs/reference/faults.md and JSON
 	$(VENV)/python -m tests.faults --document docs/reference/faults.md --json benchmarks/results/faults.json $(ARGS)

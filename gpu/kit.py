@@ -48,6 +48,8 @@ class Kit:
     large: KitModel
     """Random weights: about 8B parameters on CUDA, next to none on a CPU."""
     python: str = sys.executable
+    engine_python: str = sys.executable
+    """Runs workers and vLLM's server, with the vLLM that is installed there."""
 
     @classmethod
     def create(cls, device: str, out: Path, model: Path | None = None, small: bool = False) -> "Kit":
@@ -96,7 +98,8 @@ class Kit:
         model = model or self.model
         arguments = ["worker", str(model.folder), "--served-model-name", model.name, "--listen", "127.0.0.1:0"]
         arguments += [*options, "--", *(self.engine_arguments() if engine is None else engine), *model.load_arguments]
-        process = self._start("tokenwire", arguments, name, {**self.environment(number), **(environment or {})})
+        variables = {**self.environment(number), **(environment or {})}
+        process = self._start("tokenwire", arguments, name, variables, self.engine_python)
         with started(process, r"ready: .* on (\S+)", timeout_s) as server:
             yield server
 
@@ -111,7 +114,7 @@ class Kit:
         addresses = [worker if isinstance(worker, str) else worker.address for worker in workers]
         arguments = ["coordinator", "--port", "0", "--cache-dir", str(self.out / "cache")]
         arguments += [part for address in addresses for part in ("--worker", address)]
-        process = self._start("tokenwire", [*arguments, *options], name, _ENVIRONMENT)
+        process = self._start("tokenwire", [*arguments, *options], name, _ENVIRONMENT, self.python)
         with started(process, r"listening on (http://\S+:\d+)", 60) as server:
             wait_healthy(server.address, process)
             if count := sum(isinstance(worker, RunningServer) for worker in workers):
@@ -135,11 +138,13 @@ class Kit:
         arguments += ["--port", str(port), *(self.engine_arguments() if engine is None else engine)]
         arguments += model.load_arguments
         variables = {**self.environment(number), **(environment or {})}
-        process = self._start(_VLLM_SERVER, arguments, name, variables)
+        process = self._start(_VLLM_SERVER, arguments, name, variables, self.engine_python)
         address = f"http://127.0.0.1:{port}"
         with started(process, r"Application startup complete", timeout_s, address) as server:
             wait_healthy(address, process)
             yield server
 
-    def _start(self, module: str, arguments: Sequence[str], name: str, environment: Mapping[str, str]) -> ServerProcess:
-        return ServerProcess(module, arguments, self.out / f"{name}.log", environment, self.python)
+    def _start(
+        self, module: str, arguments: Sequence[str], name: str, environment: Mapping[str, str], python: str
+    ) -> ServerProcess:
+        return ServerProcess(module, arguments, self.out / f"{name}.log", environment, python)

@@ -40,15 +40,15 @@ def run(kit: Kit) -> dict[str, Any]:
     invariant = BATCH_INVARIANT if kit.on_cuda and has_batch_invariance() else {}
     engine = [*kit.engine_arguments(share=0.4, dtype="float32", eager=True), "--max-model-len", str(MAX_MODEL_LEN)]
     with kit.tokenwire_worker(engine=engine, environment=invariant) as worker:
-        with parts.part("plain") as found, _pair(kit, worker, engine, PLAIN, invariant, "plain") as urls:
-            _compare(kit, urls, "plain", 60, found)
-        with parts.part("parsers") as found, _pair(kit, worker, engine, PARSERS, invariant, "parsers") as urls:
-            _compare(kit, urls, "parsers", 12, found)
+        with parts.part("plain") as found, server_pair(kit, worker, engine, PLAIN, invariant, "plain") as urls:
+            compare_drawn(kit, urls, "plain", 60, found)
+        with parts.part("parsers") as found, server_pair(kit, worker, engine, PARSERS, invariant, "parsers") as urls:
+            compare_drawn(kit, urls, "parsers", 12, found)
     return {"parts": parts.results, "engine": engine, "environment": invariant}
 
 
 @contextmanager
-def _pair(
+def server_pair(
     kit: Kit,
     worker: RunningServer,
     engine: Sequence[str],
@@ -69,8 +69,14 @@ def _pair(
         yield ours.address, theirs.address
 
 
-def _compare(kit: Kit, urls: tuple[str, str], profile: str, count: int, found: dict[str, Any]) -> None:
-    jobs = 12 if kit.on_cuda else 1  # in a batch with greedy requests vLLM 0.26's engine for CPUs ignores seeds
+def compare_drawn(
+    kit: Kit, urls: tuple[str, str], profile: str, count: int, found: dict[str, Any], seeds_in_batches: bool = False
+) -> list[ParityOutcome]:
+    """Compare this number of drawn requests. Raises AssertionError if something else was generated for any.
+
+    In a batch with greedy requests some engines for CPUs ignore seeds, up to vLLM 0.28: such get one at a time.
+    """
+    jobs = 12 if kit.on_cuda or seeds_in_batches else 1
     outcomes = asyncio.run(_outcomes(urls, profile, count, jobs))
     (kit.out / f"differences-{profile}.md").write_text(f"{table(outcomes)}\n\n{faults(outcomes)}\n")
     found["verdicts"] = dict(Counter(outcome.verdict for outcome in outcomes))
@@ -79,6 +85,7 @@ def _compare(kit: Kit, urls: tuple[str, str], profile: str, count: int, found: d
     found["generated_differs"] = [outcome.request.name for outcome in outcomes if _generated_differs(outcome)]
     assert found["accepted"] > 0, "nothing was accepted"
     assert not found["generated_differs"], f"generated differently: {found['generated_differs']}"
+    return outcomes
 
 
 async def _outcomes(urls: tuple[str, str], profile: str, count: int, jobs: int) -> list[ParityOutcome]:

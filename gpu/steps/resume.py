@@ -73,16 +73,23 @@ def _kill_in_mid_reply(kit: Kit, name: str, environment: dict[str, str], found: 
     place.mkdir(exist_ok=True)
     with ExitStack() as stack:
         workers = _two_workers(kit, name, environment, stack)
-        announce(place, workers[0].address)
-        coordinator = stack.enter_context(kit.coordinator([f"file:{place}/workers"], name=f"{name}/coordinator"))
         found["ready_s"] = [worker.ready_s for worker in workers]
+        resume_elsewhere(kit, workers, place, cases, found)
+    _judge(kit, cases, found)
+
+
+def resume_elsewhere(
+    kit: Kit, workers: list[RunningServer], place: Path, cases: dict[str, dict[str, Any]], found: dict[str, Any]
+) -> None:
+    """Kill the first of two workers while it replies; `found` gets what became of each reply, by its case."""
+    announce(place, workers[0].address)
+    with kit.coordinator([f"file:{place}/workers"], name=f"{place.relative_to(kit.out)}/coordinator") as coordinator:
         undisturbed, again, answers = asyncio.run(_runs(coordinator, workers, place, cases, found))
         found["resumed"] = sum(map(int, re.findall(r"resuming (\d+) sequence", coordinator.process.log)))
     found["noise"] = {case: differs_at(again[case], undisturbed[case]) for case in cases}
     found["streams"] = {case: compared(answers[case], undisturbed[case]) for case in cases}
     found["lost"] = [case for case, seen in found["streams"].items() if seen["lost"]]
     found["exact"] = [case for case, seen in found["streams"].items() if seen["exact"]]
-    _judge(kit, cases, found)
 
 
 def _two_workers(kit: Kit, name: str, environment: dict[str, str], stack: ExitStack) -> list[RunningServer]:

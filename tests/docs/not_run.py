@@ -169,6 +169,12 @@ LONG = {
         "python -m tests.conformance.parity --report differences.md",
     ),
     "fetches clients and agents into environments of their own; many minutes": ("make conformance",),
+    "installs a vLLM for each minor, and starts engines for many minutes; tests/compat runs three of them": (
+        "make compat",
+        "make compat ARGS=--minor 0.29",
+        "make compat ARGS=--fleet 0.28 0.32",
+        "make compat ARGS=--sources 0.33",
+    ),
     "minutes for each of its parts, which have tests in tests/faults": ("make faults",),
     "minutes of requests; tests/adversary runs short ones": ("make adversary",),
     "an hour, or minutes for 200 seeds; tests/simulation runs a few": (

@@ -1,0 +1,126 @@
+"""The tables of docs/reference/compatibility.md that are written from the results of `make compat`."""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+from tests.compat.minor import FAILOVER, FAILOVERS, PARITY
+
+Minor = Mapping[str, Any]
+
+
+def tables(results: Mapping[str, Any]) -> str:
+    """Return all tables as Markdown."""
+    minors = dict(sorted(results["minors"].items()))
+    parts = [_checks(minors), _capabilities(minors), _internals({**minors, **results.get("sources", {})})]
+    if fleet := results.get("fleet"):
+        parts.append(_fleet(fleet))
+    return "\n".join(parts)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _checks(minors: Mapping[str, Minor]) -> str:
+    head = ["vLLM", "torch", "checked", "engine tests", "parity", "failover"]
+    rows = (
+        [each["version"], each["torch"], each["date"], _tests(each), _parity(each), _failover(each)]
+        for each in minors.values()
+    )
+    return _table(head, rows)
+
+
+def _tests(minor: Minor) -> str:
+    found = minor["checks"].get("engine tests")
+    if found is None:
+        return "not run"
+    skipped = sum(found.get("skipped", {}).values())
+    failed = f", {len(found['failed'])} failed" if found["failed"] else ""
+    return f"{found['passed']} passed, {skipped} skipped{failed}"
+
+
+def _parity(minor: Minor) -> str:
+    found = minor["checks"].get(PARITY)
+    if found is None:
+        return "not run"
+    if "unexplained" not in found:
+        return f"failed: {found['reason'][:80]}"
+    known = sum(found["of_the_minor"].values())
+    documented = found["verdicts"].get("explained", 0)
+    of_minor = f", {known} of the minor" if known else ""
+    return f"{found['compared']} compared: {documented} documented{of_minor}, {len(found['unexplained'])} unexplained"
+
+
+def _failover(minor: Minor) -> str:
+    found = minor["checks"].get(FAILOVER)
+    if found is None:
+        return "not run"
+    return f"{len(found.get('exact', ()))} of {len(FAILOVERS)} exact"
+
+
+_SHOWN: dict[str, Callable[[Minor], str]] = {
+    "driver": lambda minor: minor["checks"].get(PARITY, {}).get("driver", "?"),
+    "sampling parameters that it lacks": lambda minor: _codes(minor["capabilities"]["unsupported_sampling_params"]),
+    "log-probabilities of a step": lambda minor: f"{len(minor['capabilities']['logprob_columns'])} fields",
+    "scores of a prompt's chosen ids": lambda minor: _yes(minor["capabilities"]["prompt_scores"]),
+    "seeds beside other requests, on CPUs": lambda minor: (
+        "vLLM's" if minor["capabilities"]["seeds_in_mixed_batches"] else "the worker's"
+    ),
+    "batch invariance on GPUs": lambda minor: _yes(minor["capabilities"]["batch_invariant_on_gpus"]),
+    "structured outputs": lambda minor: _codes(minor["capabilities"]["structured_output_backends"]),
+    "LoRA": lambda minor: _yes(minor["capabilities"]["lora"]),
+    "weight transfer": lambda minor: _codes(minor["capabilities"]["weight_transfer"]),
+    "end of a weight transfer": lambda minor: _yes(minor["capabilities"]["weight_transfer_shutdown"]),
+    "version of the weights in each step": lambda minor: (
+        "vLLM's" if minor["capabilities"]["weight_version_in_steps"] else "the worker's"
+    ),
+    "KV connectors": lambda minor: _codes(minor["capabilities"]["kv_connectors"]),
+    "parsers of tool calls": lambda minor: str(len(minor["capabilities"]["tool_parsers"])),
+    "parsers of reasoning": lambda minor: str(len(minor["capabilities"]["reasoning_parsers"])),
+}
+"""What is told of each minor."""
+
+
+def _capabilities(minors: Mapping[str, Minor]) -> str:
+    """Return the capabilities, and of lists what a minor has that the one before has not."""
+    rows = []
+    for name, shown in _SHOWN.items():
+        values = [shown(minor) for minor in minors.values()]
+        cells = values[:1] + [_more(before, now) for before, now in pairwise(values)]
+        rows.append([name, *cells])
+    return _table(["capability", *minors], rows)
+
+
+def _more(before: str, now: str) -> str:
+    """Return what a list has more than another; a value as it stands."""
+    if before == now and now.startswith("`"):
+        return "the same"
+    older, newer = before.split(", "), now.split(", ")
+    added = [each for each in newer if each not in older]
+    return f"and {', '.join(added)}" if now.startswith("`") and set(older) < set(newer) else now
+
+
+def _codes(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _internals(minors: Mapping[str, Minor]) -> str:
+    head = ["vLLM", "missing", "missing, and allowed for", "other parameters"]
+    names = ("missing", "handled", "changed")
+    rows = ([each["version"], *(_codes(each["internals"][name]) for name in names)] for each in minors.values())
+    return _table(head, rows)
+
+
+def _fleet(fleet: Mapping[str, Any]) -> str:
+    head = ["fleet", "checked", "streams", "at a time", "resumed by kill", "lost", "corrupted", "longest gap"]
+    del head[4]
+    row = [" and ".join(fleet["minors"]), fleet["date"], str(fleet["streams"]), str(fleet["at_a_time"])]
+    row += [str(fleet["lost"]), str(fleet["corrupted"]), f"{fleet['longest_gap_s']:.1f} s"]
+    return _table(head, [row])
