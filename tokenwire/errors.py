@@ -213,9 +213,11 @@ def from_refusal(refusal: pb.Refusal) -> TokenwireError:
     return kind(refusal.message, param=refusal.param if refusal.HasField("param") else None)
 
 
-def reply_error(error: Exception) -> EngineFailed:
+def reply_error(error: Exception) -> TokenwireError:
     """Return the error of a reply that could not be processed: never WorkerLost, which would cause a failover."""
-    return error if isinstance(error, EngineFailed) else EngineFailed(f"The reply could not be processed: {error}")
+    if isinstance(error, EngineFailed | ProtocolError):
+        return error
+    return EngineFailed(f"The reply could not be processed: {error}")
 
 
 def from_status(code: grpc.StatusCode, message: str) -> TokenwireError:

@@ -265,18 +265,24 @@ def _choices(prepared: PreparedRequest, position: int, texts: TextStreams, reply
     """Return the listeners of a prompt's sequences."""
     request, model, token_ids = prepared.request, prepared.model, prepared.prompts[position].token_ids
     decoder = partial(LogprobDecoder, model.token_texts)
+    scored = decoder if _is_scored(prepared.sampling) else None
     prompt_logprobs = SharedPromptLogprobs(decoder)
     return [
         Choice(
             position * request.n + i,
             texts.stream(token_ids),
             reply,
-            decoder,
+            scored,
             request.token_by_token,
             prompt_logprobs,
         )
         for i in range(request.n)
     ]
+
+
+def _is_scored(sampling: pb.SamplingParams) -> bool:
+    """Return whether a worker sends log-probabilities for each token of a reply."""
+    return sampling.HasField("logprobs") or bool(sampling.logprob_token_ids)
 
 
 def _submission(

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish, Prefill, WeightSpan
-from tokenwire.errors import EngineFailed, TokenwireError
+from tokenwire.errors import EngineFailed, ProtocolError, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 
 # vLLM's stop_reason of a sequence that repeats itself.
@@ -83,6 +83,7 @@ class Choice:
     text: TextSource
     reply: Reply
     decode_logprobs: Callable[[], LogprobSource] | None = None
+    """None if the request has no log-probabilities."""
     token_by_token: bool = False
     prompt_logprobs: SharedPromptLogprobs | None = None
     _started: bool = field(default=False, init=False)
@@ -123,6 +124,8 @@ class Choice:
         """Process the tokens of one frame; return True if a stop string ended the choice before the engine did."""
         if not self._started:
             self._started = True
+            if self._logprobs is None and self.decode_logprobs is not None:
+                self._logprobs = _Logprobs(self.decode_logprobs())  # from here on they are missed
             self.reply.first_tokens()
         if self.token_by_token and len(token_ids) > 1:
             if any(self._take([token_id], None) for token_id in token_ids[:-1]):
@@ -183,7 +186,7 @@ class _Logprobs:
     def take(self, count: int) -> list[ScoredPosition]:
         taken, self._pending = self._pending[:count], self._pending[count:]
         if len(taken) != count:
-            raise EngineFailed("The worker did not send log-probabilities for each token.")
+            raise ProtocolError("The worker did not send log-probabilities for each token.")
         return taken
 
 

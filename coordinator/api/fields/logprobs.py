@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
+from tokenwire.errors import ProtocolError
 
 LOGPROB_FLOOR = -9999.0
 """Replaces minus infinity, which JSON cannot represent."""
@@ -63,8 +64,10 @@ def completion_logprobs(
     """Return completions' logprobs object, and the offset of the following text.
 
     decode: decodes a token without log-probabilities, such as the first of a prompt. offset: characters before the
-    first token.
+    first token. Raises ProtocolError if not every token has a position.
     """
+    if len(token_ids) != len(positions):
+        raise ProtocolError("The worker did not send log-probabilities for each token.")
     tokens: list[str] = []
     values: list[float | None] = []
     tops: list[dict[str, float] | None] = []

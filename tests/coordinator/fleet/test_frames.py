@@ -60,6 +60,22 @@ def full(*finishes: pb.Finish) -> pb.StepFrame:
     )
 
 
+def test_what_a_worker_owes_to_one_reply_ends_that_reply() -> None:
+    """With the error that says so, not as one of this coordinator; others of the session go on."""
+
+    class Owed(Listener):
+        def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+            raise ProtocolError("it sent too little")
+
+    slots, owed, complete = SlotTable(), Owed(), Listener()
+    slots.take(owed)
+    slots.take(complete)
+
+    assert dispatch(pb.StepFrame(slots=[0, 1], token_ids=[7, 8]), slots) == [0]
+    assert isinstance(owed.error, ProtocolError)
+    assert (complete.token_ids, complete.error) == ([8], None)
+
+
 @pytest.mark.parametrize("fails", [True, False])
 @pytest.mark.parametrize("ends", [True, False])
 @pytest.mark.parametrize("breaks", ["prefilled", "scored", "weights", "step"])

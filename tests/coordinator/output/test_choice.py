@@ -7,7 +7,7 @@ import pytest
 from tokenwire.coordinator.output.choice import Choice, SharedPromptLogprobs
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, WeightSpan
-from tokenwire.errors import EngineFailed, TokenwireError, WorkerLost
+from tokenwire.errors import EngineFailed, ProtocolError, TokenwireError, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -170,6 +170,26 @@ def test_logprobs_come_with_their_tokens(reply: RecordedReply) -> None:
     choice.step([1, 23, 5], None)
 
     assert reply.logprobs == [[[scored(0)]], [[scored(1)], [scored(23)]]]
+
+
+@pytest.mark.parametrize("rows", [[], [0]], ids=["none", "one too few"])
+def test_a_token_without_logprobs_breaks_the_workers_promise(reply: RecordedReply, rows: list[int]) -> None:
+    """A reply that has them has them for each token."""
+    choice = Choice(0, Letters(), reply, Scores)
+    if rows:
+        choice.scored(rows_of_ids(*rows))
+
+    with pytest.raises(ProtocolError, match="log-probabilities for each token"):
+        choice.step([0, 1], None)
+
+
+def test_logprobs_that_nobody_asked_for_are_dropped(reply: RecordedReply) -> None:
+    """A worker may send what it likes."""
+    choice = Choice(0, Letters(), reply)
+    choice.scored(rows_of_ids(0, 1))
+    choice.step([0], None)
+
+    assert reply.logprobs == [None]
 
 
 def test_a_prompts_logprobs_begin_with_none(reply: RecordedReply) -> None:

@@ -11,6 +11,7 @@ from tokenwire.coordinator.api.fields.logprobs import (
     prompt_logprobs,
 )
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
+from tokenwire.errors import ProtocolError
 
 INF = float("inf")
 POSITION: ScoredPosition = [ScoredToken(5, "é", -2.0, 3), ScoredToken(6, "y", -0.5, 1), ScoredToken(7, "z", -INF, 2)]
@@ -50,6 +51,12 @@ def test_completions_have_one_token_more_than_requested() -> None:
     assert logprobs["token_logprobs"] == [-2.0, -0.5]
     assert logprobs["top_logprobs"] == [{"é": -2.0, "y": -0.5}, {"y": -0.5, "z": -9999.0}]
     assert offset == 12
+
+
+def test_completions_need_a_position_for_each_token() -> None:
+    """Of a prompt, a worker may have sent too few."""
+    with pytest.raises(ProtocolError, match="log-probabilities for each token"):
+        completion_logprobs([9, 5], [POSITION], LogprobStyle(1), str)
 
 
 def test_the_first_token_of_a_prompt_has_no_logprob() -> None:
