@@ -49,7 +49,8 @@ class ResumptionWitness:
             assert isinstance(sequence, ResumableSequence)
             self._reached[self._causes.pop(sequence, _MOVED)] += 1
             self._reached[f"resumed at {self._place(session, placement)}"] += 1
-            replays, goes_on = isinstance(listener, Replay), bool(sequence.token_ids)
+            replays = isinstance(listener, Replay) and not listener._caught_up
+            goes_on = bool(sequence.token_ids)
             how = "by a replay" if replays else "from its tokens" if goes_on else "from the beginning"
             self._reached[f"resumed {how}"] += 1
 

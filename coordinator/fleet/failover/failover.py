@@ -49,6 +49,7 @@ _WorkerDeath = tuple[str, bool, str]
 """Of a worker: its instance id, whether it is certain, and its address if it had served no request."""
 Capabilities = Callable[[str, int, ModelRevision | None], pb.EngineCapabilities]
 
+_NO_CAPABILITIES = pb.EngineCapabilities()
 _LOST = WorkerLost("The worker that generated this reply was lost.", retry_after_s=1)
 
 
@@ -240,19 +241,21 @@ class Failover(PoolListener):
         replayed = bool(sequence.token_ids) and self._recovery(sequence) is Recovery.REPLAY
         prefix: Sequence[int] = () if replayed else sequence.token_ids
         rest = remainder(request.submission, sequence.index, prefix, sequence.prompt_scored)
-        listener: SlotListener = Replay(sequence, sequence.token_ids[:]) if replayed else sequence
+        replay = Replay(sequence, sequence.token_ids[: None if replayed else 0])
+        may_differ = bool(prefix) and sequence.recovery(_NO_CAPABILITIES, self._is_exact(request)) is Recovery.REPLAY
         placement = replace(
             request.placement,
             resumed=True,
             avoid=sequence.avoid,
             revision=self._revision(sequence),
             begun=request.has_output,
-            on_placed=request.on_resumed,
+            on_placed=functools.partial(self._on_placed, sequence, replay) if may_differ else request.on_resumed,
         )
         if prefix and rest.max_tokens == 0:
             sequence.end_at_limit()
             return
         try:
+            listener = replay if replayed or may_differ else sequence
             sequence.handle = self._below.submit(request.model, rest, [listener], placement)
         except RevisionLost as error:
             self.stats.failed += 1
@@ -265,6 +268,18 @@ class Failover(PoolListener):
             sequence.resumed()
         self.stats.replayed += replayed
         self.stats.resumed += not replayed
+
+    def _on_placed(
+        self, sequence: ResumableSequence, replay: Replay, session: "WorkerSession", submission: Submission, count: int
+    ) -> None:
+        """Let a worker replay a sequence that it would continue differently: it has come since this was decided."""
+        request = sequence.request
+        if sequence.recovery(session.capabilities, self._is_exact(request)) is Recovery.REPLAY:
+            whole = remainder(request.submission, sequence.index, (), sequence.prompt_scored)
+            submission.prompt_token_ids, submission.max_tokens = whole.prompt_token_ids, whole.max_tokens
+            submission.sampling_params = whole.sampling_params
+            replay.expect(sequence.token_ids[:])
+        request.on_resumed(session, submission, count)
 
     def _is_exact(self, request: ResumableRequest) -> bool:
         """Return whether to prefer an error to a reply that no single run has generated."""

@@ -34,6 +34,10 @@ class Replay:
         self._rows: pb.LogprobRows | None = None
         self._version = ""
 
+    def expect(self, known: "array[int]") -> None:
+        """Compare with these tokens: its worker begins at the start after all."""
+        self._expected = known
+
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Pass on; the sequence drops repetitions."""
         self._downstream.prefilled(info)

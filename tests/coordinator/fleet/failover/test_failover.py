@@ -28,13 +28,14 @@ LOST = WorkerLost("gone")
 class LosablePart:
     """The part of a request that one worker has."""
 
-    def __init__(self, submission: Submission, listeners: Sequence[SlotListener], resumed: bool) -> None:
+    def __init__(self, submission: Submission, listeners: Sequence[SlotListener], placement: Placement) -> None:
         self.submission = submission
         self.listeners = listeners
+        self.placement = placement
         self.session: WorkerSession | None = None
         self.left: list[WorkerSession | None] = []
         """Whence it was aborted; None: the queue."""
-        self.resumed = resumed
+        self.resumed = placement.resumed
         self.aborted = False
 
     def abort(self) -> None:
@@ -110,7 +111,7 @@ class SuccessiveWorkers:
                 placement.on_placed(each, replace(submission, start=start), 1)
         elif not self.queues:
             placement.on_placed(session, submission, len(listeners))
-        self.parts.append(LosablePart(submission, listeners, placement.resumed))
+        self.parts.append(LosablePart(submission, listeners, placement))
         self.parts[-1].session = None if self.queues else session
         return self.parts[-1]
 
@@ -184,6 +185,31 @@ async def test_a_sequence_without_a_worker_is_aborted_at_once(
     await asyncio.sleep(0)
     assert len(workers.parts) == 1
     assert failover.abort(request_ids) == 0
+
+
+@pytest.mark.parametrize("invariant", [True, False])
+async def test_a_worker_that_comes_later_replays_what_it_would_continue_differently(
+    failover: Failover, workers: SuccessiveWorkers, invariant: bool
+) -> None:
+    """How a queued sequence goes on was decided by the workers of that moment, and it may get another one."""
+    workers.invariant = 0
+    (listener,) = submitted(failover, max_tokens=9, temperature=0.0, min_tokens=3, logprobs=0)
+    workers.parts[0].listeners[0].step([5, 6], None)
+    workers.queues = True
+    workers.parts[0].lose()
+    part = await workers.part(1)
+    assert list(part.submission.prompt_token_ids) == [1, 5, 6]
+
+    later = WorkerSession("later:1", "test", accept)
+    later.capabilities = pb.EngineCapabilities(batch_invariant=invariant)
+    part.placement.on_placed(later, part.submission, 1)
+
+    sent = part.submission
+    found = list(sent.prompt_token_ids), sent.max_tokens, sent.sampling_params.min_tokens
+    assert found == (([1, 5, 6], 7, 1) if invariant else ([1], 9, 3))
+    for token_ids in [[7, 8]] if invariant else [[5], [6, 7], [8]]:
+        part.listeners[0].step(token_ids, None)
+    assert listener.token_ids == [5, 6, 7, 8]
 
 
 async def test_a_request_aborted_by_id_is_not_moved(failover: Failover, workers: SuccessiveWorkers) -> None:
