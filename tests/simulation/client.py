@@ -16,6 +16,7 @@ from tests.simulation.logprobs import prompt_logprobs_problem
 from tests.simulation.oracle import ChoiceOracle
 from tests.simulation.prompts import PromptOracle
 from tests.simulation.requests import ID_PREFIXES
+from tests.simulation.retry_after import retry_problem
 from tests.simulation.single_run import asks_for_ids, prefers_error
 from tests.simulation.tenants import Tenants
 from tests.simulation.witness import Witness
@@ -222,6 +223,11 @@ class SimulatedClient:
         was_cancelled = self.server_node is not None and self.server_node.out_of_time
         self._check(left or not exchange.closed_early or was_cancelled, "a response ended early, without an error")
 
+    def _check_mark(self, indices: Sequence[int], says_resumed: bool) -> None:
+        """Check what a complete reply says, or in a stream a choice that ends."""
+        choices = [(self.request_id, index) for index in indices]
+        self._check(not (wrong := self._witness.journeys.mark_problem(choices, says_resumed)), wrong)
+
     def _on_error(self) -> None:
         self._check(not (wrong := self._error_problem(self)), wrong)
 
@@ -230,12 +236,12 @@ class SimulatedClient:
             body = json.loads(self._data)
             self.error = body["error"]
             self._end(f"error {self._status}")
+            self._check(not (wrong := retry_problem(self._status, self._headers, self.error["message"])), wrong)
             self._on_error()
             return
         if not self.spec["stream"]:
             self._on_chunk(json.loads(self._data))
-        is_marked = self.spec["stream"] or b"x-tokenwire-resumed" in self._headers
-        self._check(is_marked or not any(each.was_resumed for each in self.readers), "no header says: resumed")
+            self._check_mark(range(self.spec["n"]), self._headers.get(b"x-tokenwire-resumed") == b"true")
         self._check(self._dones or not self.spec["stream"], "a stream ended without [DONE]")
         if self.error:
             self._end(f"error event {self.error.get('code')}")
@@ -286,6 +292,8 @@ class SimulatedClient:
         self._check(
             not (crossed and self._witness.announces_weights), f"choice {index} went on with other weights, {crossed}"
         )
+        if reader.finish is not None and self.spec["stream"]:
+            self._check_mark([index], bool(choice.get("resumed")))
         if reader.finish is not None and asks_for_ids(self.spec):
             self._check(not (wrong := self._witness.weights.problem(reader.oracle, reader.spans)), wrong)
             self.several_versions += len(reader.spans or ()) > 1

@@ -6,7 +6,7 @@ sessions end.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.simulation.world import Node
@@ -50,6 +50,11 @@ class Journeys:
         """Of each coordinator process, in order."""
         self._at: dict[Choice, tuple[Visit, int]] = {}
         """Where a choice is."""
+        self._begun: set[Choice] = set()
+        """Those of which their coordinator has tokens."""
+        self._queued_again: set[Choice] = set()
+        self._sent_again: set[Choice] = set()
+        """Those of them that were queued, or sent to a worker, after that."""
 
     def open_visit(self, coordinator: Node | None, address: str, process: Node) -> Visit:
         """Begin a session."""
@@ -64,6 +69,7 @@ class Journeys:
     def on_sent(self, coordinator: Node | None, address: str, choices: Mapping[int, Choice]) -> None:
         """Take that a coordinator has sent choices to a worker: the newest places, by slot."""
         visit = next(each for each in reversed(self._visits[coordinator]) if each.address == address)
+        self._sent_again.update(self._begun.intersection(choices.values()))
         for slot, choice in choices.items():
             self.queued_since.pop(choice, None)
             self._leave(choice)
@@ -72,9 +78,22 @@ class Journeys:
 
     def on_queued(self, choices: Sequence[Choice], now: float) -> None:
         """Take that choices wait, or go on waiting after a part of their request was sent."""
+        self._queued_again.update(self._begun.intersection(choices))
         for choice in choices:
             self._leave(choice)
             self.queued_since[choice] = now
+
+    def on_tokens(self, visit: Visit, slot: int) -> None:
+        """Take that a coordinator has read tokens of what is in a slot."""
+        if (choice := visit.choices.get(slot)) is not None:
+            self._begun.add(choice)
+
+    def mark_problem(self, choices: Collection[Choice], says_resumed: bool) -> str:
+        """Return what is wrong with what some choices say together that have ended; empty if nothing."""
+        if says_resumed and not (self._sent_again | self._queued_again).intersection(choices):
+            return f"{choices} was resumed, it says, and was not"
+        # One that is aborted while it waits to be resumed may say either.
+        return "" if says_resumed or self._sent_again.isdisjoint(choices) else f"{choices} does not say: resumed"
 
     def on_refusal(self, visit: Visit, refusal: pb.Refusal) -> None:
         """Take that a worker has refused what is in some slots."""

@@ -1,7 +1,8 @@
 """The account of one API key at one coordinator process, kept beside the one that is checked."""
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,9 @@ KeySpec = Mapping[str, Any]
 ADMITTED = "admitted"
 _MINUTE_S = 60.0
 _ROUNDING = 1e-6
+_AT_A_TIME = "requests at a time"
+_LEFT = (b"limit", b"remaining", b"reset")
+"""What headers say of each limit per minute."""
 
 
 @dataclass(slots=True)
@@ -38,6 +42,21 @@ class _Level:
         self.least = min(self.limit, self.least + gain) - charged
         self.most = min(self.limit, self.most - charged + gain)
         self.at = now
+
+    def possible_headers(self) -> list[dict[bytes, bytes]]:
+        """Return what headers may say of it: the limit, what remains, and the seconds until all of it does."""
+        remaining = range(*_whole(math.floor, self.least, self.most))
+        reset = range(*_whole(math.ceil, *(_MINUTE_S * (1 - each / self.limit) for each in (self.most, self.least))))
+        return [
+            {b"limit": b"%d" % self.limit, b"remaining": b"%d" % left, b"reset": b"%ds" % seconds}
+            for left in remaining
+            for seconds in reset
+        ]
+
+
+def _whole(rounded: Callable[[float], int], least: float, most: float) -> tuple[int, int]:
+    """Return the bounds of a range of whole numbers, none below 0."""
+    return max(0, rounded(least - _ROUNDING)), max(0, rounded(most + _ROUNDING)) + 1
 
 
 @dataclass(slots=True)
@@ -89,7 +108,7 @@ class KeyAccount:
         self.observe(now)
         limit = self.spec["max_concurrent"]
         if limit is not None and len(self._serving) >= limit:
-            return {"requests at a time"}
+            return {_AT_A_TIME}
         possible = set()
         for level, name in ((self._requests, "requests per minute"), (self._tokens, "tokens per minute")):
             if level is not None and level.least < 1 + _ROUNDING:
@@ -105,6 +124,29 @@ class KeyAccount:
             return f"{self.spec['tenant']!r} has no limit, and {asked_for} tokens were too many"
         if asked_for < self._tokens.lowest - _ROUNDING:
             return f"{self.spec['tenant']!r} was refused {asked_for} tokens and had {self._tokens.lowest}"
+        return ""
+
+    def headers_problem(self, headers: Mapping[bytes, bytes], now: float) -> str:
+        """Return what is wrong with the headers that say what is left to it; empty if nothing."""
+        self.observe(now)
+        for level, name in ((self._requests, b"requests"), (self._tokens, b"tokens")):
+            said = {what: headers.get(b"x-ratelimit-%s-%s" % (what, name)) for what in _LEFT}
+            if said not in ([dict.fromkeys(_LEFT)] if level is None else level.possible_headers()):
+                return f"{self.spec['tenant']!r} was told that it has of {name.decode()}: {said}"
+        return ""
+
+    def retry_problem(self, outcome: str, asked_for: int, seconds: int, now: float) -> str:
+        """Return what is wrong with the time after which a rejected request may come again; empty if nothing."""
+        self.observe(now)
+        level = self._requests if outcome.startswith("requests") else self._tokens
+        told = f"{self.spec['tenant']!r} was told to wait for {seconds} s"
+        if level is None or outcome == _AT_A_TIME:
+            return "" if seconds == 1 else f"{told} for other requests to end"
+        wanted, rate = asked_for or 1, level.limit / _MINUTE_S
+        if level.most + seconds * rate < wanted - _ROUNDING:
+            return f"{told}, after which it has {level.most + seconds * rate} of {wanted}"
+        if seconds > 1 and level.least + (seconds - 1) * rate > wanted + _ROUNDING:
+            return f"{told}, though it has {wanted} earlier"
         return ""
 
     def enter(self, number: int, scope: Scope, body: bytearray, now: float) -> None:

@@ -5,9 +5,7 @@ rejected with the documented status and in its own tenant's name, and nobody els
 """
 
 import itertools
-import json
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -16,6 +14,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.simulation.key_account import ADMITTED, KeyAccount, KeySpec
+from tests.simulation.limited_head import UNAUTHORIZED, LimitedHead
 from tests.simulation.world import World
 from tokenwire.coordinator.auth.api_keys import ApiKey
 from tokenwire.coordinator.auth.rate_limit import Limits
@@ -33,13 +32,6 @@ _OPERATOR_ROUTES = frozenset(
 _OPERATOR, _OPERATOR_KEY = "operator", b"operator"
 WRONG_KEY = -1
 """The number of a key that nobody has."""
-_RATE_LIMIT = re.compile(
-    r"Rate limit reached for (\S+): \d+ (requests at a time|(?:requests|tokens) per minute)\."
-    r"(?: The request may use (\d+))?"
-)
-_TOO_LARGE = re.compile(r"This API key has (\d+) tokens per minute, and the request may use up to (\d+)")
-_UNAUTHORIZED = "unauthorized"
-_HEADERS = {"requests_per_minute": b"x-ratelimit-limit-requests", "tokens_per_minute": b"x-ratelimit-limit-tokens"}
 
 
 def draw_keys(rng: random.Random, numbers: Sequence[int], limits: Sequence[int | None]) -> list[dict[str, Any]]:
@@ -202,8 +194,8 @@ class TenantWitness:
             return
         account = next((self._by_header[each] for each in scope["headers"] if each in self._by_header), None)
         number, now = next(self._numbers), self._world.time()
-        expected = {_UNAUTHORIZED} if account is None else account.outcomes(now)
-        response, body = _Head(), bytearray()
+        expected = {UNAUTHORIZED} if account is None else account.outcomes(now)
+        response, body = LimitedHead(), bytearray()
         if account is not None:
             account.enter(number, scope, body, now)
 
@@ -214,11 +206,15 @@ class TenantWitness:
 
         async def watch(message: Message) -> None:
             # A rejection comes before anything else happens in this process.
-            if response.take(message) and account is not None:
+            is_rejection, is_served = response.take(message), message.get("status") == 200
+            if is_served and account is not None:
+                self._report(account.headers_problem(dict(message["headers"]), self._world.time()))
+            if is_rejection and account is not None:
                 if response.outcome != ADMITTED:
                     account.reject(number, self._world.time())
                 elif response.asked_for:
                     self._judge_refusal(account, response.asked_for)
+                self._report(response.retry_problem(account, self._world.time()))
             await send(message)
 
         try:
@@ -230,12 +226,15 @@ class TenantWitness:
                     self._violate(f"{account.spec['tenant']!r} uses more tokens than its key has")
             self._judge(scope, account, expected, response)
 
-    def _judge_refusal(self, account: KeyAccount, asked_for: int) -> None:
-        self._reached["refused for the tokens it might use"] += 1
-        if problem := account.refusal_problem(asked_for, self._world.time()):
+    def _report(self, problem: str) -> None:
+        if problem:
             self._violate(problem)
 
-    def _judge(self, scope: Scope, account: KeyAccount | None, expected: set[str], response: "_Head") -> None:
+    def _judge_refusal(self, account: KeyAccount, asked_for: int) -> None:
+        self._reached["refused for the tokens it might use"] += 1
+        self._report(account.refusal_problem(asked_for, self._world.time()))
+
+    def _judge(self, scope: Scope, account: KeyAccount | None, expected: set[str], response: LimitedHead) -> None:
         context: RequestContext | None = scope.get(CONTEXT)
         tenant = "" if account is None else account.spec["tenant"]
         if context is not None:
@@ -249,49 +248,3 @@ class TenantWitness:
         if account is not None:
             for problem in response.problems(account.spec):
                 self._violate(f"{tenant!r} got {problem}")
-
-
-class _Head:
-    """What the beginning of a response says about keys and limits."""
-
-    def __init__(self) -> None:
-        self.outcome = ADMITTED
-        self._status = 0
-        self._headers: dict[bytes, bytes] = {}
-        self._named = ""
-        """The tenant that a rejection names."""
-        self.asked_for = 0
-        """The tokens that the request might use, if it was rejected for them."""
-
-    def take(self, message: Message) -> bool:
-        """Take a message of the response; return whether it has the body of an error."""
-        if message["type"] == "http.response.start":
-            self._status, self._headers = message["status"], dict(message["headers"])
-        elif self._status == 401:
-            self.outcome = _UNAUTHORIZED
-        elif self._status in (400, 429):
-            self._take_error(json.loads(message["body"])["error"]["message"])
-        return self._status in (400, 401, 429)
-
-    def _take_error(self, text: str) -> None:
-        if found := _RATE_LIMIT.match(text):
-            self._named, outcome, asked_for = found.groups()
-            if asked_for is None:
-                self.outcome = outcome
-            self.asked_for = int(asked_for or 0)
-        elif found := _TOO_LARGE.match(text):
-            self.asked_for = int(found[2])
-
-    def problems(self, spec: KeySpec) -> list[str]:
-        """Return what the response lacks for its key."""
-        found = []
-        if self._named and self._named != spec["tenant"]:
-            found.append(f"a rejection in the name of {self._named!r}")
-        if self._status == 429 and b"retry-after" not in self._headers:
-            found.append("a 429 without Retry-After")
-        # A rejected one never got as far as the headers of its account.
-        if self._status and self.outcome == ADMITTED:
-            for name, header in _HEADERS.items():
-                if spec[name] is not None and self._headers.get(header) != b"%d" % spec[name]:
-                    found.append(f"{header!r}: {self._headers.get(header)!r}")
-        return found

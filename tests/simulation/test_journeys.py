@@ -155,3 +155,23 @@ def test_log_probabilities_are_those_of_the_ids_before_them() -> None:
             assert "rows" in logprobs_problem(None, ids, 2, placement, spec)
         """
     )
+
+
+def test_a_choice_says_that_it_was_resumed_if_it_had_tokens_and_was_sent_again() -> None:
+    """One that only waits for that may say either; one without tokens was not resumed, wherever it went."""
+    run_inside(
+        _SESSIONS
+        + """
+    one, other = [("r0", 0)], [("r0", 1)]
+    connect(0)
+    witness.on_event(0, pb.SessionResponse(frame=pb.StepFrame(slots=[0], token_ids=[1])))
+    assert journeys.mark_problem(one, True) and not journeys.mark_problem(one, False)
+    witness.on_end(0, has_cause=True)
+    journeys.on_queued([*one, *other], 0.0)
+    assert not journeys.mark_problem(one, True) and not journeys.mark_problem(one, False)
+    connect(1)
+    assert not journeys.mark_problem(one, True) and journeys.mark_problem(one, False)
+    assert journeys.mark_problem(other, True) and not journeys.mark_problem(other, False)
+    assert not journeys.mark_problem(one + other, True) and journeys.mark_problem(one + other, False)
+    """
+    )

@@ -264,3 +264,34 @@ def test_workers_that_gave_a_request_tokens_are_none_that_died_when_they_had_jus
         assert (witness.fallen("r0"), witness.fallen("r1")) == (2, 3)
         """
     )
+
+
+def test_an_account_judges_what_headers_say_is_left_and_when_a_rejected_request_may_come_again() -> None:
+    """Neither too early nor too late."""
+    run_inside(
+        """
+        from tests.simulation.key_account import KeyAccount
+
+        limits = {"max_concurrent": 1, "requests_per_minute": 6, "tokens_per_minute": None}
+        account = KeyAccount({"tenant": "t", **limits}, 0.0, 512)
+        account.enter(0, {}, bytearray(), 0.0)
+
+        def said(limit, remaining, reset):
+            values = {"limit": limit, "remaining": remaining, "reset": reset}
+            return {f"x-ratelimit-{name}-requests".encode(): value.encode() for name, value in values.items()}
+
+        assert not account.headers_problem(said("6", "5", "10s"), 0.0)
+        assert not account.headers_problem(said("6", "5", "5s"), 5.0)
+        for wrong in ({}, said("6", "6", "5s"), said("6", "5", "10s"), said("5", "5", "5s")):
+            assert account.headers_problem(wrong, 5.0), wrong
+        tokens = {key.replace(b"requests", b"tokens"): value for key, value in said("6", "5", "5s").items()}
+        assert account.headers_problem(said("6", "5", "5s") | tokens, 5.0)
+
+        for number in range(1, 6):
+            account.enter(number, {}, bytearray(), 5.0)
+        waits = {seconds: account.retry_problem("requests per minute", 0, seconds, 5.0) for seconds in (4, 5, 7)}
+        assert not waits[5] and "after which it has" in waits[4] and "earlier" in waits[7], waits
+        assert not account.retry_problem("requests at a time", 0, 1, 5.0)
+        assert account.retry_problem("requests at a time", 0, 5, 5.0)
+        """
+    )

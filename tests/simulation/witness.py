@@ -169,6 +169,7 @@ class Witness:
         for slot, count in zip(frame.slots, frame.counts or [1] * len(frame.slots), strict=False):
             if slot in session.open:
                 session.open[slot].tokens += count
+                self.journeys.on_tokens(session.visit, slot)
             else:
                 self._violate(f"tokens for slot {slot} of {session.address}, which is not open")
         for finish in frame.finishes:

@@ -6,7 +6,7 @@ from typing import Any
 from tokenwire.coordinator.types import Finish
 
 RESUMED_HEADER = "X-Tokenwire-Resumed"
-"""Set on full responses; each choice has the field too."""
+"""Set on full responses; in streams each choice has the field, and in the replies of the token routes too."""
 
 DONE = b"data: [DONE]\n\n"
 """The last event of OpenAI's chat and completion streams, and of those of ids."""
