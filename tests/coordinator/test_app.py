@@ -196,22 +196,29 @@ async def test_an_aborted_request_is_not_resumed(tmp_path: Path, path: str, body
     assert choice["token_ids"]
 
 
+_PART = "1 of 4 processes: each has a queue, shares of it, and limits of bodies and buffers of its own"
+
+
 @pytest.mark.parametrize(
     ("limits", "store", "logged"),
     [
         (
             Limits(max_concurrent=1),
             None,
-            ["limits of API keys: counted by this process alone, 1 of 4; see --limits-store"],
+            [_PART, "limits of API keys: counted by this process alone, 1 of 4; see --limits-store"],
         ),
-        (Limits(max_concurrent=1), "redis://nowhere", []),
-        (Limits(), None, []),
+        (
+            Limits(max_concurrent=1),
+            "redis://nowhere",
+            [_PART, "limits of API keys: counted by all processes with this store together"],
+        ),
+        (Limits(), None, [_PART]),
     ],
 )
-def test_a_process_says_that_it_counts_limits_alone(
+def test_a_process_says_what_it_counts_alone(
     caplog: pytest.LogCaptureFixture, limits: Limits, store: str | None, logged: list[str]
 ) -> None:
-    """If there are limits, and no store that all processes share."""
+    """The queue always; the limits of keys if there are any, and no store that all processes share."""
     caplog.set_level(logging.INFO)
     auth = AuthSettings(keys=(ApiKey(b"", "tenant", limits),), limits_store=store)
     build_core(replace(EVERYTHING, admin=AdminSettings(), auth=auth, processes=4))
