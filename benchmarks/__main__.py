@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from benchmarks import (
+    behind,
     fairness,
     history,
     history_cost,
@@ -71,6 +72,7 @@ PARTS: Mapping[str, Callable[[Amounts], Part]] = {
     "fleet": lambda _: {"fleet": list(streaming.run_fleets())},
     "parsing": lambda _: {"parsing": list(parsing.run())},
     "long-prompts": lambda _: {"long_prompts": list(long_prompts.run())},
+    "behind": lambda _: {"behind": list(behind.run())},
     "overload": lambda _: {"overload": overload.run()},
     "history": _history,
     "routing": lambda _: {"routing": list(routing.run())},

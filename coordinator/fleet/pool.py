@@ -25,7 +25,9 @@ from tokenwire.coordinator.fleet.session_listener import SessionListener, Sessio
 from tokenwire.coordinator.fleet.session_stats import StatsByModel
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.coordinator.fleet.transport.base import Commands, OpenTransport, WorkerTransport
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
+from tokenwire.coordinator.fleet.transport.paced import FramePace, PacedTransport
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.coordinator.fleet.transport.vllm_http.transport import VllmHttpTransport
 from tokenwire.errors import InvalidRequest, RevisionLost
@@ -65,11 +67,14 @@ class WorkerPool(SessionListener[WorkerSession]):
         liveness: LivenessSettings | None = None,
         vllm_http: VllmHttpSettings | None = None,
         outliers: "OutlierDetector[WorkerSession] | None" = None,
+        pace: FramePace | None = None,
     ) -> None:
         self.stats_by_model: StatsByModel = {}
         """Statistics of all sessions."""
         self.sequences_by_revision: Counter[tuple[str, str]] = Counter()
         """How many sequences were sent to workers, by model and revision, of those that a worker has."""
+        self.pace = pace or FramePace()
+        """That of the frames of all sessions."""
         self._coordinator_id = coordinator_id
         self._prepare = prepare
         self._desired = desired or DesiredStates()
@@ -310,9 +315,13 @@ class WorkerPool(SessionListener[WorkerSession]):
 
     def _add(self, address: str) -> None:
         is_vllm_http = address.startswith(("http://", "https://"))
-        open_transport = (
+        opens: OpenTransport = (
             partial(VllmHttpTransport, self._vllm_http) if is_vllm_http else partial(GrpcTransport, self._channels)
         )
+
+        def open_transport(address: str, commands: Commands) -> WorkerTransport:
+            return PacedTransport(opens(address, commands), self.pace)
+
         session = WorkerSession(
             address, self._coordinator_id, self._prepare, self, open_transport, self._liveness, self.stats_by_model
         )

@@ -147,6 +147,7 @@ LONG = {
     "measures, and other work on the machine would falsify it: each a minute to some minutes": (
         "make bench ARGS=--only routing",
         "make bench ARGS=--only streaming --only per-request",
+        "python -m benchmarks --only behind",
         "python -m benchmarks --only fairness",
         "python -m benchmarks --only fleet",
         "python -m benchmarks --only history --conversations 200",

@@ -48,6 +48,12 @@ class FleetCollector(Collector):
         )
         yield from self._queues()
         yield from self._stats_by_model()
+        yield CounterMetricFamily(
+            "tokenwire_frames_merged",
+            "Frames of workers that were dispatched together with the one before, because this coordinator was behind: "
+            "its streams then get the tokens of several steps in one chunk.",
+            value=self._pool.pace.merged,
+        )
         failover = CounterMetricFamily(
             "tokenwire_failover_sequences",
             "Sequences whose worker was lost: resumed, replayed, failed, or stopped as poison.",

@@ -1,0 +1,165 @@
+"""Merges frames that arrive while the event loop is busy with earlier ones, so that it keeps time for the rest.
+
+Without this, once the tokens of a step take longer than a step, frames queue up in gRPC, and the events of a new
+request wait behind them for seconds. Merged, a stream's tokens of several steps are decoded, rendered and written
+together, which costs a fraction of what they cost one by one.
+"""
+
+import asyncio
+
+from tokenwire.coordinator.fleet.transport.base import WorkerTransport
+from tokenwire.v1 import control_pb2_grpc
+from tokenwire.v1 import inference_pb2 as pb
+
+_LONGEST_S = 0.05
+"""Frames never wait for longer."""
+
+Event = pb.SessionResponse
+
+
+class FramePace:
+    """Lets frames wait for as long as the last ones took, so that they take half of the event loop at most.
+
+    One for all sessions of a process.
+    """
+
+    def __init__(self, longest_s: float = _LONGEST_S) -> None:
+        self.merged = 0
+        """Frames that were dispatched together with the one before."""
+        self._longest_s = longest_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._began_at = 0.0
+        self._free_at = 0.0
+
+    def wait_s(self) -> float:
+        """Return how long frames are to wait from now on; zero or less: not at all."""
+        return 0.0 if self._loop is None else self._free_at - self._loop.time()
+
+    def begin(self) -> None:
+        """Begin to time a turn of the event loop in which frames are dispatched."""
+        if self._began_at:
+            return
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        self._began_at = self._loop.time()
+        self._loop.call_soon(self._after_dispatch)
+
+    def _after_dispatch(self) -> None:
+        assert self._loop is not None
+        self._loop.call_soon(self._end)  # behind the writes, which the dispatch has put off to the end of the turn
+
+    def _end(self) -> None:
+        assert self._loop is not None
+        now = self._loop.time()
+        self._free_at = now + min(now - self._began_at, self._longest_s)
+        self._began_at = 0.0
+
+
+class PacedTransport:
+    """A transport that keeps frames back, at the pace, and returns those that came meanwhile as one."""
+
+    def __init__(self, transport: WorkerTransport, pace: FramePace) -> None:
+        self._transport = transport
+        self._pace = pace
+        self._reading: asyncio.Task[Event | None] | None = None
+        """What is read ahead."""
+
+    @property
+    def control(self) -> control_pb2_grpc.ControlStub:
+        """The stub for the worker's control calls."""
+        return self._transport.control
+
+    async def read(self) -> Event | None:
+        """Return the worker's next event, or several frames as one; None when the worker closed the connection."""
+        event = await (self._transport.read() if self._reading is None else self._take())
+        if event is None or event.WhichOneof("event") != "frame":
+            return event
+        if self._pace.wait_s() > 0:
+            event = Event(frame=await self._gather(event.frame))
+        self._pace.begin()
+        return event
+
+    async def fetch_tokenizer(self) -> dict[str, bytes]:
+        """Return the files of the worker's tokenizer by name."""
+        return await self._transport.fetch_tokenizer()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+        await self._transport.close()
+
+    async def _take(self) -> Event | None:
+        assert self._reading is not None
+        event = await asyncio.shield(self._reading)
+        self._reading = None
+        return event
+
+    async def _gather(self, frame: pb.StepFrame) -> pb.StepFrame:
+        """Return a frame with those that come until it may be dispatched."""
+        gathered = _MergedFrame(frame)
+        while (wait_s := self._pace.wait_s()) > 0:
+            if self._reading is None:
+                self._reading = asyncio.create_task(self._read_ahead())
+            await asyncio.wait([self._reading], timeout=wait_s)
+            # Any other event, an error and the end of the stream are for the next read.
+            if not self._reading.done() or self._reading.cancelled() or self._reading.exception() is not None:
+                break
+            event = self._reading.result()
+            if event is None or event.WhichOneof("event") != "frame" or not gathered.takes(event.frame):
+                break
+            gathered.add(event.frame)
+            self._pace.merged += 1
+            self._reading = None
+        return gathered.frame()
+
+    async def _read_ahead(self) -> Event | None:
+        return await self._transport.read()
+
+
+class _MergedFrame:
+    """Frames of one session as one, as the worker itself merges steps that it could not send yet."""
+
+    def __init__(self, first: pb.StepFrame) -> None:
+        self._frames = [first]
+        self._ended = {finish.slot for finish in first.finishes}
+
+    def takes(self, frame: pb.StepFrame) -> bool:
+        """Return whether a frame may be merged: one of other weights, or against the protocol, stays by itself."""
+        slots, counts, token_ids = frame.slots, frame.counts, len(frame.token_ids)
+        fits = (len(counts), sum(counts)) == (len(slots), token_ids) if counts else len(slots) == token_ids
+        return (
+            fits
+            and frame.weight_version == self._frames[0].weight_version
+            and self._ended.isdisjoint(slots)
+            and self._ended.isdisjoint(finish.slot for finish in frame.finishes)
+            and len(set(slots)) == len(slots)
+        )
+
+    def add(self, frame: pb.StepFrame) -> None:
+        """Add the next frame."""
+        self._frames.append(frame)
+        self._ended.update(finish.slot for finish in frame.finishes)
+
+    def frame(self) -> pb.StepFrame:
+        """Return all as one frame."""
+        frames = self._frames
+        if len(frames) == 1:
+            return frames[0]
+        tokens: dict[int, list[int]] = {}
+        for frame in frames:
+            start, token_ids = 0, list(frame.token_ids)
+            for slot, count in zip(frame.slots, frame.counts or [1] * len(frame.slots), strict=True):
+                tokens.setdefault(slot, []).extend(token_ids[start : start + count])
+                start += count
+        return pb.StepFrame(
+            slots=tokens.keys(),
+            counts=[len(token_ids) for token_ids in tokens.values()],
+            token_ids=[token_id for token_ids in tokens.values() for token_id in token_ids],
+            finishes=[finish for frame in frames for finish in frame.finishes],
+            prefills=[info for frame in frames for info in frame.prefills],
+            logprobs=[scores for frame in frames for scores in frame.logprobs],
+            load=frames[-1].load,
+            weight_version=frames[0].weight_version,
+        )
