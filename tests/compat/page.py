@@ -62,13 +62,14 @@ def _failover(minor: Minor) -> str:
 
 
 _SHOWN: dict[str, Callable[[Minor], str]] = {
-    "driver": lambda minor: minor["checks"].get(PARITY, {}).get("driver", "?"),
+    "driver": lambda minor: minor["checks"].get(PARITY, {}).get("driver", "not run"),
     "sampling parameters that it lacks": lambda minor: _codes(minor["capabilities"]["unsupported_sampling_params"]),
     "log-probabilities of a step": lambda minor: f"{len(minor['capabilities']['logprob_columns'])} fields",
     "scores of a prompt's chosen ids": lambda minor: _yes(minor["capabilities"]["prompt_scores"]),
     "seeds beside other requests, on CPUs": lambda minor: (
         "vLLM's" if minor["capabilities"]["seeds_in_mixed_batches"] else "the worker's"
     ),
+    "what a seed draws first of 4,096 equal ids, on CPUs": lambda minor: str(minor["capabilities"]["seeded_draw"]),
     "batch invariance on GPUs": lambda minor: _yes(minor["capabilities"]["batch_invariant_on_gpus"]),
     "structured outputs": lambda minor: _codes(minor["capabilities"]["structured_output_backends"]),
     "LoRA": lambda minor: _yes(minor["capabilities"]["lora"]),

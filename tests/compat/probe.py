@@ -30,6 +30,7 @@ def capabilities() -> dict[str, Any]:
         "unsupported_sampling_params": unsupported_params(),
         "logprob_columns": list(LogprobsLists._fields),
         "prompt_scores": "prompt_token_id_logprobs" in EngineCoreOutput.__struct_fields__,
+        "seeded_draw": _seeded_draw(TopKTopPSampler()),
         "seeds_in_mixed_batches": uses_generators(TopKTopPSampler().forward_cpu),
         "batch_invariant_on_gpus": "VLLM_BATCH_INVARIANT" in envs.environment_variables
         and is_batch_invariant(on_gpu, True, vllm.__version_tuple__),
@@ -42,6 +43,14 @@ def capabilities() -> dict[str, Any]:
         "tool_parsers": sorted(set(ToolParserManager.list_registered())),
         "reasoning_parsers": sorted(set(ReasoningParserManager.list_registered())),
     }
+
+
+def _seeded_draw(sampler: Any) -> int:
+    """Return the first id that a seed draws of 4,096 equally likely ones, on a CPU."""
+    import torch
+
+    generator = torch.Generator().manual_seed(7)
+    return int(sampler.forward_cpu(torch.zeros(1, 4096), {0: generator}, None, None)[0][0])
 
 
 class _Config:

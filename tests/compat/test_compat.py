@@ -24,6 +24,6 @@ def test_two_minors_replace_each_other_under_load() -> None:
     """No stream is lost or corrupted."""
     found = roll_minors(environment_of(MIDDLE), environment_of(NEWEST), streams=30)
 
-    assert (found["lost"], found["corrupted"], found["differ_between_minors"]) == (0, 0, 0), found["problems"]
+    assert (found["lost"], found["corrupted"]) == (0, 0), found["problems"]
     engines = [engine.split()[1] for engines in found["engines"] for engine in engines]
     assert {engine.rpartition(".")[0] for engine in engines} == {MIDDLE, NEWEST}
