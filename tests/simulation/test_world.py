@@ -223,3 +223,37 @@ def test_a_short_stall_does_not_end_a_longer_one() -> None:
         world.run(main())
         """
     )
+
+
+def test_a_handler_is_cancelled_once() -> None:
+    """As by gRPC: a connection that breaks later does not interrupt what the handler does at its end."""
+    run_inside(
+        """
+        import asyncio
+        from types import SimpleNamespace
+        from tests.simulation.rpc_server import ServedCall
+        from tests.simulation.world import World
+
+        ended = []
+
+        async def serve(requests, context):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(1)
+                ended.append(world.elapsed_s)
+
+        async def main():
+            server = SimpleNamespace(methods={"/Session": SimpleNamespace(stream_stream=serve)}, open_calls={})
+            connection = SimpleNamespace(rpc_server=server, served={}, server=world.root, broken=True)
+            call = ServedCall(connection, 1, "/Session", b"")
+            for _ in range(2):
+                await asyncio.sleep(0.1)
+                call.cancel()
+            await asyncio.sleep(2)
+            assert ended and not server.open_calls
+
+        world = World(0)
+        world.run(main())
+        """
+    )
