@@ -61,6 +61,8 @@ class WorkerHost:
         """The seed of its engines, which stands for the weights that they start with."""
         self.batch_invariant = True
         """Whether tokens of its engines do not depend on what else they compute."""
+        self.has_generators = False
+        """Whether its engines draw noise from a generator, whatever those of the fleet do."""
         self.broken = False
         """Whether its engine was broken, so that it must be replaced."""
         self._world = world
@@ -90,7 +92,7 @@ class WorkerHost:
     async def _main(self, node: Node, settings: SimulationSettings) -> None:
         self._shutdown = asyncio.Event()
         self.engine = RecordedEngine(
-            replace(settings, seed=self.weights),
+            replace(settings, seed=self.weights, seeds="generator" if self.has_generators else settings.seeds),
             f"{self.name}/{node.number}",
             self._intake_s,
             self._placements,

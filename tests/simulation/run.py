@@ -96,6 +96,7 @@ class SimulationRun:
             self.workers[index].weights = OTHER_WEIGHTS
         for index, worker in enumerate(self.workers):
             worker.batch_invariant = index not in config.get("batch_variant", ())
+            worker.has_generators = index in config.get("generators", ())
         self.coordinators = [
             CoordinatorHost(
                 self.world, self.network, index, addresses, self.witness, self._watch, self._wall_clock(index)

@@ -26,6 +26,7 @@ _PLAIN: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("adapters",), []),
     (("other_weights",), []),
     (("batch_variant",), []),
+    (("generators",), []),
     (("resume",), "auto"),
     (("request_timeout_s",), None),
     (("skew_s",), 0.0),
@@ -102,7 +103,8 @@ def _with_plain_fleet(script: Script, fails: Fails) -> Script:
         if inner and inner.get(path[-1]) != value:
             inner[path[-1]] = value
             _fold_store(config)
-            config["batch_variant"] = [each for each in config.get("batch_variant", ()) if each < config["workers"]]
+            for name in ("batch_variant", "generators"):
+                config[name] = [each for each in config.get(name, ()) if each < config["workers"]]
             candidate = replace(script, config=config, events=tuple(_folded(event, config) for event in script.events))
             if fails(candidate):
                 script = candidate

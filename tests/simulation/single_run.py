@@ -23,8 +23,8 @@ def prefers_error(spec: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
 def needs_single_run(spec: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
     """Return whether all tokens of a choice must be those of one run.
 
-    Engines that are all batch-invariant leave no other way. Sampled without a seed, the next tokens of any run will do.
+    Engines that are all alike and batch-invariant leave no other way. Sampled without a seed, any run's next tokens do.
     """
     if spec["sampling"] == "plain":
         return False
-    return prefers_error(spec, config) or not config.get("batch_variant")
+    return prefers_error(spec, config) or not (config.get("batch_variant") or config.get("generators"))

@@ -9,7 +9,7 @@ _RUN = """
 
     plain = generate_script(0)
     config = dict(plain.config, workers=2, coordinators=1, keys=[], seconds=6.0, adapters=[], other_weights=[])
-    config["batch_variant"] = []
+    config["batch_variant"] = config["generators"] = []
     config["engine"] = dict(config["engine"], max_num_seqs=4, max_queue=0, kv_tokens=None, eos_rate=0.0)
     config["engine"]["prefill_tokens_per_s"] = 0
     request = next(event for event in plain.events if event.kind == "request").args | {

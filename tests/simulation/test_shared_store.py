@@ -12,7 +12,7 @@ _SCRIPT = """
         "coordinators": 2, "workers": 2, "seconds": 9.0, "keys": [], "lateness_s": 0.0, "latency_s": 0.002,
         "history_ttl_s": 3600.0, "store": {"sharers": [0, 1], "latency_s": 0.005}, "max_queue": None,
         "request_timeout_s": None, "intake_s": 0.0, "window": 4000, "attempts": 3,
-        "engine": {"step_ms": 10, "max_num_seqs": 4, "max_model_len": 512}, "batch_variant": [],
+        "engine": {"step_ms": 10, "max_num_seqs": 4, "max_model_len": 512}, "batch_variant": [], "generators": [],
     }
     request = {
         "coordinator": 0, "id": "r0", "route": "chat", "stream": True, "prompt": "HELLO", "max_tokens": 20,

@@ -13,7 +13,7 @@ _LATER = """
         "coordinators": 1, "workers": 3, "seconds": 12.0, "keys": [], "attempts": 3, "max_queue": None, "skew_s": 0.0,
         "request_timeout_s": None, "queue_timeout_s": 60.0, "store": None, "adapters": [], "other_weights": [],
         "engine": {"step_ms": 40, "max_num_seqs": 1, "max_model_len": 512}, "batch_variant": [1], "resume": "exact",
-        "signed": False, "crowd_s": None,
+        "signed": False, "crowd_s": None, "generators": [],
     }
     request = {
         "coordinator": 0, "route": "completions", "stream": True, "prompt": "HELLO", "max_tokens": 300,

@@ -71,7 +71,7 @@ def test_a_reply_lost_in_a_rolling_restart_is_found() -> None:
         config = generate_script(0).config | {
             "coordinators": 1, "workers": 2, "seconds": 16.0, "keys": [], "attempts": 3, "max_queue": None,
             "request_timeout_s": None, "queue_timeout_s": 60.0, "store": None, "adapters": [], "signed": False,
-            "engine": {"step_ms": 40, "max_num_seqs": 16, "max_model_len": 512}, "batch_variant": [],
+            "engine": {"step_ms": 40, "max_num_seqs": 16, "max_model_len": 512}, "batch_variant": [], "generators": [],
         }
         request = {
             "coordinator": 0, "id": "r0", "route": "chat", "stream": True, "prompt": "HELLO", "max_tokens": 200,

@@ -20,6 +20,7 @@ _DRAINED_WITHIN_S = 15.0
 _POLL_S = 0.1
 _HARMLESS = {"request", *UPGRADES, *STORE_EVENTS}
 _LOST = "The worker that generated this reply was lost"
+_DIFFERS = "a second run of the request differs"
 _HAS_CAPABILITIES = 4
 """The minor version with which workers say which requests can be generated again."""
 _HOLDS_ABORTS = 5
@@ -62,10 +63,12 @@ class Upgrades:
         kinds = {event.kind for event in self._run.script.events}
         if not kinds & set(UPGRADES) or not kinds <= _HARMLESS or self.oldest < _HAS_CAPABILITIES:
             return []
+        messages = ((client.name, client.error.get("message", "")) for client in self._run.clients)
+        # Engines that are not alike may generate another reply than the one before.
         return [
-            f"{client.name} was lost in a rolling restart: {client.error.get('message')}"
-            for client in self._run.clients
-            if _LOST in client.error.get("message", "")
+            f"{name} was lost in a rolling restart: {message}"
+            for name, message in messages
+            if _LOST in message and _DIFFERS not in message
         ]
 
     async def _roll(self, hosts: Sequence[WorkerHost | CoordinatorHost], args: dict[str, Any]) -> None:

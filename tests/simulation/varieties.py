@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.simulation.choice_reader import ChoiceReader
 from tests.simulation.client import SimulatedClient
-from tests.simulation.single_run import asks_for_ids, prefers_error
+from tests.simulation.single_run import SEEDED, asks_for_ids, prefers_error
 from tests.simulation.variety import LONG_REPLY
 
 _POLICIES = ("auto", "exact", "plausible")
@@ -16,7 +16,7 @@ VARIETIES = (
     *(
         "a reply without ids went on",
         "a reply went on though its replay differed",
-        "a reply whose replay differed failed",
+        *("a reply whose replay differed failed", "some engines with generators: a seeded reply went on"),
     ),
     *("unseeded reply with a penalty went on", "exact where tokens depend on the batch: a reply went on"),
     *("stopped after min_tokens", "ended by a stop id", "stop string in the text", "end of the model ignored"),
@@ -72,6 +72,8 @@ def _of_moved(reader: ChoiceReader, spec: Mapping[str, Any], config: Mapping[str
         yield "unseeded reply with a penalty went on"
     if prefers_error(spec, config) and config.get("batch_variant") and spec["sampling"] != "plain":
         yield "exact where tokens depend on the batch: a reply went on"
+    if config.get("generators") and spec["sampling"] in SEEDED:
+        yield "some engines with generators: a seeded reply went on"
     if len(reader.oracle.token_ids) > _HALF_LONG:
         yield "long reply went on"
     if spec["route"] == "generate":

@@ -10,12 +10,12 @@ _LONG_CONTEXT = 1024
 
 
 def vary_fleet(rng: random.Random, config: dict[str, Any]) -> None:
-    """Draw the policy of resumption, which engines are not batch-invariant, and whether replies may be long."""
+    """Draw the policy of resumption, which engines have which capabilities, and whether replies may be long."""
     every = list(range(config["workers"]))
     config["resume"] = rng.choice(["auto", "auto", "exact", "plausible", "plausible"])
-    config["batch_variant"] = rng.choice(
-        [[], [], every, every, sorted(rng.sample(every, rng.randrange(1, len(every))))]
-    )
+    some = sorted(rng.sample(every, rng.randrange(1, len(every))))
+    config["batch_variant"] = rng.choice([[], [], every, every, some])
+    config["generators"] = rng.choice([[], [], [], some])
     engine = config["engine"]
     if config["crowd_s"] is None and rng.random() < 0.15:
         engine["max_model_len"], engine["kv_tokens"] = _LONG_CONTEXT, rng.choice([None, 1280])
