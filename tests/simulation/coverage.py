@@ -48,7 +48,7 @@ DEMANDED = (
     "half of the bound waited: between workers",
     *("operation failed: 502", "operation failed: connection lost", "operation refused: wrong admin key"),
     *(f"{kind} restarted under the {age} minor" for kind in "cw" for age in ("older", "current", "newer")),
-    "fleet of two revisions",
+    *("fleet of two revisions", "frames merged"),
     *VARIETIES,
 )
 """What is counted besides is printed, and not demanded.
@@ -72,6 +72,7 @@ def reached(run: "SimulationRun") -> Counter[str]:
     for coordinator in run.coordinators:
         if coordinator.core is not None:
             count.update(asdict(coordinator.core.failover.stats))
+            count["frames merged"] += coordinator.core.pool.pace.merged
             for (_, reason), number in coordinator.core.queue.rejections.items():
                 count[f"rejected: {reason}"] += number
     count.update(run.conversations.due)

@@ -13,6 +13,7 @@ from tests.simulation.http import HttpServer
 from tests.simulation.network import Network
 from tests.simulation.rpc_client import SimulatedChannels
 from tests.simulation.rpc_server import SimulatedPort
+from tests.simulation.slow_pace import SlowPace
 from tests.simulation.wall_clock import WallClock
 from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
@@ -181,12 +182,17 @@ class CoordinatorHost:
         witness: Witness,
         watch: Watch,
         clock: WallClock,
+        behind_s: float = 0.0,
     ) -> None:
-        """`watch` puts witnesses into a new process, and returns what stands before its application."""
+        """`watch` puts witnesses into a new process, and returns what stands before its application.
+
+        behind_s: how long frames wait after each dispatch, because it is behind its load.
+        """
         self.name = f"c{index}"
         self.clock = clock
         self._witness = witness
         self._watch = watch
+        self._behind_s = behind_s
         self.node: Node | None = None
         self.core: Core | None = None
         self.http: HttpServer | None = None
@@ -223,6 +229,8 @@ class CoordinatorHost:
         self.core = build_core(
             settings, coordinator_id=self.name, channels=SimulatedChannels(self._network, self._witness)
         )
+        if self._behind_s:
+            self.core.pool.pace = SlowPace(self._behind_s)
         app = build_app(settings, self.core, {"simulated": self.source})
         self.http = HttpServer(node, self._watch(node, self.core, app))
         self._stopped = asyncio.Event()

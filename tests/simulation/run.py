@@ -99,7 +99,14 @@ class SimulationRun:
             worker.has_generators = index in config.get("generators", ())
         self.coordinators = [
             CoordinatorHost(
-                self.world, self.network, index, addresses, self.witness, self._watch, self._wall_clock(index)
+                self.world,
+                self.network,
+                index,
+                addresses,
+                self.witness,
+                self._watch,
+                self._wall_clock(index),
+                config.get("behind_s", 0.0),
             )
             for index in range(config["coordinators"])
         ]
