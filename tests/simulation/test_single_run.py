@@ -54,12 +54,21 @@ def test_a_policy_that_is_not_kept_is_found() -> None:
         from tests.simulation.run import run_script
         from tests.simulation.script import generate_script
 
-        def found(always_exact):
-            Failover._is_exact = lambda self, request: always_exact
-            seeds = range(40)
-            return next((each for seed in seeds for each in run_script(generate_script(seed)).violations), "")
+        LOSSES = {"kill", "crash", "cut", "power_cut"}
 
-        assert "generates there" in found(False) or "of one run" in found(False)
-        assert "without a cause" in found(True) and "differs from the first" in found(True)
+        def found(is_exact, policy):
+            # In fleets with this policy, losses, and engines that are not batch-invariant.
+            Failover._is_exact = lambda self, request: is_exact
+            scripts = (
+                script for script in map(generate_script, range(1000))
+                if script.config["resume"] == policy and script.config["batch_variant"]
+                and LOSSES & {event.kind for event in script.events}
+            )
+            return next(each for script in scripts for each in run_script(script).violations)
+
+        problem = found(False, "exact")
+        assert "generates there" in problem or "of one run" in problem, problem
+        problem = found(True, "plausible")
+        assert "without a cause" in problem and "differs from the first" in problem, problem
         """
     )
