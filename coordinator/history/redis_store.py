@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.history.turns import Ending, MessageReasoning, Turn
-from tokenwire.coordinator.shared_redis import PAUSE_S, RedisHealth, open_redis
+from tokenwire.coordinator.shared_redis import PAUSE_S, TIMEOUT_S, RedisHealth, open_redis
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,8 @@ class RedisStore:
         if not keys or self._health.is_paused:
             return misses
         try:
-            found = await self._find(keys)
+            async with asyncio.timeout(TIMEOUT_S):  # for all of it: the client's own is for each answer
+                found = await self._find(keys)
         except Exception as error:  # no server response may fail a request
             self._health.on_error(error)
             return misses

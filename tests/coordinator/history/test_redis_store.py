@@ -1,5 +1,6 @@
 """Turns in a real Redis are shared by processes, expire, and never block requests."""
 
+import asyncio
 import logging
 from array import array
 from hashlib import blake2b
@@ -15,6 +16,7 @@ from tokenwire.coordinator.history.redis_store import RedisStore
 from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.history.store import HistoryStore, MemoryStore
 from tokenwire.coordinator.history.turns import MessageReasoning, Turn
+from tokenwire.coordinator.shared_redis import TIMEOUT_S
 
 pytestmark = pytest.mark.npm
 
@@ -53,6 +55,25 @@ async def test_another_process_finds_stored_turns(redis_url: str, redis: "Redis"
             (t.token_ids, t.ending, t.reasoning) for t in REPLY.chain()
         ]
     await store.close()
+
+
+async def test_a_lookup_takes_no_longer_than_one_answer_may() -> None:
+    """A Redis whose answers are slow, but each in time, is treated as empty before the lookup has had all of them."""
+    commands: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while command := await reader.read(4096):
+            commands.append(command)
+            await asyncio.sleep(0.8 * TIMEOUT_S)
+            writer.write(b"%1\r\n$5\r\nproto\r\n:3\r\n" if b"HELLO" in command else b"+OK\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        store = RedisStore(HistorySettings(store_url=f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+
+        assert await found(store, b"key") is None
+        assert not any(b"MGET" in command for command in commands)
+        await store.close()
 
 
 async def test_shared_turns_are_written_once(redis_url: str, redis: "Redis") -> None:
