@@ -6,7 +6,6 @@ as long as that takes, by --drain-timeout.
 
 import asyncio
 import itertools
-import re
 import signal
 import tempfile
 import time
@@ -41,7 +40,6 @@ def roll_minors(older: MinorEnvironment, newer: MinorEnvironment, streams: int =
         fleet = _RollingFleet(Kit.create("cpu", Path(folder)), stack, older, newer)
         expected = asyncio.run(fleet.undisturbed())
         read = asyncio.run(fleet.roll(streams))
-        log = fleet.coordinator.process.log
     problems = [each.problem for each in read if each.problem]
     wrong = [each for each in read if not each.problem and each.output not in expected[_key(each.body)]]
     return {
@@ -49,7 +47,6 @@ def roll_minors(older: MinorEnvironment, newer: MinorEnvironment, streams: int =
         "date": time.strftime("%Y-%m-%d"),
         "at_a_time": streams,
         "streams": len(read),
-        "resumed": sum(map(int, re.findall(r"resuming (\d+) sequence", log))),
         "engines": fleet.engines,
         "differ_between_minors": sum(one != other for one, other in expected.values()),
         "lost": len(problems),

@@ -120,8 +120,7 @@ def _internals(minors: Mapping[str, Minor]) -> str:
 
 
 def _fleet(fleet: Mapping[str, Any]) -> str:
-    head = ["fleet", "checked", "streams", "at a time", "resumed by kill", "lost", "corrupted", "longest gap"]
-    del head[4]
+    head = ["fleet", "checked", "streams", "at a time", "lost", "corrupted", "longest gap"]
     row = [" and ".join(fleet["minors"]), fleet["date"], str(fleet["streams"]), str(fleet["at_a_time"])]
     row += [str(fleet["lost"]), str(fleet["corrupted"]), f"{fleet['longest_gap_s']:.1f} s"]
     return _table(head, [row])
