@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -36,13 +37,25 @@ class Layout:
     """Coordinator and workers show each other certificates."""
     faked_clock: bool = False
     """The processes' time of day can be set."""
+    commands: bool = False
+    """The coordinator has admin routes, and a key that signs operations."""
 
 
 class FaultyCluster:
     """Some identical workers, and a coordinator in front of them."""
 
-    def __init__(self, folder: Path, layout: Layout, proxies: Sequence[Proxy] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        layout: Layout,
+        body: Callable[[int], dict[str, Any]],
+        proxies: Sequence[Proxy] = (),
+    ) -> None:
+        """`body` returns the request of the stream with a number."""
         self.folder = folder
+        self.body = body
+        self.joined: list[ClientRecord] = []
+        """Streams that a fault has sent, which count like the others."""
         self.proxies = proxies
         self.workers: dict[int, Process] = {}
         self.url = ""
@@ -98,6 +111,7 @@ class FaultyCluster:
         named = [argument for address in workers for argument in ("--worker", address)]
         log = self.folder / f"coordinator-{len(self._coordinators)}.log"
         arguments = ["coordinator", "--port", "0", "--cache-dir", str(self.folder / "cache"), *named]
+        arguments += self._command_options()
         self._coordinators.append(Process([*arguments, *self._peer_options("coordinator")], log, self._environment()))
         found = await asyncio.to_thread(self.coordinator.wait_for, r"listening on (http://\S+:\d+)", 60)
         self.url = found[1]
@@ -109,10 +123,10 @@ class FaultyCluster:
         """Start reading streams."""
         return [asyncio.create_task(read_stream(self.url, stream)) for stream in streams]
 
-    def announce(self, present: Iterable[int]) -> None:
-        """Write the list of workers that the coordinator reads."""
+    def announce(self, present: Iterable[int], others: Sequence[str] = ()) -> None:
+        """Write the list of workers that the coordinator reads: own ones, and addresses of others."""
         written = self.folder / "workers.new"
-        written.write_text("".join(f"{self.address(number)}\n" for number in present))
+        written.write_text("".join(f"{address}\n" for address in [*map(self.address, present), *others]))
         written.replace(self._list)
 
     def certify(self) -> None:
@@ -125,6 +139,15 @@ class FaultyCluster:
 
     def _peer_options(self, end: str) -> list[str]:
         return peer_options(self.folder, end) if self._layout.secured else []
+
+    def _command_options(self) -> list[str]:
+        if not self._layout.commands:
+            return []
+        options = ["--enable-rl"]
+        for name in ("admin-key", "operations-key"):
+            (self.folder / name).write_text(f"the {name} of all of the coordinators")
+            options.append(f"--{name}-file={self.folder / name}")
+        return options
 
     def _environment(self) -> dict[str, str]:
         return self.clock.environment if self.clock else {}
@@ -140,13 +163,15 @@ class FaultyCluster:
 
 
 @asynccontextmanager
-async def running_cluster(folder: Path, layout: Layout) -> AsyncIterator[FaultyCluster]:
+async def running_cluster(
+    folder: Path, layout: Layout, body: Callable[[int], dict[str, Any]]
+) -> AsyncIterator[FaultyCluster]:
     """Run workers and a coordinator."""
     async with contextlib.AsyncExitStack() as stack:
         numbers = range(layout.workers)
         sockets = [f"unix:{folder}/{number}.sock" for number in numbers if layout.proxied]
         proxies = [await stack.enter_async_context(Proxy(address)) for address in sockets]
-        cluster = FaultyCluster(folder, layout, proxies)
+        cluster = FaultyCluster(folder, layout, body, proxies)
         stack.callback(cluster.stop)
         if layout.secured:
             cluster.certify()

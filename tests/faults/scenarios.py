@@ -9,11 +9,13 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.faults.client import ClientRecord
 from tests.faults.cluster import STEP_MS, FaultyCluster, Layout, running_cluster
+from tests.faults.hostile import close_each, garble_metrics, only_heartbeats, order_falsely, spend, take_all
 
 Strike = Callable[[FaultyCluster], Awaitable[None]]
 
@@ -82,21 +84,23 @@ def _body(number: int, tokens: int, sampling: dict[str, Any] | None = None) -> d
 
 async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tokens: int = TOKENS) -> FaultOutcome:
     """Inject a fault during streams and compare these to uninterrupted ones."""
-    count = streams or fault.streams
-    async with running_cluster(folder, fault.layout) as cluster:
-        running = [ClientRecord(_body(number, tokens, fault.sampling)) for number in range(count)]
+    count = _PROMPTS * ((streams or fault.streams) // _PROMPTS)  # so that those that join have the next numbers
+    body = partial(_body, tokens=tokens, sampling=fault.sampling)
+    async with running_cluster(folder, fault.layout, body) as cluster:
+        running = [ClientRecord(body(number)) for number in range(count)]
         tasks = cluster.begin(running)
         await asyncio.gather(*(stream.began.wait() for stream in running))
         await asyncio.sleep(10 * STEP_MS / 1000)
         struck = time.monotonic()
         await fault.strike(cluster)
         await asyncio.gather(*tasks)
+        running += cluster.joined
         # Afterwards and not before: faults that strike by number of tokens must meet the streams.
         undisturbed = []
         for numbers in cluster.revisions():
             if len(numbers) < len(cluster.workers):
                 await cluster.show_only(numbers)
-            undisturbed.append([ClientRecord(_body(number, tokens, fault.sampling)) for number in range(_PROMPTS)])
+            undisturbed.append([ClientRecord(body(number)) for number in range(_PROMPTS)])
             await asyncio.gather(*cluster.begin(undisturbed[-1]))
     return _compare(fault, running, undisturbed, struck)
 
@@ -275,4 +279,15 @@ FAULTS = (
     Fault("discovery flaps", flap, 1.5, layout=Layout(listed=True)),
     Fault("certificates and authority change", exchange, 1.5, layout=Layout(secured=True)),
     Fault("clocks jump by a day", jump, 1.5, layout=Layout(faked_clock=True)),
+    Fault("hostile worker: only heartbeats", only_heartbeats, 40.0, layout=Layout(listed=True)),
+    Fault("hostile workers: two that close with each request", close_each, 3.0, layout=Layout(listed=True)),
+    Fault(
+        "hostile workers: pause, weights and epoch that nobody ordered",
+        order_falsely,
+        3.0,
+        layout=Layout(listed=True, commands=True),
+    ),
+    Fault("hostile workers: metrics that cannot be parsed", garble_metrics, 1.5, layout=Layout(listed=True)),
+    Fault("hostile client: expensive requests", spend, 3.0),
+    Fault("greedy client: n=16,384 before a small one", take_all, 6.0),
 )

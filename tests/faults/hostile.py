@@ -1,0 +1,160 @@
+"""Faults that somebody makes on purpose: workers that lie or fail for others, and clients that cost much."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.adversary.client import send_attack
+from tests.adversary.hostile_worker import (
+    HANG_UP,
+    HostileWorker,
+    running_hostile_worker,
+    server_info,
+    tokenizer_of,
+)
+from tests.adversary.rows import ROWS
+from tests.adversary.worker_attacks import WORKER_ATTACKS, Honest, LyingWorker
+from tests.adversary.worker_draws import METRICS
+from tests.faults.client import ClientRecord
+from tests.faults.cluster import FaultyCluster
+from tokenwire.v1 import inference_pb2 as pb
+
+_JOINING = 40
+"""Requests that come while a hostile worker is there, or beside an expensive client."""
+_LIES = ("a newer pause without a record", "newer weights without a record", "the last epoch")
+_EXPENSIVE = ("echo", "truncate", "unknown", "lists", "biases", "n")
+_EXPENSIVE_S = 20.0
+_GREEDY_ADDRESS = "127.0.0.2"
+_SCRAPES = 10
+
+
+class ClosingWorker(HostileWorker):
+    """Closes its session with each request."""
+
+    def answer(self, submit: pb.Submit) -> Iterator[pb.SessionResponse]:
+        """Return the end of the session."""
+        yield HANG_UP
+
+
+class DrainingWorker(HostileWorker):
+    """Gets no requests: it says from the start that it drains."""
+
+    def welcome(self) -> pb.Welcome:
+        """Return such a welcome."""
+        welcome = super().welcome()
+        welcome.draining = True
+        return welcome
+
+
+@asynccontextmanager
+async def _joined_by(cluster: FaultyCluster, *kinds: type[HostileWorker]) -> AsyncIterator[list[HostileWorker]]:
+    """Let hostile workers join, and be connected."""
+    honest = cluster.address(0)
+    workers = [kind(await server_info(honest), await tokenizer_of(honest)) for kind in kinds]
+    addresses = [f"unix:{cluster.folder}/hostile-{number}.sock" for number in range(len(workers))]
+    async with asyncio.TaskGroup() as serving:
+        over = asyncio.Event()
+        for worker, address in zip(workers, addresses, strict=True):
+            serving.create_task(_serve(worker, address, over))
+        try:
+            cluster.announce(list(cluster.workers), addresses)
+            for worker in workers:
+                await worker.connected.wait()
+            yield workers
+            cluster.announce(list(cluster.workers))
+            for address in addresses:
+                await asyncio.to_thread(cluster.coordinator.wait_for, f"worker {address} removed", 60)
+        finally:
+            over.set()
+
+
+async def _serve(worker: HostileWorker, address: str, over: asyncio.Event) -> None:
+    async with running_hostile_worker(worker, address):
+        await over.wait()
+
+
+async def _join(cluster: FaultyCluster) -> None:
+    """Send more requests that count like the streams, from when they are sent on, and wait for their ends."""
+    streams = [ClientRecord(cluster.body(number)) for number in range(_JOINING)]
+    for stream in streams:
+        stream.arrivals.append(time.monotonic())
+    cluster.joined += streams
+    await asyncio.gather(*cluster.begin(streams))
+
+
+async def only_heartbeats(cluster: FaultyCluster) -> None:
+    """Let a worker join that takes requests, sends heartbeats, and never a token."""
+    async with _joined_by(cluster, HostileWorker) as (worker,):
+        await _join(cluster)
+        _was_used([worker])
+
+
+async def close_each(cluster: FaultyCluster) -> None:
+    """Let two workers join that close their session with each request."""
+    async with _joined_by(cluster, ClosingWorker, ClosingWorker) as workers:
+        await _join(cluster)
+        _was_used(workers)
+
+
+async def order_falsely(cluster: FaultyCluster) -> None:
+    """Let workers join that announce a pause, weights and an epoch that nobody ordered."""
+    honest = (await server_info(cluster.address(0))).welcome.serving
+    lies = [attack.lie(Honest(honest, (honest,))) for attack in WORKER_ATTACKS if attack.name in _LIES]
+    kinds = [type("LyingWorker", (LyingWorker,), {"lie": each}) for each in lies]
+    async with _joined_by(cluster, *kinds):
+        await _join(cluster)
+        for number in cluster.workers:
+            if (await server_info(cluster.address(number))).welcome.serving != honest:
+                raise AssertionError(f"worker {number} follows a lie")
+
+
+async def garble_metrics(cluster: FaultyCluster) -> None:
+    """Let workers join whose metrics cannot be parsed; those of others still can."""
+    async with _joined_by(cluster, DrainingWorker, DrainingWorker) as workers:
+        workers[0].metrics_text = METRICS["unparsable metrics"]()
+        workers[1].metrics_text = METRICS["unbounded metrics"]()
+        async with httpx.AsyncClient(base_url=cluster.url, timeout=30) as client:
+            for _ in range(_SCRAPES):
+                text = (await client.get("/metrics")).text
+                names = {family.name for family in text_string_to_metric_families(text)}
+                if "tokenwire_worker_ready" not in names and not any("worker" in name for name in names):
+                    raise AssertionError(f"no metrics of workers: {sorted(names)[:5]}")
+                await asyncio.sleep(0.2)
+
+
+async def spend(cluster: FaultyCluster) -> None:
+    """Send one expensive request after the other, each at its limits."""
+    for name in _EXPENSIVE:
+        attack = ROWS[name]
+        await send_attack(cluster.url, attack, attack.body("simulated"), _EXPENSIVE_S)
+
+
+async def take_all(cluster: FaultyCluster) -> None:
+    """Let a client take all places and the queue by one request; then another one comes, from another address."""
+    parts = urlsplit(cluster.url)
+    body = {"model": "simulated", "prompt": "Hi", "n": 16_384, "max_tokens": 50, "ignore_eos": True}
+    greedy = asyncio.create_task(_post(parts.port or 80, body))
+    await asyncio.sleep(1.0)  # nothing shows that it has all places
+    if greedy.done():
+        raise AssertionError(f"the greedy request ended early: {greedy.result()[:200]!r}")
+    await _join(cluster)
+    greedy.cancel()
+    await asyncio.wait([greedy])
+
+
+async def _post(port: int, body: dict[str, object]) -> bytes:
+    """Send a request from another address of this machine; return the end of its reply."""
+    transport = httpx.AsyncHTTPTransport(local_address=_GREEDY_ADDRESS)
+    async with httpx.AsyncClient(transport=transport, timeout=None) as client:  # noqa: S113 (until it is cancelled)
+        reply = await client.post(f"http://127.0.0.1:{port}/v1/completions", json=body)
+        return reply.content
+
+
+def _was_used(workers: Sequence[HostileWorker]) -> None:
+    if not all(worker.submits for worker in workers):
+        raise AssertionError("a hostile worker got no request")
