@@ -25,6 +25,8 @@ _REASONING = struct.Struct("<I?16s")
 _ENDINGS: tuple[Ending, ...] = ("token", "stop", "cut", "unknown")
 
 _MAX_QUEUED = 1024
+_LOOKUP_S = 2 * TIMEOUT_S
+"""A request waits no longer for a lookup, which has two answers, and more if it opens a connection."""
 
 
 class RedisStore:
@@ -38,6 +40,8 @@ class RedisStore:
         self._health = RedisHealth("using only this process's history")
         self._queue: asyncio.Queue[tuple[Sequence[bytes], Turn]] = asyncio.Queue(_MAX_QUEUED)
         self._writer: asyncio.Task[None] | None = None
+        self._late: set[asyncio.Task[list[Turn | None]]] = set()
+        """Lookups that nobody waits for any longer."""
 
     async def find(self, keys: Sequence[bytes]) -> Sequence[Turn | None]:
         """Return the turn of each key."""
@@ -45,8 +49,7 @@ class RedisStore:
         if not keys or self._health.is_paused:
             return misses
         try:
-            async with asyncio.timeout(TIMEOUT_S):  # for all of it: the client's own is for each answer
-                found = await self._find(keys)
+            found = await self._find_in_time(keys)
         except Exception as error:  # no server response may fail a request
             self._health.on_error(error)
             return misses
@@ -68,7 +71,29 @@ class RedisStore:
             except TimeoutError:
                 log.warning("closing with unwritten turns")
             self._writer.cancel()
+        late = list(self._late)
+        for lookup in late:
+            lookup.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
         await self._redis.aclose()
+
+    async def _find_in_time(self, keys: Sequence[bytes]) -> list[Turn | None]:
+        """Find within the time of its two answers. Raises TimeoutError, and the client's errors.
+
+        A lookup that takes longer goes on without us: the next one needs the connection that it is opening.
+        """
+        lookup = asyncio.create_task(self._find(keys))
+        done, _ = await asyncio.wait([lookup], timeout=_LOOKUP_S)
+        if not done:
+            self._late.add(lookup)
+            lookup.add_done_callback(self._end_late)
+            raise TimeoutError
+        return lookup.result()
+
+    def _end_late(self, lookup: "asyncio.Task[list[Turn | None]]") -> None:
+        self._late.discard(lookup)
+        if not lookup.cancelled() and lookup.exception() is not None:
+            log.debug("a late lookup failed", exc_info=lookup.exception())
 
     async def _find(self, keys: Sequence[bytes]) -> list[Turn | None]:
         values = await self._redis.mget([_PREFIX + key for key in keys])
