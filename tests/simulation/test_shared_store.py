@@ -65,6 +65,7 @@ def test_a_run_fails_that_loses_stored_turns_or_waits_for_the_store() -> None:
     open_store.SharedStore.find = find
 
     redis_store.open_redis = lambda url, password: shared_redis.open_redis(url, password, 1.0)
+    redis_store._LOOKUP_S = 2.0
     assert any("for an answer of the shared store" in each for each in run(stall(6.9, 2.0)).violations)
     """
     )
