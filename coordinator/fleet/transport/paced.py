@@ -153,13 +153,20 @@ class _MergedFrame:
             for slot, count in zip(frame.slots, frame.counts or [1] * len(frame.slots), strict=True):
                 tokens.setdefault(slot, []).extend(token_ids[start : start + count])
                 start += count
+        scores: dict[int, pb.Logprobs] = {}
+        for each in (row for frame in frames for row in frame.logprobs):
+            known = scores.setdefault(each.slot, each)
+            if known is not each:
+                known.rows.token_ids.extend(each.rows.token_ids)
+                known.rows.logprobs.extend(each.rows.logprobs)
+                known.rows.sampled_ranks.extend(each.rows.sampled_ranks)
         return pb.StepFrame(
             slots=tokens.keys(),
             counts=[len(token_ids) for token_ids in tokens.values()],
             token_ids=[token_id for token_ids in tokens.values() for token_id in token_ids],
             finishes=[finish for frame in frames for finish in frame.finishes],
             prefills=[info for frame in frames for info in frame.prefills],
-            logprobs=[scores for frame in frames for scores in frame.logprobs],
+            logprobs=scores.values(),
             load=frames[-1].load,
             weight_version=frames[0].weight_version,
         )

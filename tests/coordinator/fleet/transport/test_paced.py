@@ -137,6 +137,22 @@ async def test_frames_are_merged_while_it_is_behind() -> None:
     assert (merged.load.running, pace.merged) == (2, 2)
 
 
+async def test_log_probabilities_of_a_slot_are_merged_into_one() -> None:
+    """As those of a worker that merges steps: what stands before the listeners expects one for each slot."""
+    frames = [tokens(s0=1), tokens(s0=2, s1=9), tokens(s0=3)]
+    for frame in frames:
+        rows = pb.LogprobRows(width=1, token_ids=[frame.token_ids[0]], logprobs=[-1.0], sampled_ranks=[1])
+        frame.logprobs.add(slot=0, rows=rows)
+    frames[1].logprobs.add(slot=1, rows=pb.LogprobRows(width=1, token_ids=[9]))
+
+    merged = await read_frame(
+        PacedTransport(ScriptedTransport([event_of_frame(each) for each in frames]), BehindPace())
+    )
+
+    assert [(each.slot, list(each.rows.token_ids)) for each in merged.logprobs] == [(0, [1, 2, 3]), (1, [9])]
+    assert (len(merged.logprobs[0].rows.logprobs), len(merged.logprobs[0].rows.sampled_ranks)) == (3, 3)
+
+
 async def test_frames_wait_only_as_long_as_the_coordinator_is_behind() -> None:
     """What comes later is another frame."""
     pace = BehindPace(waits=2)  # for the first frame, and before the second one is added
