@@ -18,6 +18,7 @@ MUTATED = (
     "coordinator/fleet/session.py",
     "coordinator/fleet/session_stats.py",
     "coordinator/fleet/slots.py",
+    "coordinator/fleet/transport/paced.py",
     "coordinator/history/digests.py",
     "coordinator/history/request_history.py",
     "coordinator/history/store.py",
@@ -44,6 +45,7 @@ JUDGES = (
 LEFT_OUT = (
     "tests/coordinator/fleet/behaviour/test_resumption.py",  # real timeouts; simulation resumes in virtual time
     "tests/coordinator/fleet/discovery",
-    "tests/coordinator/fleet/transport",
+    "tests/coordinator/fleet/transport/test_grpc.py",
+    "tests/coordinator/fleet/transport/vllm_http",
 )
-"""Tests of these folders that are slow, or of something else."""
+"""Tests that are slow, or of something else."""

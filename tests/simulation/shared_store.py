@@ -1,6 +1,7 @@
 """A history that coordinators share: its faults, how long it may delay them, and what is left of it in the end."""
 
 import asyncio
+import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,8 @@ class TimedStore:
         self._redis = redis
         self._network = network
         self._violate = violate
+        self.late_at = -math.inf
+        """When a lookup last took too long, as one does that opens a connection to a store that is far away."""
 
     async def find(self, keys: Sequence[bytes]) -> Sequence[Turn | None]:
         """Return the turn of each key."""
@@ -53,7 +56,10 @@ class TimedStore:
             self._violate(f"{node.name}: a lookup in the shared store raised {error!r}")
             raise
         finally:
-            waited_s = loop.time() - max(began, self._redis.received_at.get(node, 0.0), node.thawed_at)
+            waited_s = loop.time() - max(began, node.thawed_at)
+            if waited_s >= ANSWER_S:
+                self.late_at = loop.time()
+                self._network.reached["store asked, and too late"] += 1
             self._network.reached["store asked in vain"] += loop.time() > began and self.store._health.is_paused
             if waited_s > ANSWER_S + LATE_S:
                 self._violate(f"{node.name} waited {waited_s:.3f} s for an answer of the shared store")
@@ -100,6 +106,10 @@ class SharedHistory:
             assert isinstance(shared._shared, RedisStore)
             store = TimedStore(shared._shared, self.redis, self._network, self._run.violate)
             shared._shared = self._stores[name] = store
+
+    def late_at(self, name: str) -> float:
+        """Return when a lookup of a coordinator's process last took too long."""
+        return self._stores[name].late_at
 
     # Its faults.
 
