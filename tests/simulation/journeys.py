@@ -15,6 +15,9 @@ from tokenwire.v1 import inference_pb2 as pb
 Choice = tuple[str, int]
 """A request's id, and the position of one of its choices."""
 
+_WAITED_S = 0.15
+"""Frames wait for less in a coordinator that is behind, on a machine that is late."""
+
 
 @dataclass(slots=True, eq=False)
 class Visit:
@@ -50,11 +53,15 @@ class Journeys:
         """Of each coordinator process, in order."""
         self._at: dict[Choice, tuple[Visit, int]] = {}
         """Where a choice is."""
-        self._begun: set[Choice] = set()
-        """Those of which their coordinator has tokens."""
+        self._begun: dict[Choice, float] = {}
+        """Those of which their coordinator has read tokens, and since when."""
         self._queued_again: set[Choice] = set()
         self._sent_again: set[Choice] = set()
         """Those of them that were queued, or sent to a worker, after that."""
+        self._had_tokens: set[Choice] = set()
+        """Those that left a worker so long after that, that their tokens cannot have waited in a coordinator."""
+        self._must_say: set[Choice] = set()
+        """Those of them that were sent to a worker again."""
 
     def open_visit(self, coordinator: Node | None, address: str, process: Node) -> Visit:
         """Begin a session."""
@@ -69,16 +76,17 @@ class Journeys:
     def on_sent(self, coordinator: Node | None, address: str, choices: Mapping[int, Choice]) -> None:
         """Take that a coordinator has sent choices to a worker: the newest places, by slot."""
         visit = next(each for each in reversed(self._visits[coordinator]) if each.address == address)
-        self._sent_again.update(self._begun.intersection(choices.values()))
         for slot, choice in choices.items():
             self.queued_since.pop(choice, None)
             self._leave(choice)
             visit.choices[slot] = choice
             self._at[choice] = visit, slot
+        self._sent_again.update(self._begun.keys() & set(choices.values()))
+        self._must_say.update(self._had_tokens.intersection(choices.values()))
 
     def on_queued(self, choices: Sequence[Choice], now: float) -> None:
         """Take that choices wait, or go on waiting after a part of their request was sent."""
-        self._queued_again.update(self._begun.intersection(choices))
+        self._queued_again.update(self._begun.keys() & set(choices))
         for choice in choices:
             self._leave(choice)
             self.queued_since[choice] = now
@@ -86,14 +94,14 @@ class Journeys:
     def on_tokens(self, visit: Visit, slot: int) -> None:
         """Take that a coordinator has read tokens of what is in a slot."""
         if (choice := visit.choices.get(slot)) is not None:
-            self._begun.add(choice)
+            self._begun.setdefault(choice, visit.process.world.time())
 
     def mark_problem(self, choices: Collection[Choice], says_resumed: bool) -> str:
         """Return what is wrong with what some choices say together that have ended; empty if nothing."""
         if says_resumed and not (self._sent_again | self._queued_again).intersection(choices):
             return f"{choices} was resumed, it says, and was not"
-        # One that is aborted while it waits to be resumed may say either.
-        return "" if says_resumed or self._sent_again.isdisjoint(choices) else f"{choices} does not say: resumed"
+        # One that is aborted while it waits to be resumed may say either, as may one whose tokens waited as it moved.
+        return "" if says_resumed or self._must_say.isdisjoint(choices) else f"{choices} does not say: resumed"
 
     def on_refusal(self, visit: Visit, refusal: pb.Refusal) -> None:
         """Take that a worker has refused what is in some slots."""
@@ -141,5 +149,9 @@ class Journeys:
 
     def _leave(self, choice: Choice) -> None:
         visit, slot = self._at.pop(choice, (None, 0))
-        if visit is not None and visit.choices.get(slot) == choice:
+        if visit is None:
+            return
+        if visit.choices.get(slot) == choice:
             del visit.choices[slot]
+        if self._begun.get(choice, math.inf) < visit.process.world.time() - _WAITED_S:
+            self._had_tokens.add(choice)

@@ -158,7 +158,10 @@ def test_log_probabilities_are_those_of_the_ids_before_them() -> None:
 
 
 def test_a_choice_says_that_it_was_resumed_if_it_had_tokens_and_was_sent_again() -> None:
-    """One that only waits for that may say either; one without tokens was not resumed, wherever it went."""
+    """One that only waits for that may say either, as may one whose tokens may not have been dispatched before.
+
+    One without tokens was not resumed, wherever it went.
+    """
     run_inside(
         _SESSIONS
         + """
@@ -166,7 +169,12 @@ def test_a_choice_says_that_it_was_resumed_if_it_had_tokens_and_was_sent_again()
     connect(0)
     witness.on_event(0, pb.SessionResponse(frame=pb.StepFrame(slots=[0], token_ids=[1])))
     assert journeys.mark_problem(one, True) and not journeys.mark_problem(one, False)
-    witness.on_end(0, has_cause=True)
+    journeys.on_queued([*one, *other], 0.0)
+    connect(2)
+    assert not journeys.mark_problem(one, True) and not journeys.mark_problem(one, False)
+    later = world.time() + 1.0
+    world.time = lambda: later
+    witness.on_end(2, has_cause=True)
     journeys.on_queued([*one, *other], 0.0)
     assert not journeys.mark_problem(one, True) and not journeys.mark_problem(one, False)
     connect(1)

@@ -84,11 +84,11 @@ class PacedTransport:
         return await self._transport.fetch_tokenizer()
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, at once: what was sent there may be sent elsewhere in this turn of the event loop."""
+        await self._transport.close()
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
-        await self._transport.close()
 
     async def _take(self) -> Event | None:
         assert self._reading is not None

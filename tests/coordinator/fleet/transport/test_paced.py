@@ -25,7 +25,7 @@ class ScriptedTransport:
     def __init__(self, events: Sequence[pb.SessionResponse], error: Unavailable | None = None) -> None:
         self.events = list(events)
         self._error = error
-        self.cancelled = False
+        self.cancelled = self.closed = False
         self.come = asyncio.Event()
         """Set when there are more events."""
 
@@ -52,7 +52,8 @@ class ScriptedTransport:
         return {}
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Record it."""
+        self.closed = True
 
 
 class BehindPace(FramePace):
@@ -216,12 +217,15 @@ async def test_the_tokens_before_a_lost_connection_are_delivered() -> None:
 
 
 async def test_a_closed_transport_reads_nothing_more() -> None:
-    """What it reads ahead is cancelled."""
+    """What it reads ahead is cancelled, after the connection was closed, which is at once."""
     scripted = ScriptedTransport([event_of_frame(tokens(s0=1))])
     transport = PacedTransport(scripted, BehindPace())
     await read_frame(transport)
 
-    await transport.close()
+    closing = asyncio.ensure_future(transport.close())
+    await asyncio.sleep(0)
+    assert scripted.closed
+    await closing
 
     assert scripted.cancelled
 
