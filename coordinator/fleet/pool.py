@@ -194,7 +194,7 @@ class WorkerPool(SessionListener[WorkerSession]):
 
     def capacity(self, model: str) -> int:
         """Return how many sequences the workers of a model run at a time, including disconnected ones."""
-        return sum(each.workload.capacity for each in self.sessions if each.model and model in each.model.names)
+        return sum(each.workload.capacity for each in self.sessions if each.model_name == model)
 
     def live_revisions(self, model: str) -> Sequence[ModelRevision]:
         """Return the revisions of the workers that take requests, the oldest one first."""
@@ -202,7 +202,7 @@ class WorkerPool(SessionListener[WorkerSession]):
 
     def announced(self, model: str) -> Sequence[pb.Model]:
         """Return what each of the listed workers of a model announced last, connected or not."""
-        return [each.model for each in self.sessions if each.model and model in each.model.names]
+        return [each.model for each in self.sessions if each.model is not None and each.model_name == model]
 
     def unavailable_reason(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> str:
         """Return why no worker can take a request for a model (and revision); empty when one can."""
@@ -298,8 +298,7 @@ class WorkerPool(SessionListener[WorkerSession]):
         return (
             session.state is SessionState.READY
             and not session.ejected
-            and session.model is not None
-            and model in session.model.names
+            and session.model_name == model
             and (revision is None or session.revision.accepts(revision))
             and not self._desired.out_of_sync(session.model_name, session.serving, adapter_id)
         )

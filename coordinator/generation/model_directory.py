@@ -4,7 +4,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tokenwire.coordinator.auth.caller import Caller
@@ -70,6 +70,10 @@ class ModelDirectory(PoolListener):
         """Return every model once, in order of registration."""
         self._drop_absent()
         return list({id(model): model for model in self._models.values()}.values())
+
+    def names(self, model: ServedModel) -> Sequence[str]:
+        """Return the names under which a model is found: those that it announced, and no other model has."""
+        return [name for name in model.names if self._models.get(name) is model]
 
     def awaited(self) -> Sequence[str]:
         """Return the names of expected models that no worker has announced yet."""
@@ -153,6 +157,18 @@ class ModelDirectory(PoolListener):
             if each.name != name or key in announced or id(each) in used
         }
 
+    def _claim_names(self, names: Iterable[str], model: ServedModel) -> None:
+        """Let a model be found by these names, unless another one has them: no worker takes requests for others' models.
+
+        A model's first name is its own; of others, the first to come has them, as long as it is served.
+        """
+        for name in names:
+            owner = self._models.get(name)
+            if owner is None or owner.name == model.name or name == model.name != owner.name:
+                self._models[name] = model
+            else:
+                log.warning("%s is not found as %s, which is a name of %s", model.name, name, owner.name)
+
     def _keep_used(self) -> None:
         """Remove what no revision of any model uses."""
         used = {id(model) for revisions in self._revisions.values() for model in revisions.values()}
@@ -204,6 +220,9 @@ class ModelDirectory(PoolListener):
             self._models = {name: model for name, model in self._models.items() if model.name != gone}
             self._revisions.pop(gone, None)
             self._live.pop(gone, None)
+            for revisions in self._revisions.values():  # its names may be others' too
+                newest = next(reversed(revisions.values()))
+                self._claim_names((name for name in newest.names if name not in self._models), newest)
             self._keep_used()
             log.info("%s has had no worker for %g s and is no longer served", gone, self._settings.model_linger_s)
 
@@ -238,8 +257,8 @@ class ModelDirectory(PoolListener):
         # Until it is known how many announce it, a revision stays what it is.
         model_in_force = revisions.pop(model.revision, model)
         revisions[model.revision] = model_in_force
-        self._models.update(dict.fromkeys(model.names, model_in_force))
-        self._expected.mark_available(model.names)
+        self._claim_names(model.names, model_in_force)
+        self._expected.mark_available(name for name in model.names if self._models[name].name == model.name)
 
 
 def _announcement(info: pb.Model) -> str:

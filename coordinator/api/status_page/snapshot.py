@@ -57,7 +57,7 @@ class Snapshot:
     def _model(self, model: ServedModel) -> dict[str, Any]:
         adapters = [each.lora.name for each in self._models.adapters() if each.model in model.names]
         return {
-            "names": list(model.names),
+            "names": self._models.names(model),
             "adapters": adapters,
             "max_model_len": model.max_model_len,
             "revisions": {

@@ -270,3 +270,36 @@ async def test_a_model_with_an_adapter_is_made_once() -> None:
     models.watch(RolloutWorkers(longer))
     models.on_workers_changed("red")
     assert (models.find("ruby").max_model_len, second.max_model_len) == (7, 0)
+
+
+async def test_no_model_takes_a_name_of_another_one() -> None:
+    """A worker is trusted with its own requests only: it gets none for a model by announcing that model's name."""
+    models = directory(Clock(1000.0))
+    await models.prepare(pb.Model(names=["red", "crimson"]), fetch)
+    await models.prepare(pb.Model(names=["evil", "red", "crimson"]), fetch)
+
+    assert [models.find(name).name for name in ("red", "crimson", "evil")] == ["red", "red", "evil"]
+    assert [models.names(model) for model in models.list()] == [["red", "crimson"], ["evil"]]
+
+
+async def test_a_first_name_is_its_models_own() -> None:
+    """Whoever had it as a further name before."""
+    models = directory(Clock(1000.0))
+    await models.prepare(pb.Model(names=["evil", "red"]), fetch)
+    await models.prepare(pb.Model(names=["red"]), fetch)
+
+    assert models.find("red").name == "red"
+
+
+async def test_a_name_goes_to_another_model_that_has_it_once_its_own_is_gone() -> None:
+    """After the time for which models stay."""
+    clock = Clock(1000.0)
+    models = directory(clock)
+    await models.prepare(pb.Model(names=["red", "colour"]), fetch)
+    await models.prepare(pb.Model(names=["blue", "colour"]), fetch)
+    models.on_model_lost("red")
+    assert models.find("colour").name == "red"
+
+    clock.now += LINGER_S
+
+    assert models.find("colour").name == "blue"
