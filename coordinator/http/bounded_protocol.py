@@ -15,6 +15,8 @@ from tokenwire.options import Bounds, Option, Section, Unit, check_bounds, optio
 log = logging.getLogger(__name__)
 
 MAX_HEADERS = 256
+MAX_PIPELINED = 64
+"""Requests of a connection that wait for the reply before them: all that come in one read are parsed at once."""
 
 _TYPES = {400: "BadRequestError", 408: "RequestTimeoutError", 431: "RequestHeaderFieldsTooLargeError"}
 
@@ -120,6 +122,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Start the timeout for the body."""
         if self._parser_skips_body():
             return
+        if len(self.pipeline) >= MAX_PIPELINED:
+            self._fail(f"More than {MAX_PIPELINED} requests wait for the reply before them.", 400)
         self._delivered = True
         self._stop_waiting()
         super().on_headers_complete()
@@ -172,8 +176,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._head_bytes > self.read_limits.head_bytes:
             self._fail(f"The request's headers are larger than {self.read_limits.head_bytes} bytes.")
 
-    def _fail(self, reason: str) -> None:
-        self._rejection = 431, reason
+    def _fail(self, reason: str, status: int = 431) -> None:
+        self._rejection = status, reason
         # The parser stops, and uvicorn calls send_400_response.
         raise ValueError(reason)
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tests.coordinator.serving import Exchange, SocketClient, connected_to, serving
-from tokenwire.coordinator.http.bounded_protocol import MAX_HEADERS, ProtocolLimits
+from tokenwire.coordinator.http.bounded_protocol import MAX_HEADERS, MAX_PIPELINED, ProtocolLimits
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 SMALL = ProtocolLimits(head_bytes=4096)
@@ -17,6 +17,12 @@ IMPATIENT = ProtocolLimits(head_timeout_s=0.05, body_timeout_s=0.05, body_bytes_
 async def never(exchange: Exchange) -> None:
     """A route that must not be reached."""
     raise AssertionError("the request was taken")
+
+
+async def never_ending(exchange: Exchange) -> None:
+    """Wait for the client to leave."""
+    exchange.watch()
+    await exchange.lost.wait()
 
 
 async def nothing(exchange: Exchange) -> None:
@@ -120,6 +126,17 @@ async def test_a_silent_connection_is_closed() -> None:
         assert await client.read_all() == b""
 
 
+async def test_a_connection_with_too_many_pipelined_requests_is_closed() -> None:
+    """Their number is not limited by what a read may bring, and each takes memory and time."""
+    async with serving(never_ending, lent=True) as port, connected_to(port) as client:
+        await client.send_raw((HEAD + b"Content-Length: 0\r\n\r\n") * (MAX_PIPELINED + 2))
+
+        assert await read_rejection(client) == (
+            400,
+            f"More than {MAX_PIPELINED} requests wait for the reply before them.",
+        )
+
+
 async def test_a_slow_body_times_out() -> None:
     """The route gets a disconnect."""
     async with serving(nothing, lent=True, limits=IMPATIENT) as port, connected_to(port) as client:
@@ -176,11 +193,11 @@ async def test_a_request_that_offers_an_upgrade_keeps_its_body(
 
 
 async def test_repeated_offers_of_upgrades_are_read_one_after_the_other() -> None:
-    """However many arrive at once."""
+    """As many as may arrive at once."""
     async with serving(answer, lent=True) as port, connected_to(port) as client:
-        await client.send_raw(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n" * 3000)
+        await client.send_raw(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n" * MAX_PIPELINED)
 
-        assert all([(await client.read_reply()).complete for _ in range(3000)])
+        assert all([(await client.read_reply()).complete for _ in range(MAX_PIPELINED)])
 
 
 async def test_an_upgrade_does_not_hide_a_head_that_is_too_large() -> None:
