@@ -1,4 +1,7 @@
-"""Models are registered by their workers, and stay for a while without any."""
+"""Models are registered by their workers, and stay for a while without any.
+
+One file, since all tests are of one class.
+"""
 
 import asyncio
 from collections.abc import Sequence
