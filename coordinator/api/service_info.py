@@ -48,8 +48,7 @@ def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readines
 
     @router.get("/v1/models")
     async def list_models(request: Request) -> Response:
-        served = [(name, model) for model in models.list() for name in models.names(model)]
-        data = [_card(name, model.root, None, model.max_model_len) for name, model in served]
+        data = [_card(name, it.root, None, it.max_model_len) for it in models.list() for name in models.names(it)]
         data += [_card(name, name, None, None) for name in models.awaited()]
         for adapter in models.adapters():
             base = models.find(adapter.model)
