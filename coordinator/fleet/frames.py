@@ -16,7 +16,7 @@ def dispatch(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = Fals
 
     Raises ProtocolError for what a worker must not send; listeners were called with what came before it.
     """
-    named = _check_arrays(frame)
+    named = check_arrays(frame)
     if slots.silent:
         slots.on_tokens(named)
     failed = _dispatch_weights(frame.weight_version, slots) if has_new_weights else []
@@ -31,7 +31,7 @@ def dispatch(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = Fals
     return stopped + [slot for slot in set(failed) if slots.is_open(slot)] if failed else stopped
 
 
-def _check_arrays(frame: pb.StepFrame) -> set[int]:
+def check_arrays(frame: pb.StepFrame) -> set[int]:
     """Return the slots that have tokens. Raises ProtocolError if the arrays do not fit."""
     slots, counts, token_ids = len(frame.slots), frame.counts, len(frame.token_ids)
     if (len(counts), sum(counts)) != (slots, token_ids) if counts else slots != token_ids:

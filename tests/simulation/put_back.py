@@ -1,8 +1,8 @@
 """`python -m tests.simulation.put_back`: puts real faults of this project's past back, one by one, and looks for them.
 
 The first two are none of them: one takes away what the project is for, the other one lasts for seconds and leaves
-nothing behind. Each fault is a replacement in a copy of the
-source; the number of runs until one fails says how well simulation finds faults of its kind.
+nothing behind. Each fault is a replacement in a copy of the source; the number of runs until one fails says how well
+simulation finds faults of its kind.
 """
 
 import argparse

@@ -33,8 +33,6 @@ class SimulatedRedis:
         self.url = f"redis://{self.address}/0"
         self.error = b""
         """What it answers instead of a result; empty: nothing."""
-        self.received_at: dict[Node, float] = {}
-        """When each process last got an answer."""
         self._entries: dict[bytes, tuple[bytes, float]] = {}
         """Values and when they expire, by key."""
         self._random = random.Random(f"{world.seed} redis")
@@ -123,10 +121,6 @@ class SimulatedRedis:
         answers = b"".join(self._answer(command) for command in _commands(connection.received))
         if answers:
             connection.send(answers)
-
-    def on_received(self, client: Node) -> None:
-        """Note that a client gets an answer now."""
-        self.received_at[client] = self._world.time()
 
     def _answer(self, command: list[bytes]) -> bytes:
         name, *args = command

@@ -19,9 +19,6 @@ class StreamServer(ListeningServer, Protocol):
     def on_data(self, connection: "StreamConnection", data: bytes) -> None:
         """Take bytes of a client."""
 
-    def on_received(self, client: Node) -> None:
-        """Note that a client gets bytes now."""
-
 
 class StreamConnection(Connection):
     """A connection of two byte streams."""
@@ -67,7 +64,6 @@ class StreamConnection(Connection):
     def on_client_message(self, *message: Any) -> None:
         """Take bytes."""
         if not self._closing:
-            self._stream_server.on_received(self.client)
             self._protocol.data_received(message[1])
 
     def on_client_lost(self) -> None:

@@ -58,9 +58,7 @@ class FrameBuffer:
         if unsent is None:
             self._logprobs[slot] = rows
         else:
-            unsent.token_ids.extend(rows.token_ids)
-            unsent.logprobs.extend(rows.logprobs)
-            unsent.sampled_ranks.extend(rows.sampled_ranks)
+            unsent.MergeFrom(rows)
 
     def add_prefill(self, slot: int, info: pb.PrefillInfo) -> None:
         """Add a slot's prefill info."""

@@ -59,7 +59,7 @@ class Session:
     @property
     def preparing(self) -> int:
         """Number of sequences that wait for what the engine has to prepare for them."""
-        return sum(self._preparing.values()) if self._preparing else 0
+        return sum(self._preparing.values())
 
     @property
     def frame_buffer(self) -> FrameBuffer:

@@ -55,7 +55,7 @@ class Snapshot:
         }
 
     def _model(self, model: ServedModel) -> dict[str, Any]:
-        adapters = [each.lora.name for each in self._models.adapters() if each.model in model.names]
+        adapters = [each.lora.name for each in self._models.adapters() if each.model == model.name]
         return {
             "names": self._models.names(model),
             "adapters": adapters,

@@ -241,7 +241,7 @@ class Failover(PoolListener):
         replayed = bool(sequence.token_ids) and self._recovery(sequence) is Recovery.REPLAY
         prefix: Sequence[int] = () if replayed else sequence.token_ids
         rest = remainder(request.submission, sequence.index, prefix, sequence.prompt_scored)
-        replay = Replay(sequence, sequence.token_ids[: None if replayed else 0])
+        replay = Replay(sequence, sequence.token_ids[:] if replayed else sequence.token_ids[:0])
         may_differ = bool(prefix) and sequence.recovery(_NO_CAPABILITIES, self._is_exact(request)) is Recovery.REPLAY
         placement = replace(
             request.placement,

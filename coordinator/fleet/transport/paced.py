@@ -7,7 +7,9 @@ together, which costs a fraction of what they cost one by one.
 
 import asyncio
 
+from tokenwire.coordinator.fleet.frames import check_arrays
 from tokenwire.coordinator.fleet.transport.base import WorkerTransport
+from tokenwire.errors import ProtocolError
 from tokenwire.v1 import control_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -27,30 +29,23 @@ class FramePace:
         self.merged = 0
         """Frames that were dispatched together with the one before."""
         self._longest_s = longest_s
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._began_at = 0.0
         self._free_at = 0.0
 
     def wait_s(self) -> float:
         """Return how long frames are to wait from now on; zero or less: not at all."""
-        return 0.0 if self._loop is None else self._free_at - self._loop.time()
+        return self._free_at - asyncio.get_running_loop().time()
 
     def begin(self) -> None:
         """Begin to time a turn of the event loop in which frames are dispatched."""
-        if self._began_at:
-            return
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        self._began_at = self._loop.time()
-        self._loop.call_soon(self._after_dispatch)
-
-    def _after_dispatch(self) -> None:
-        assert self._loop is not None
-        self._loop.call_soon(self._end)  # behind the writes, which the dispatch has put off to the end of the turn
+        if not self._began_at:
+            loop = asyncio.get_running_loop()
+            self._began_at = loop.time()
+            # Twice, to come behind the writes, which the dispatch puts off to the end of the turn.
+            loop.call_soon(loop.call_soon, self._end)
 
     def _end(self) -> None:
-        assert self._loop is not None
-        now = self._loop.time()
+        now = asyncio.get_running_loop().time()
         self._free_at = now + min(now - self._began_at, self._longest_s)
         self._began_at = 0.0
 
@@ -101,7 +96,7 @@ class PacedTransport:
         gathered = _MergedFrame(frame)
         while (wait_s := self._pace.wait_s()) > 0:
             if self._reading is None:
-                self._reading = asyncio.create_task(self._read_ahead())
+                self._reading = asyncio.ensure_future(self._transport.read())
             await asyncio.wait([self._reading], timeout=wait_s)
             # Any other event, an error and the end of the stream are for the next read.
             if not self._reading.done() or self._reading.cancelled() or self._reading.exception() is not None:
@@ -114,9 +109,6 @@ class PacedTransport:
             self._reading = None
         return gathered.frame()
 
-    async def _read_ahead(self) -> Event | None:
-        return await self._transport.read()
-
 
 class _MergedFrame:
     """Frames of one session as one, as the worker itself merges steps that it could not send yet."""
@@ -127,14 +119,14 @@ class _MergedFrame:
 
     def takes(self, frame: pb.StepFrame) -> bool:
         """Return whether a frame may be merged: one of other weights, or against the protocol, stays by itself."""
-        slots, counts, token_ids = frame.slots, frame.counts, len(frame.token_ids)
-        fits = (len(counts), sum(counts)) == (len(slots), token_ids) if counts else len(slots) == token_ids
+        try:
+            check_arrays(frame)
+        except ProtocolError:
+            return False
         return (
-            fits
-            and frame.weight_version == self._frames[0].weight_version
-            and self._ended.isdisjoint(slots)
+            frame.weight_version == self._frames[0].weight_version
+            and self._ended.isdisjoint(frame.slots)
             and self._ended.isdisjoint(finish.slot for finish in frame.finishes)
-            and len(set(slots)) == len(slots)
         )
 
     def add(self, frame: pb.StepFrame) -> None:
@@ -157,9 +149,7 @@ class _MergedFrame:
         for each in (row for frame in frames for row in frame.logprobs):
             known = scores.setdefault(each.slot, each)
             if known is not each:
-                known.rows.token_ids.extend(each.rows.token_ids)
-                known.rows.logprobs.extend(each.rows.logprobs)
-                known.rows.sampled_ranks.extend(each.rows.sampled_ranks)
+                known.rows.MergeFrom(each.rows)
         return pb.StepFrame(
             slots=tokens.keys(),
             counts=[len(token_ids) for token_ids in tokens.values()],
