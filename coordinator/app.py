@@ -65,6 +65,7 @@ from tokenwire.coordinator.observability.siblings import Siblings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import ChannelFactory
+from tokenwire.peer_auth.grpc_options import MOST_EVENT_BYTES
 from tokenwire.peer_auth.operation_keys import open_operation_keys
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def build_core(
     expected = ExpectedModels(settings.expected_models, settings.admission)
     models = ModelDirectory(settings, desired, expected=expected)
     coordinator_id = coordinator_id or f"{socket.gethostname()}:{os.getpid()}"
-    pool = _pool(settings, coordinator_id, models, desired, channels or ChannelFactory(settings.peer_auth))
+    pool = _pool(settings, coordinator_id, models, desired, channels or _channels(settings))
     queue = AdmissionQueue(pool, settings.admission, expected)
     failover = _failover(settings, queue, pool)
     history = TokenHistory(store or open_store(settings.history))
@@ -214,6 +215,11 @@ def build_core(
         status=FleetStatus(pool, admin),
         observers=_observers(settings, pool, FleetCollector(pool, queue, failover.stats), readiness, keys, accounts),
     )
+
+
+def _channels(settings: CoordinatorSettings) -> ChannelFactory:
+    # A log-probability is a tenth of what it counts in a request, so the largest request's fit in one event.
+    return ChannelFactory(settings.peer_auth, max(MOST_EVENT_BYTES, settings.api.max_request_bytes // 8))
 
 
 def _keys(settings: CoordinatorSettings) -> tuple[Callable[[], ApiKeys] | None, Accounts]:

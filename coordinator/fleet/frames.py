@@ -1,6 +1,7 @@
 """Dispatches a frame: each slot's tokens to its listener. The hot path."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +45,37 @@ def check_arrays(frame: pb.StepFrame) -> set[int]:
     if counts and 0 in counts:
         named.difference_update(slot for slot, count in zip(frame.slots, counts, strict=True) if not count)
     return named
+
+
+def check_sizes(frame: pb.StepFrame, slots: SlotTable) -> None:
+    """Check what a frame has against the slots that are open, before anything is made of it. Raises ProtocolError."""
+    most = max(len(frame.slots), len(frame.finishes), len(frame.prefills))
+    if most > slots.open:
+        raise ProtocolError(f"the worker named {most} slots in one frame: {most - slots.open} or more are not open")
+    if len(frame.logprobs) > len(frame.token_ids):
+        raise ProtocolError(
+            f"the worker sent log-probabilities {len(frame.logprobs)} times for {len(frame.token_ids)} tokens"
+        )
+
+
+def check_large(frame: pb.StepFrame, slots: SlotTable) -> None:
+    """Check that a large frame has no more than its slots may get. Raises ProtocolError."""
+    check_arrays(frame)
+    counts = dict(zip(frame.slots, frame.counts or [1] * len(frame.slots), strict=True))
+    for slot, count in counts.items():
+        slots.holder(slot)
+        slots.allowance[slot] -= count
+        if slots.allowance[slot] < 0:
+            raise ProtocolError(f"the worker sent {count} tokens for slot {slot}, more than were asked for")
+    scored = Counter[int]()
+    for each in frame.logprobs:
+        rows = each.rows
+        if len(rows.token_ids) != len(rows.logprobs) or not rows.width or len(rows.token_ids) % rows.width:
+            raise ProtocolError(f"the worker sent log-probabilities for slot {each.slot} that are no rows")
+        scored[each.slot] += len(rows.token_ids) // rows.width
+    for slot, count in scored.items():
+        if count > counts.get(slot, 0):
+            raise ProtocolError(f"the worker sent {count} rows of log-probabilities for slot {slot}, without tokens")
 
 
 def _dispatch_weights(version: str, slots: SlotTable) -> list[int]:

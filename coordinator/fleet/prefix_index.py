@@ -1,6 +1,6 @@
 """An approximate index, bounded in size, of which worker has which prefixes in its cache."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tokenwire.protocol.prefix_hash import BLOCK_TOKENS
 
@@ -46,19 +46,19 @@ class PrefixIndex:
             ends.append((holders, len(hashes) * BLOCK_TOKENS))
         return {worker: tokens for bits, tokens in ends for worker, bit in self._bits.items() if bits & bit}
 
-    def add(self, worker: str, hashes: Iterable[int]) -> None:
-        """Record that a worker holds these prefixes."""
+    def add(self, worker: str, hashes: Sequence[int]) -> None:
+        """Record that a worker holds these prefixes; of more than fit, the last ones."""
         bit = self._bits.get(worker) or self._assign_bit(worker)
         young, old = self._young, self._old
-        for block in hashes:
+        for block in hashes[-self._capacity :]:
             young[block] = (young.get(block) or old.get(block, 0)) | bit
         if len(young) > self._capacity:
             self._old, self._young = young, {}
 
-    def remove(self, worker: str, hashes: Iterable[int]) -> None:
-        """Record that a worker evicted these prefixes."""
+    def remove(self, worker: str, hashes: Sequence[int]) -> None:
+        """Record that a worker evicted these prefixes; of more than fit, the last ones."""
         bit = self._bits.get(worker, 0)
-        for block in hashes:
+        for block in hashes[-self._capacity :]:
             for blocks in (self._young, self._old):
                 if block in blocks:
                     blocks[block] &= ~bit

@@ -6,11 +6,12 @@ One class beyond the usual length, because every event may change the state that
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
-from tokenwire.coordinator.fleet.frames import dispatch
+from tokenwire.coordinator.fleet.frame_parts import is_large, parts_of
+from tokenwire.coordinator.fleet.frames import check_large, check_sizes, dispatch
 from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
 from tokenwire.coordinator.fleet.outliers import EjectionReason, OutlierSettings
 from tokenwire.coordinator.fleet.recent_starts import RecentStarts
@@ -142,11 +143,19 @@ class WorkerSession:
         """
         for listener in listeners:  # before taking slots, because a listener may raise
             listener.weights(self.weight_version)
-        slots = [self._slots.take(listener) for listener in listeners]
+        most_tokens = self._most_tokens(submission)
+        slots = [self._slots.take(listener, most_tokens) for listener in listeners]
         self.workload.on_submit(slots, new_tokens)
         self.recent_starts.on_submit(slots, submission)
         self._commands.put(submission.message(slots))
         return slots
+
+    def _most_tokens(self, submission: Submission) -> int:
+        """Return how many tokens each sequence of a request gets at most."""
+        if submission.max_tokens is not None:
+            return submission.max_tokens
+        params, model = submission.sampling_params, self.model
+        return params.max_tokens if params.HasField("max_tokens") or model is None else model.max_model_len
 
     def abort(self, slots: Sequence[int]) -> None:
         """Abort sequences: their listeners are no longer called, and the worker stops computing them."""
@@ -270,7 +279,10 @@ class WorkerSession:
         liveness = self._liveness
         while (event := await transport.read()) is not None:
             liveness.last_event_at = time.monotonic()
-            self._on_event(event)
+            for part in self._on_event(event):
+                await asyncio.sleep(0)  # others have their turn before each
+                liveness.last_event_at = time.monotonic()
+                self._dispatch(part)
 
     async def _on_welcome(self, welcome: pb.Welcome, transport: WorkerTransport) -> None:
         check_peer(welcome.protocol, f"worker {self.address}")
@@ -297,10 +309,11 @@ class WorkerSession:
 
     # Events.
 
-    def _on_event(self, event: pb.SessionResponse) -> None:
+    def _on_event(self, event: pb.SessionResponse) -> Iterable[pb.StepFrame]:
+        """Handle an event; return what is left to dispatch of a large frame."""
         match event.WhichOneof("event"):
             case "frame":
-                self._on_frame(event.frame)
+                return self._on_frame(event.frame)
             case "refusal":
                 self._on_refusal(event.refusal)
             case "draining":
@@ -320,6 +333,7 @@ class WorkerSession:
                 self._listener.on_kv_events(self, event.cache)
             case "welcome":
                 raise ProtocolError("the worker sent a second welcome")
+        return ()
 
     def _update_state(self) -> None:
         """Set the state of a connected session, and notify the listener."""
@@ -338,6 +352,8 @@ class WorkerSession:
     def _on_refusal(self, refusal: pb.Refusal) -> None:
         if not refusal.slots:
             raise ProtocolError("the worker sent a refusal without slots")
+        if len(refusal.slots) > self._slots.open:
+            raise ProtocolError(f"the worker refused {len(refusal.slots)} slots: some are not open")
         error = from_refusal(refusal)
         self.recent_starts.on_refusal(refusal.slots)
         for slot in refusal.slots:
@@ -345,7 +361,8 @@ class WorkerSession:
             fail_listener(self._slots.release(slot), error)
         self._listener.on_slots_freed()
 
-    def _on_frame(self, frame: pb.StepFrame) -> None:
+    def _on_frame(self, frame: pb.StepFrame) -> Iterable[pb.StepFrame]:
+        check_sizes(frame, self._slots)
         if frame.finishes and not self.worker_drains and any(finish.handed_back for finish in frame.finishes):
             # The sequences handed back must not be resumed here.
             self.worker_drains = True
@@ -363,6 +380,15 @@ class WorkerSession:
         if self.breaker.half_open and frame.token_ids:
             self.breaker.record_success()
             self._listener.on_slots_freed()
+        if not is_large(frame):
+            self._dispatch(frame, has_new_weights)
+            return ()
+        check_large(frame, self._slots)
+        parts = parts_of(frame)
+        self._dispatch(next(parts), has_new_weights)
+        return parts
+
+    def _dispatch(self, frame: pb.StepFrame, has_new_weights: bool = False) -> None:
         stopped = dispatch(frame, self._slots, has_new_weights)
         if stopped:
             self.abort(stopped)

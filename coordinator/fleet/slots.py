@@ -117,6 +117,8 @@ class SlotTable:
     def __init__(self) -> None:
         self.listeners: list[SlotListener] = []
         """Indexed by slot; read directly by the frame loop."""
+        self.allowance: list[int] = []
+        """Indexed by slot; how many tokens it may still get in frames that are large enough to be checked."""
         self._free: list[int] = []
         self.open = 0
         """Slots without their terminal event, aborted or not."""
@@ -127,14 +129,15 @@ class SlotTable:
         self.silent: set[int] = set()
         """Those of the slots at the last `mark_silent` that have had no token since."""
 
-    def take(self, listener: SlotListener) -> int:
-        """Assign a slot to a listener and return it."""
+    def take(self, listener: SlotListener, most_tokens: int = 2**32) -> int:
+        """Assign a slot, which gets so many tokens at most, to a listener and return it."""
         self.open += 1
         if self._free:
             slot = self._free.pop()
-            self.listeners[slot] = listener
+            self.listeners[slot], self.allowance[slot] = listener, most_tokens
             return slot
         self.listeners.append(listener)
+        self.allowance.append(most_tokens)
         return len(self.listeners) - 1
 
     def is_open(self, slot: int) -> bool:
@@ -167,7 +170,7 @@ class SlotTable:
     def release_all(self) -> list[SlotListener]:
         """Free all slots, because the session ended; return the listeners that have not ended."""
         waiting = [listener for listener in self.listeners if not isinstance(listener, DiscardListener)]
-        self.listeners, self._free, self.open, self.given_up = [], [], 0, 0
+        self.listeners, self.allowance, self._free, self.open, self.given_up = [], [], [], 0, 0
         self.silent.clear()
         return waiting
 

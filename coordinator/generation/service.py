@@ -264,9 +264,9 @@ def _with_defaults(requested: pb.SamplingParams, model: ServedModel) -> pb.Sampl
 def _choices(prepared: PreparedRequest, position: int, texts: TextStreams, reply: Reply) -> list[Choice]:
     """Return the listeners of a prompt's sequences."""
     request, model, token_ids = prepared.request, prepared.model, prepared.prompts[position].token_ids
-    decoder = partial(LogprobDecoder, model.token_texts)
+    decoder = partial(LogprobDecoder, model.token_texts, _most_width(prepared.sampling))
     scored = decoder if _is_scored(prepared.sampling) else None
-    prompt_logprobs = SharedPromptLogprobs(decoder)
+    prompt_logprobs = SharedPromptLogprobs(decoder) if prepared.sampling.HasField("prompt_logprobs") else None
     return [
         Choice(
             position * request.n + i,
@@ -283,6 +283,12 @@ def _choices(prepared: PreparedRequest, position: int, texts: TextStreams, reply
 def _is_scored(sampling: pb.SamplingParams) -> bool:
     """Return whether a worker sends log-probabilities for each token of a reply."""
     return sampling.HasField("logprobs") or bool(sampling.logprob_token_ids)
+
+
+def _most_width(sampling: pb.SamplingParams) -> int | None:
+    """Return the most log-probabilities of a token that a worker sends, with its own; None: of the vocabulary."""
+    counts = (sampling.logprobs, sampling.prompt_logprobs, len(sampling.logprob_token_ids))
+    return None if min(counts) < 0 else 1 + max(counts)
 
 
 def _submission(

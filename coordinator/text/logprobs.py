@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tokenwire.coordinator.text.tokenizer import REPLACEMENT_CHARACTER, ModelTokenizer
+from tokenwire.errors import ProtocolError
 from tokenwire.v1 import inference_pb2 as pb
 
 # A character has at most four bytes, so at most three earlier tokens can be parts of it.
@@ -82,15 +83,19 @@ def _space_marker(tokenizer: ModelTokenizer) -> str | None:
 class LogprobDecoder:
     """Decodes the rows of one sequence or prompt, in order."""
 
-    __slots__ = ("_before", "_texts")
+    __slots__ = ("_before", "_most_width", "_texts")
 
-    def __init__(self, texts: TokenTexts) -> None:
+    def __init__(self, texts: TokenTexts, most_width: int | None = None) -> None:
+        """`most_width`: the most log-probabilities of a token that were asked for, with its own; None: no limit."""
         self._texts = texts
+        self._most_width = most_width
         self._before: list[int] = []
 
     def decode(self, rows: pb.LogprobRows) -> list[ScoredPosition]:
-        """Decode a frame's rows."""
+        """Decode a frame's rows. Raises ProtocolError if they are wider than was asked for."""
         width = rows.width
+        if self._most_width is not None and width > self._most_width:
+            raise ProtocolError(f"The worker sent {width} log-probabilities of a token, and not {self._most_width}.")
         if not width:
             return []
         token_ids, logprobs = list(rows.token_ids), list(rows.logprobs)

@@ -14,6 +14,8 @@ MOST = 2**32 - 1
 _TOKENS = 300
 _HUGE = 500_000
 """Tokens of a frame of some megabytes."""
+_FLOODS = (10_000_000, 30_000_000)
+"""Tokens of frames of as many bytes: below and beyond what a coordinator takes in one event."""
 
 Answer = Iterator[pb.SessionResponse]
 Habit = Callable[[random.Random, Sequence[int]], Answer]
@@ -92,6 +94,21 @@ def _huge_frame(rng: random.Random, slots: Sequence[int]) -> Answer:
     yield _frame(slots[:1], [65] * _HUGE)
 
 
+def _flood(rng: random.Random, slots: Sequence[int]) -> Answer:
+    """Fill a frame up: with tokens, rows, ends, or log-probabilities of one token."""
+    count = rng.choice(_FLOODS)
+    what = rng.randrange(4)
+    if what == 0:
+        yield _frame(slots[:1], [65] * count)
+    elif what == 1:
+        yield _frame(list(range(count // 4)), [], counts=[0] * (count // 4))
+    elif what == 2:
+        yield _ends([slots[0]] * (count // 20))
+    else:
+        rows = pb.LogprobRows(width=count // 5, token_ids=[65] * (count // 5), logprobs=[-0.5] * (count // 5))
+        yield _frame(slots[:1], [65], logprobs=[pb.Logprobs(slot=slots[0], rows=rows)])
+
+
 def _garbage(rng: random.Random, slots: Sequence[int]) -> Answer:
     yield pb.SessionResponse()
     yield pb.SessionResponse(frame=pb.StepFrame())
@@ -101,7 +118,7 @@ def _garbage(rng: random.Random, slots: Sequence[int]) -> Answer:
 
 
 def _cache(rng: random.Random, slots: Sequence[int]) -> Answer:
-    hashes = [rng.getrandbits(64) for _ in range(20_000)]
+    hashes = [rng.getrandbits(64) for _ in range(rng.choice([20_000, 1_000_000]))]
     yield pb.SessionResponse(cache=pb.CacheChange(cleared=rng.random() < 0.5, stored=hashes, removed=hashes[::2]))
 
 
@@ -157,6 +174,7 @@ HABITS: dict[str, Habit] = {
     "wrong log-probabilities": _wrong_logprobs,
     "more than asked for": _more_than_asked_for,
     "a huge frame": _huge_frame,
+    "a flood": _flood,
     "garbage": _garbage,
     "cache": _cache,
     "refusals": _refuses,

@@ -1,6 +1,6 @@
 """The statements hold in every state of every scope, and a fault in a step is found with its shortest trace."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -103,10 +103,10 @@ class _Deaf(CoordinatorEnd):
         self._on_frame = self.session._on_frame
         self.session._on_frame = self._take  # type: ignore[method-assign]
 
-    def _take(self, frame: pb.StepFrame) -> None:
+    def _take(self, frame: pb.StepFrame) -> Iterable[pb.StepFrame]:
         if frame.finishes:
             frame = pb.StepFrame(finishes=frame.finishes)
-        self._on_frame(frame)
+        return self._on_frame(frame)
 
 
 class _Stutterer(CoordinatorEnd):

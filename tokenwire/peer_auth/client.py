@@ -9,7 +9,7 @@ import grpc
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.certificates import Certificate, read_authorities, read_certificate
-from tokenwire.peer_auth.grpc_options import CLIENT, is_local
+from tokenwire.peer_auth.grpc_options import MOST_EVENT_BYTES, client_options, is_local
 from tokenwire.peer_auth.peer_tokens import PeerTokens, open_tokens
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
 from tokenwire.process.hot_reload import Reloading
@@ -24,11 +24,14 @@ _NO_TLS = PeerAuthClientSettings()
 class ChannelFactory:
     """Opens channels to workers. New channels use the current contents of the files; open ones are unaffected."""
 
-    def __init__(self, settings: PeerAuthClientSettings = _NO_TLS) -> None:
+    def __init__(self, settings: PeerAuthClientSettings = _NO_TLS, most_event_bytes: int = MOST_EVENT_BYTES) -> None:
         """Read the files. Raises InvalidRequest."""
         if settings.cert is not None and settings.ca is None:
             raise InvalidRequest("--peer-cert needs --peer-ca too, which verifies workers")
         self._settings = settings
+        self._options = client_options(most_event_bytes)
+        self.most_event_bytes = most_event_bytes
+        """Of a worker's event in a session: a larger one ends it."""
         self._tokens = open_tokens(settings)
         self._credentials = _open_credentials(settings)
         self._warned = False
@@ -37,10 +40,10 @@ class ChannelFactory:
         """Open a channel to a worker at `HOST:PORT` or `unix:PATH`."""
         interceptors = [] if self._tokens is None else [_TokenSender(self._tokens)]
         if self._credentials is not None:
-            options = [*CLIENT, ("grpc.ssl_target_name_override", self._settings.server_name)]
+            options = [*self._options, ("grpc.ssl_target_name_override", self._settings.server_name)]
             return grpc.aio.secure_channel(address, self._credentials.current(), options, interceptors=interceptors)
         self._warn(address)
-        return grpc.aio.insecure_channel(address, CLIENT, interceptors=interceptors)
+        return grpc.aio.insecure_channel(address, self._options, interceptors=interceptors)
 
     def metadata(self) -> Metadata | None:
         """Return the metadata of a stream: interceptors would cost time for every message."""

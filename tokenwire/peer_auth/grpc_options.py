@@ -1,17 +1,21 @@
 """gRPC channel and server options of both halves."""
 
+import json
 from collections.abc import Sequence
 
 import grpc
 
-ChannelOptions = Sequence[tuple[str, int]]
+ChannelOptions = Sequence[tuple[str, int | str]]
 
 _UNLIMITED = -1
+_MOST_RESPONSE_BYTES = 256 * 2**20
+"""Of a control call: the files of a tokenizer are the largest."""
+MOST_EVENT_BYTES = 16 * 2**20
+"""Of a worker's event in a session. Reading one of this size takes a coordinator a fifth of a second."""
 
 COMMON: ChannelOptions = (
     # Prompts and tokenizer files are large.
     ("grpc.max_send_message_length", _UNLIMITED),
-    ("grpc.max_receive_message_length", _UNLIMITED),
     # A session may be idle for long while its requests wait; pings keep it open and detect a dead peer.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -21,6 +25,7 @@ COMMON: ChannelOptions = (
 
 SERVER: ChannelOptions = (
     *COMMON,
+    ("grpc.max_receive_message_length", _UNLIMITED),
     # Without these a server answers frequent pings with GOAWAY too_many_pings, which kills every stream.
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
@@ -30,6 +35,7 @@ SERVER: ChannelOptions = (
 
 CLIENT: ChannelOptions = (
     *COMMON,
+    ("grpc.max_receive_message_length", _MOST_RESPONSE_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     # Connections to workers must not use a proxy from the environment.
@@ -41,6 +47,13 @@ CLIENT: ChannelOptions = (
     # Each session has a connection of its own.
     ("grpc.use_local_subchannel_pool", 1),
 )
+
+
+def client_options(most_event_bytes: int = MOST_EVENT_BYTES) -> ChannelOptions:
+    """Return the options of a channel to a worker whose events in a session have at most so many bytes."""
+    method = {"name": [{"service": "tokenwire.v1.Inference", "method": "Session"}]}
+    limits = {"methodConfig": [{**method, "maxResponseMessageBytes": most_event_bytes}]}
+    return (*CLIENT, ("grpc.service_config", json.dumps(limits)))
 
 
 def open_channel(address: str) -> grpc.aio.Channel:

@@ -7,6 +7,9 @@ from itertools import chain
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.cache.prefix_cache import CacheChange
 
+_MOST_SCORED = 500_000
+"""Log-probabilities of a frame: some megabytes. Coordinators do not take events of any size."""
+
 
 class FrameBuffer:
     """Collects tokens per slot until they are taken as one frame.
@@ -26,6 +29,7 @@ class FrameBuffer:
         "_on_finish",
         "_prefills",
         "_ready",
+        "_scored",
         "_tokens",
         "_weight_version",
     )
@@ -39,6 +43,7 @@ class FrameBuffer:
         self._cache: CacheChange | None = None
         self._events: list[pb.SessionResponse] = []
         self._heartbeat: pb.Heartbeat | None = None
+        self._scored = 0
         self._framed = False
         self._load = pb.Load()
         self._weight_version = ""
@@ -54,6 +59,7 @@ class FrameBuffer:
 
     def add_logprobs(self, slot: int, rows: pb.LogprobRows) -> None:
         """Add log-probability rows for tokens that were just added."""
+        self._scored += len(rows.token_ids)
         unsent = self._logprobs.get(slot)
         if unsent is None:
             self._logprobs[slot] = rows
@@ -63,6 +69,7 @@ class FrameBuffer:
     def add_prefill(self, slot: int, info: pb.PrefillInfo) -> None:
         """Add a slot's prefill info."""
         info.slot = slot
+        self._scored += len(info.prompt_logprobs.token_ids)
         self._prefills.append(info)
 
     def add_finish(self, slot: int, finish: pb.Finish) -> None:
@@ -101,6 +108,8 @@ class FrameBuffer:
         """Mark the end of a step: what was added may be sent."""
         self._load = load
         self._weight_version = weight_version
+        if self._scored > _MOST_SCORED:
+            self.end_frame()
         if self._tokens or self._finishes:
             self._ready.set()
 
@@ -134,4 +143,5 @@ class FrameBuffer:
             weight_version=self._weight_version,
         )
         self._finishes, self._prefills, self._logprobs, self._framed = [], [], {}, True
+        self._scored = 0
         return frame

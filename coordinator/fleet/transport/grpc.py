@@ -5,10 +5,12 @@ import asyncio
 import grpc
 
 from tokenwire.coordinator.fleet.transport.base import Commands
-from tokenwire.errors import TokenwireError, Unavailable, from_status
+from tokenwire.errors import ProtocolError, TokenwireError, Unavailable, from_status
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
+
+_TOO_LARGE = "CLIENT: Received message larger than max"
 
 
 def check_cancelled() -> None:
@@ -64,4 +66,9 @@ class GrpcTransport:
         if error.code() is grpc.StatusCode.UNAVAILABLE:
             # The details list every address and errno, which adds nothing.
             return Unavailable("connection lost" if self._connected else "not reachable")
+        if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in (error.details() or ""):
+            return ProtocolError(
+                f"it sent a message of more than {self._channels.most_event_bytes / 2**20:g} MiB, an eighth of "
+                "--max-request-mb"
+            )
         return from_status(error.code(), error.details() or error.code().name)

@@ -16,6 +16,9 @@ from tokenwire.v1 import inference_pb2 as pb
 _LONGEST_S = 0.05
 """Frames never wait for longer."""
 
+_MOST_MERGED = 2**16
+"""Slots, tokens and ends of a frame that is merged: what has more was merged already, or is not to be believed."""
+
 Event = pb.SessionResponse
 
 
@@ -118,7 +121,9 @@ class _MergedFrame:
         self._ended = {finish.slot for finish in first.finishes}
 
     def takes(self, frame: pb.StepFrame) -> bool:
-        """Return whether a frame may be merged: one of other weights, or against the protocol, stays by itself."""
+        """Return whether a frame may be merged: one of other weights, a large one, or against the protocol may not."""
+        if len(frame.slots) + len(frame.token_ids) + len(frame.finishes) > _MOST_MERGED:
+            return False
         try:
             check_arrays(frame)
         except ProtocolError:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.workers import Listener
-from tokenwire.coordinator.fleet.frames import dispatch
+from tokenwire.coordinator.fleet.frames import check_large, check_sizes, dispatch
 from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.errors import EngineFailed, ProtocolError, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
@@ -140,3 +140,52 @@ def test_tokens_for_an_aborted_slot_are_discarded() -> None:
     assert dispatch(full(pb.Finish(slot=0, reason=LENGTH)), slots) == []
 
     assert (listener.token_ids, slots.open) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"slots": [0, 0, 0]},
+        {"finishes": [pb.Finish(slot=0)] * 3},
+        {"prefills": [pb.PrefillInfo(slot=0)] * 3},
+        {"logprobs": [pb.Logprobs(slot=0)]},
+    ],
+)
+def test_a_frame_has_no_more_parts_than_slots_are_open(fields: dict[str, object]) -> None:
+    """Found by counts alone, before anything is made of them."""
+    slots = SlotTable()
+    slots.take(Listener())
+    slots.take(Listener())
+
+    with pytest.raises(ProtocolError, match=r"not open|0 tokens"):
+        check_sizes(pb.StepFrame(**fields), slots)  # type: ignore[arg-type]
+
+
+def test_a_slot_gets_no_more_tokens_in_large_frames_than_were_asked_for() -> None:
+    """In one, or in several."""
+    slots = SlotTable()
+    slots.take(Listener(), most_tokens=10)
+
+    check_large(pb.StepFrame(slots=[0], counts=[6], token_ids=[7] * 6), slots)
+    with pytest.raises(ProtocolError, match="6 tokens for slot 0"):
+        check_large(pb.StepFrame(slots=[0], counts=[6], token_ids=[7] * 6), slots)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pb.LogprobRows(width=1, token_ids=[1, 2, 3], logprobs=[-1.0] * 3),
+        pb.LogprobRows(width=2, token_ids=[1, 2, 3], logprobs=[-1.0] * 3),
+        pb.LogprobRows(width=2, token_ids=[1, 2], logprobs=[-1.0]),
+        pb.LogprobRows(token_ids=[1, 2], logprobs=[-1.0] * 2),
+    ],
+)
+def test_log_probabilities_of_large_frames_are_rows_of_their_tokens(rows: pb.LogprobRows) -> None:
+    """Others are not decoded."""
+    slots = SlotTable()
+    slots.take(Listener())
+
+    with pytest.raises(ProtocolError, match="rows"):
+        check_large(
+            pb.StepFrame(slots=[0], counts=[2], token_ids=[7, 8], logprobs=[pb.Logprobs(slot=0, rows=rows)]), slots
+        )

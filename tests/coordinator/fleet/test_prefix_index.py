@@ -90,3 +90,15 @@ def test_the_index_is_bounded_and_keeps_used_blocks() -> None:
 
     assert index.match(prefix_hashes([1, *PROMPT])) == {}
     assert index.match(HASHES)["b"] == 2 * BLOCK_TOKENS
+
+
+def test_of_more_blocks_than_it_holds_the_last_are_taken() -> None:
+    """A worker that announces millions of them takes no more time and memory."""
+    index = PrefixIndex(capacity=4)
+
+    index.add("a", range(100))
+    assert len(index) == 4
+    assert index.match([99]) == {"a": BLOCK_TOKENS}
+
+    index.remove("a", range(100))
+    assert len(index) == 0

@@ -22,6 +22,7 @@ from tests.workers import (
     welcome,
 )
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
+from tokenwire.coordinator.fleet.frame_parts import MOST_TOKENS
 from tokenwire.coordinator.fleet.liveness import LossReason
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
@@ -105,6 +106,45 @@ async def test_a_worker_that_hands_a_request_back_gets_no_more(
         await listener.ended.wait()
 
         assert (session.state, session.engine_died) == (SessionState.DRAINING, died)
+
+
+async def test_others_have_their_turn_between_the_parts_of_a_large_frame(address: str) -> None:
+    """Its tokens come in order, its end with the last ones."""
+    turns = 0
+
+    class Timed(Listener):
+        def __init__(self) -> None:
+            super().__init__()
+            self.turns: list[int] = []
+
+        def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+            self.turns.append(turns)
+            return super().step(token_ids, finish)
+
+    def count_turns() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(count_turns)
+
+    tokens = list(range(3 * MOST_TOKENS))
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome())
+        (slot,) = (await anext(requests)).submit.slots
+        end = pb.Finish(slot=slot, reason=pb.FINISH_REASON_LENGTH)
+        large = pb.StepFrame(slots=[slot], counts=[len(tokens)], token_ids=tokens, finishes=[end])
+        await context.write(pb.SessionResponse(frame=large))
+        await anext(requests)
+
+    async with scripted_worker(address, script), ready_session(address) as session:
+        listener = Timed()
+        session.submit(submission(len(tokens)), [listener])
+        count_turns()
+        await listener.ended.wait()
+
+    assert listener.token_ids == tokens
+    assert len(set(listener.turns)) == 3
 
 
 async def test_only_tokens_show_that_a_stalled_engine_steps_again(address: str) -> None:

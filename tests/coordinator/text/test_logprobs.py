@@ -8,6 +8,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tests.coordinator.history.models import small_model
 from tokenwire.coordinator.text.logprobs import LogprobDecoder, TokenTexts
 from tokenwire.coordinator.text.tokenizer import ModelTokenizer
+from tokenwire.errors import ProtocolError
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -156,3 +157,12 @@ def test_a_tokenizer_without_pre_tokenizer_has_texts_too() -> None:
     tokenizer = ModelTokenizer(Tokenizer(models.BPE({"a": 0, "b": 1}, [])), {})
 
     assert decoded_texts(LogprobDecoder(TokenTexts(tokenizer)), [0], [1]) == [["a"], ["b"]]
+
+
+def test_rows_are_no_wider_than_was_asked_for(tokenizer: ModelTokenizer) -> None:
+    """A worker's million log-probabilities of one token are not decoded."""
+    decoder = LogprobDecoder(TokenTexts(tokenizer), most_width=2)
+
+    assert len(decoder.decode(scored_rows([1, 2]))) == 1
+    with pytest.raises(ProtocolError, match="3 log-probabilities"):
+        decoder.decode(scored_rows([1, 2, 3]))

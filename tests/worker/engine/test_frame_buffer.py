@@ -71,6 +71,24 @@ async def test_a_new_weight_version_ends_a_frame() -> None:
     assert [(list(frame.token_ids), frame.weight_version) for frame in frames] == [([10], "v1"), ([11], "v2")]
 
 
+async def test_a_frame_has_a_bounded_number_of_log_probabilities() -> None:
+    """Those of prompts and of tokens; what is beyond is sent as the next frame, and nothing is lost."""
+    buffer = FrameBuffer()
+    rows = one_column(*range(300_000))
+    for slot in range(4):
+        buffer.add_tokens(slot, [slot])
+        if slot % 2:
+            buffer.add_prefill(slot, pb.PrefillInfo(prompt_logprobs=rows))
+        else:
+            buffer.add_logprobs(slot, rows)
+        buffer.flush(LOAD, "v1")
+
+    frames = [event.frame for event in await buffer.take()]
+
+    assert [list(frame.slots) for frame in frames] == [[0, 1], [2, 3]]
+    assert all(len(frame.prefills) == len(frame.logprobs) == 1 for frame in frames)
+
+
 async def test_output_is_sent_exactly_once() -> None:
     """Output that was taken is not in a later frame."""
     buffer = FrameBuffer()

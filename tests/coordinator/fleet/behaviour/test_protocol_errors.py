@@ -54,9 +54,11 @@ def refusal(*slots: int) -> pb.SessionResponse:
         lambda slot: frame(slots=[slot + 1], token_ids=[1]),
         lambda slot: refusal(slot + 1),
         lambda slot: refusal(),
+        lambda slot: refusal(slot, slot),
+        lambda slot: frame(slots=[slot], counts=[2**16], token_ids=[1] * 2**16),
         lambda slot: welcome(),
     ],
-    ids=["finish", "lengths", "tokens", "refusal", "empty refusal", "welcome"],
+    ids=["finish", "lengths", "tokens", "refusal", "empty refusal", "two refusals", "too many tokens", "welcome"],
 )
 async def test_a_worker_that_violates_the_protocol_is_lost(tmp_path: Path, wrong: Event) -> None:
     """Every request of the session fails with the reason; then the coordinator reconnects."""

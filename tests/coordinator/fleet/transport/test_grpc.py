@@ -9,7 +9,7 @@ import pytest
 from tests.workers import SessionContext, running_worker, scripted_worker, welcome
 from tokenwire.coordinator.fleet.transport.base import CommandQueue
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
-from tokenwire.errors import TokenwireError, Unavailable
+from tokenwire.errors import ProtocolError, TokenwireError, Unavailable
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.v1 import inference_pb2 as pb
@@ -84,3 +84,18 @@ async def test_the_tokenizer_is_fetched_by_a_control_call(address: str) -> None:
         files = await transport.fetch_tokenizer()
         await transport.close()
         assert tokenizer_digest(files) == worker.welcome().model.tokenizer_digest
+
+
+async def test_an_event_beyond_the_limit_violates_the_protocol(address: str) -> None:
+    """It is not even parsed; the message names the option that raises the limit."""
+
+    async def flood(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await context.write(welcome())
+        await context.write(pb.SessionResponse(frame=pb.StepFrame(token_ids=[65] * 2**20)))
+
+    async with scripted_worker(address, flood):
+        transport = GrpcTransport(ChannelFactory(most_event_bytes=2**20), address, CommandQueue())
+        assert await transport.read() == welcome()
+        with pytest.raises(ProtocolError, match=r"more than 1 MiB, .* --max-request-mb"):
+            await transport.read()
+        await transport.close()
