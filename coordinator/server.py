@@ -40,7 +40,10 @@ class CoordinatorServer(HttpServer):
             uvicorn.Config(
                 app,
                 http=lending_protocol(
-                    settings.client_stall_timeout_s, settings.protocol_limits, settings.max_backlog_bytes
+                    settings.client_stall_timeout_s,
+                    settings.protocol_limits,
+                    settings.max_backlog_bytes,
+                    settings.bodies.max_bodies_bytes,
                 ),
                 ssl_context_factory=None if context is None else lambda config, make: context,
                 timeout_keep_alive=settings.keep_alive_timeout_s,

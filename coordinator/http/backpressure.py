@@ -31,7 +31,8 @@ class BodySettings:
             "--max-bodies-mb",
             "Maximum memory of all bodies of more than 64 KiB, read and parsed, until their requests are submitted. "
             "Beyond it reading pauses; all but the oldest take half of it at most. "
-            "Who waits for longer than 5 s gets a 503.",
+            "Who waits for longer than 5 s gets a 503. Requests that are being received may take as much for their "
+            "heads and smaller bodies; beyond it the oldest get a 503.",
             unit=Unit.MiB,
             bounds=Bounds(above=0),
         ),

@@ -9,6 +9,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from tokenwire.coordinator.http.receiving import ReceivingMemory
 from tokenwire.errors import error_body
 from tokenwire.options import Bounds, Option, Section, Unit, check_bounds, option
 
@@ -18,7 +19,20 @@ MAX_HEADERS = 256
 MAX_PIPELINED = 64
 """Requests of a connection that wait for the reply before them: all that come in one read are parsed at once."""
 
-_TYPES = {400: "BadRequestError", 408: "RequestTimeoutError", 431: "RequestHeaderFieldsTooLargeError"}
+MANY_PIECES = 16_384
+"""Pieces of a body, however small: each takes a call. A body with more has to have larger ones."""
+_LEAST_PIECE_BYTES = 64
+_COUNTED_BODY_BYTES = 64 * 1024
+"""What a body has beyond is counted by --max-bodies-mb."""
+_REQUEST_BYTES, _HEADER_BYTES = 12 * 1024, 300
+"""What a request and a header take besides their text."""
+
+_TYPES = {
+    400: "BadRequestError",
+    408: "RequestTimeoutError",
+    431: "RequestHeaderFieldsTooLargeError",
+    503: "ServiceUnavailableError",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +82,16 @@ class BoundedProtocol(HttpToolsProtocol):
     _delivered = False
     _deadline: asyncio.TimerHandle | None = None
     _body_bytes = 0
+    _body_pieces = 0
     _body_since = 0.0
+    memory = ReceivingMemory()
+    """Of all connections together."""
+    _receives = False
+    """Whether a request is not complete."""
+    _no_scope: Any = {}  # noqa: RUF012
+    _waiting_bytes = 0
+    """Of pipelined requests."""
+    _holds = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timeout for the first request."""
@@ -78,6 +101,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timeouts."""
         self._stop_waiting()
+        self._receives, self._waiting_bytes = False, 0
+        self._hold()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -88,21 +113,20 @@ class BoundedProtocol(HttpToolsProtocol):
             self._parse(data)
         except httptools.HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
-        if self._delivered:
-            self._undelivered = 0
-            return
-        self._undelivered += len(data)
+        self._undelivered = 0 if self._delivered else self._undelivered + len(data)
         if self.transport.is_closing():
             return
         if self._undelivered > self.read_limits.head_bytes:
             self._reject(431, f"The request's headers are larger than {self.read_limits.head_bytes} bytes.")
-        elif self._deadline is None:
+        elif self._undelivered and self._deadline is None:
             self._await_head()
+        self._hold()
 
     def on_message_begin(self) -> None:
-        """Reset the count of header bytes."""
+        """Reset the counts of bytes."""
         super().on_message_begin()
-        self._head_bytes = 0
+        self._head_bytes = self._body_bytes = self._body_pieces = 0
+        self._receives = True
         if self.extensions is not None:
             self.scope["extensions"] = self.extensions
 
@@ -127,13 +151,16 @@ class BoundedProtocol(HttpToolsProtocol):
         self._delivered = True
         self._stop_waiting()
         super().on_headers_complete()
-        self._body_bytes, self._body_since = 0, self.loop.time()
+        self._body_since = self.loop.time()
         self._deadline = self.loop.call_later(self.read_limits.body_timeout_s, self._check_body)
 
     def on_body(self, body: bytes) -> None:
         """Count a part of the body."""
         self._delivered = True
         self._body_bytes += len(body)
+        self._body_pieces += 1
+        if self._body_pieces > MANY_PIECES and self._body_bytes < _LEAST_PIECE_BYTES * self._body_pieces:
+            self._fail(f"The body came in {self._body_pieces} pieces of less than {_LEAST_PIECE_BYTES} bytes.", 400)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -142,7 +169,29 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._delivered = True
         self._stop_waiting()
+        if self.pipeline:
+            self._waiting_bytes += self._received_bytes()
+        self._receives = False
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Forget the request, while the connection is idle."""
+        if not self.pipeline:
+            self._waiting_bytes = 0
+            if not self._receives:
+                self.headers, self.cycle.scope = [], self._no_scope
+                self.scope = self._no_scope
+            self._hold()
+        super().on_response_complete()
+
+    def give_up(self) -> None:
+        """Reject the request that is received: others need the memory."""
+        cycle = self.cycle
+        waits = cycle is not None and not cycle.response_complete
+        if self.pipeline or (waits and (cycle.response_started or cycle.scope is not self.scope)):
+            self.transport.abort()  # a reply has begun, or is another request's
+        else:
+            self._reject(503, "This server receives other requests. Try again, or raise --max-bodies-mb.")
 
     def send_400_response(self, msg: str) -> None:
         """Respond with an error in the usual shape and with the recorded reason."""
@@ -183,10 +232,23 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _reject(self, status: int, reason: str) -> None:
         body = json.dumps(error_body(reason, _TYPES[status], status)).encode()
-        head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
-        self.transport.write(STATUS_LINE[status] + head + body)
+        head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n" % len(body)
+        head += b"retry-after: 1\r\n" * (status == 503)
+        self.transport.write(STATUS_LINE[status] + head + b"\r\n" + body)
         self.transport.close()
         log.info("rejected request", extra={"fields": {"outcome": "invalid", "status": status, "error": reason}})
+
+    def _received_bytes(self) -> int:
+        """Return what the request that is received takes."""
+        head = max(self._undelivered, self._head_bytes) + _HEADER_BYTES * len(self.headers)
+        return _REQUEST_BYTES + head + min(self._body_bytes, _COUNTED_BODY_BYTES)
+
+    def _hold(self) -> None:
+        """Count what the connection takes, unless its request came at once."""
+        size = self._waiting_bytes + (self._received_bytes() if self._receives else 0)
+        if size or self._holds:
+            self._holds = size > 0
+            self.memory.hold(self, size)
 
     def _await_head(self) -> None:
         self._deadline = self.loop.call_later(self.read_limits.head_timeout_s, self._head_overdue)

@@ -8,6 +8,7 @@ that is being served; under any other ASGI server `AsgiConnection` does the same
 import asyncio
 import contextlib
 import fcntl
+import math
 import struct
 import termios
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES, Backpressure
 from tokenwire.coordinator.http.bounded_protocol import BoundedProtocol, ProtocolLimits
 from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, ignore
+from tokenwire.coordinator.http.receiving import ReceivingMemory
 from tokenwire.coordinator.http.write_batch import BatchedTransport, WriteBatch
 
 _HIGH_WATER = 64 * 1024
@@ -136,15 +138,20 @@ class LentConnection:
 
 
 def lending_protocol(
-    stall_timeout_s: float, limits: ProtocolLimits = _DEFAULT_LIMITS, max_backlog_bytes: int = DEFAULT_BACKLOG_BYTES
+    stall_timeout_s: float,
+    limits: ProtocolLimits = _DEFAULT_LIMITS,
+    max_backlog_bytes: int = DEFAULT_BACKLOG_BYTES,
+    max_receiving_bytes: float = math.inf,
 ) -> type[BoundedProtocol]:
     """Return a uvicorn HTTP protocol class that lends its transport to the routes."""
 
     batch, backpressure = WriteBatch(), Backpressure(max_backlog_bytes)
+    receiving = ReceivingMemory(max_receiving_bytes)
 
     class LendingProtocol(BoundedProtocol):
         connection: LentConnection
         read_limits = limits
+        memory = receiving
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(BatchedTransport(transport, batch))

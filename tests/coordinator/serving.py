@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -83,6 +84,7 @@ async def serving(
     stall_timeout_s: float = STALL_TIMEOUT_S,
     limits: ProtocolLimits | None = None,
     context: ssl.SSLContext | None = None,
+    max_receiving_bytes: float = math.inf,
 ) -> AsyncIterator[int]:
     """Run a server with our protocol or a plain one; yield its port. Exceptions of the route are raised at the end."""
     errors: list[Exception] = []
@@ -103,7 +105,9 @@ async def serving(
             exchange.connection.release()
 
     limits = limits or ProtocolLimits()
-    protocol = lending_protocol(stall_timeout_s, limits) if lent else "httptools"
+    protocol = (
+        lending_protocol(stall_timeout_s, limits, max_receiving_bytes=max_receiving_bytes) if lent else "httptools"
+    )
     config = uvicorn.Config(
         app,
         http=protocol,

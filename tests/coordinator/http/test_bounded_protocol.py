@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tests.coordinator.serving import Exchange, SocketClient, connected_to, serving
-from tokenwire.coordinator.http.bounded_protocol import MAX_HEADERS, MAX_PIPELINED, ProtocolLimits
+from tokenwire.coordinator.http.bounded_protocol import MANY_PIECES, MAX_HEADERS, MAX_PIPELINED, ProtocolLimits
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 SMALL = ProtocolLimits(head_bytes=4096)
@@ -135,6 +135,59 @@ async def test_a_connection_with_too_many_pipelined_requests_is_closed() -> None
             400,
             f"More than {MAX_PIPELINED} requests wait for the reply before them.",
         )
+
+
+@pytest.mark.parametrize(
+    "unfinished",
+    [
+        HEAD + b"X-Long: " + b"x" * 40_000,
+        HEAD + b"".join(b"X-%d: x\r\n" % number for number in range(150)),
+        HEAD + b"Content-Length: 60000\r\n\r\n" + b"x" * 40_000,
+    ],
+    ids=["head", "many headers", "body"],
+)
+async def test_the_oldest_unfinished_requests_make_room_for_others(unfinished: bytes) -> None:
+    """With the option that raises the limit; requests that are complete take nothing of it."""
+    async with (
+        serving(answer, lent=True, max_receiving_bytes=150_000) as port,
+        connected_to(port) as first,
+        connected_to(port) as second,
+        connected_to(port) as third,
+        connected_to(port) as other,
+    ):
+        for client in (first, second, third):
+            await client.send_raw(unfinished)
+            await other.send("/")
+            assert (await other.read_reply()).body == b"ok"
+
+        status, message = await read_rejection(first)
+        assert (status, "--max-bodies-mb" in message) == (503, True)
+        await third.send_raw(b"x" * 20_000 if b"Length" in unfinished else b"Host: x\r\n\r\n")
+        assert (await third.read_reply()).body == b"ok"
+
+
+async def test_pipelined_requests_take_memory_until_their_turn() -> None:
+    """The connection whose reply they wait for is closed: an error would be taken for that reply."""
+    async with (
+        serving(never_ending, lent=True, max_receiving_bytes=100_000) as port,
+        connected_to(port) as client,
+        connected_to(port) as other,
+    ):
+        await client.send("/", *["/" + "x" * 10_000] * 3)
+        await other.send("/", *["/" + "x" * 10_000] * 3)
+
+        assert await client.read_all() == b""
+
+
+async def test_a_body_in_very_many_tiny_pieces_is_rejected() -> None:
+    """Each takes a call, so they cost more than their bytes; larger ones may be any number."""
+    async with serving(answer, lent=True) as port, connected_to(port) as client, connected_to(port) as other:
+        head = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+        await client.send_raw(head + b"1\r\nx\r\n" * (MANY_PIECES + 1))
+        assert (await read_rejection(client))[0] == 400
+
+        await other.send_raw(head + (b"50\r\n" + b"x" * 0x50 + b"\r\n") * (MANY_PIECES + 1) + b"0\r\n\r\n")
+        assert (await other.read_reply()).body == b"ok"
 
 
 async def test_a_slow_body_times_out() -> None:
