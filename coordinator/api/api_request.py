@@ -156,6 +156,7 @@ class ApiRequest(Request):
                 self._json = parse_json(body)
             else:
                 await self.context.body.add(await check_shape(body))
+                await self.context.body.begin_turn(len(body))  # only now: nobody waits for memory in a turn
                 async with self.context.body.budget.turn():
                     with gc_disabled():
                         self._json = parse_json(body)
@@ -189,6 +190,7 @@ def responder(
             response = await handler(request)
         else:
             response = await handler(await request.read(body, body_required), request)
+            request.context.body.end_turn()  # what is left is to send it
         await response(scope, receive, send)
 
     return respond

@@ -1,13 +1,14 @@
 """JSON objects with a long array: encoded and sent element by element, so that other requests get their turn."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 _BYTES_BETWEEN_YIELDS = 64 * 1024
+_VALUES_BETWEEN_YIELDS = 8192
 _encode = JSONResponse(None).render
 
 
@@ -44,3 +45,23 @@ async def long_response(body: Mapping[str, Any], array: str) -> LongResponse:
             part.clear()
             await asyncio.sleep(0)
     return LongResponse([*parts, bytes(part + tail)])
+
+
+def slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Yield a long list in parts that take a millisecond or two to encode."""
+    return (values[start : start + _VALUES_BETWEEN_YIELDS] for start in range(0, len(values), _VALUES_BETWEEN_YIELDS))
+
+
+async def with_long_lists(body: Mapping[str, Any], lists: Mapping[str, Iterable[Sequence[Any]] | None]) -> LongResponse:
+    """Encode an object that has, after its other fields, long lists of small values, given in slices; None is null."""
+    parts = [_encode(body)[:-1]]
+    for name, values in lists.items():
+        if values is None:
+            parts.append(b"," + _encode(name) + b":null")
+            continue
+        parts.append(b"," + _encode(name) + b":[")
+        for index, part in enumerate(values):
+            parts.append(b"," * bool(index) + _encode(part)[1:-1])
+            await asyncio.sleep(0)
+        parts.append(b"]")
+    return LongResponse([*parts, b"}"])

@@ -198,6 +198,7 @@ class RequestMiddleware:
 
         try:
             account = self._admit(context, scope)
+            context.body.share = context.caller.share
             if account is not None:
                 leave = await account.enter()
         except TokenwireError as error:

@@ -2,18 +2,22 @@
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tokenwire.errors import Unavailable
 from tokenwire.options import Bounds, Option, Unit, check_bounds, option
+from tokenwire.process.fair_turns import FairTurns
 
 DEFAULT_BACKLOG_BYTES = 512 * 1024 * 1024
 _SHARE = 16
 """One reader may use this fraction of the total limit."""
 _LATER_SHARE = 0.5
 """All bodies but the oldest may take this fraction: the oldest may always take more, and they leave it room."""
+_OF_ONE = 0.75
+"""Of that, one client may take this fraction."""
 _PATIENCE_S = 5.0
 _RETRY_AFTER_S = 1.0
 
@@ -30,7 +34,7 @@ class BodySettings:
         Option(
             "--max-bodies-mb",
             "Maximum memory of all bodies of more than 64 KiB, read and parsed, until their requests are submitted. "
-            "Beyond it reading pauses; all but the oldest take half of it at most. "
+            "Beyond it reading pauses; all but the oldest take half of it at most, those of one client three eighths. "
             "Who waits for longer than 5 s gets a 503. Requests that are being received may take as much for their "
             "heads and smaller bodies; beyond it the oldest get a 503.",
             unit=Unit.MiB,
@@ -40,6 +44,11 @@ class BodySettings:
 
     def __post_init__(self) -> None:
         check_bounds(self)
+
+
+_LARGE_PLACES, _LARGE_SHARE = 8, 6
+_HUGE_BYTES = 2**20
+"""Requests with larger bodies are prepared one at a time: their prompts take many times as much as their text."""
 
 
 class Backpressure:
@@ -70,6 +79,13 @@ class BodyBudget:
         self._waiting: dict[BodyMemory, tuple[int, asyncio.Future[None]]] = {}
         """With how much they wait for, in order of arrival here."""
         self._turns = asyncio.Lock()
+        self._of_share: Counter[str] = Counter()
+        """What each client holds."""
+        self._large, self._huge = FairTurns(_LARGE_PLACES, _LARGE_SHARE), FairTurns(1, 1)
+
+    def turns_of(self, size: int) -> FairTurns:
+        """Return the turns that a request with a body of more than 64 KiB waits for, to be prepared."""
+        return self._huge if size > _HUGE_BYTES else self._large
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -100,6 +116,9 @@ class BodyBudget:
         if memory in self._holders:
             del self._holders[memory]
             self.held_bytes -= memory.held_bytes
+            self._of_share[memory.share] -= memory.held_bytes
+            if not self._of_share[memory.share]:
+                del self._of_share[memory.share]
             memory.held_bytes = 0
             self._let_in()
 
@@ -107,15 +126,25 @@ class BodyBudget:
         # The oldest always may: it ends, and makes room for the others. Bodies that all wait for the rest never would.
         if memory is next(iter(self._holders), memory):
             return True
-        return not self._waiting and self._fits(size)
+        waits = any(self._is_within_share(other, wanted) for other, (wanted, _) in self._waiting.items())
+        return not waits and self._fits(size) and self._is_within_share(memory, size)
 
     def _fits(self, size: int) -> bool:
         """Return whether a body that is not the oldest may take more."""
         later_bytes = self.held_bytes - next((each.held_bytes for each in self._holders), 0)
         return self.held_bytes + size <= self._limit_bytes and later_bytes + size <= _LATER_SHARE * self._limit_bytes
 
+    def _is_within_share(self, memory: "BodyMemory", size: int) -> bool:
+        """Return whether it leaves room for those of others, besides the oldest. Who is not known has no share."""
+        if not memory.share:
+            return True
+        oldest = next(iter(self._holders), memory)
+        own = self._of_share[memory.share] - (oldest.held_bytes if oldest.share == memory.share else 0)
+        return own + size <= _OF_ONE * _LATER_SHARE * self._limit_bytes
+
     def _hold(self, memory: "BodyMemory", size: int) -> None:
         self._holders[memory] = None
+        self._of_share[memory.share] += size
         self.held_bytes += size
         memory.held_bytes += size
 
@@ -124,8 +153,9 @@ class BodyBudget:
         oldest = next(iter(self._holders or self._waiting), None)
         if oldest in self._waiting:
             self._admit(oldest)
-        while self._waiting:
-            memory, (size, _) = next(iter(self._waiting.items()))
+        for memory, (size, _) in list(self._waiting.items()):
+            if not self._is_within_share(memory, size):
+                continue
             if not self._fits(size):
                 return
             self._admit(memory)
@@ -143,11 +173,27 @@ class BodyMemory:
 
     budget: BodyBudget
     held_bytes: int = 0
+    share: str = ""
+    """Whom a share of the budget is for, which is never changed while it holds something."""
+    _turns: FairTurns | None = None
 
     async def add(self, size: int) -> None:
         """Add bytes; wait while others take the whole budget. Raises Unavailable if that takes too long."""
         await self.budget.add(self, size)
 
+    async def begin_turn(self, size: int) -> None:
+        """Wait for the turn of a request with a body of more than 64 KiB, and have it until `end_turn`."""
+        turns = self.budget.turns_of(size)
+        await turns.begin(self.share)
+        self._turns = turns
+
+    def end_turn(self) -> None:
+        """Let others have their turn: this request is prepared. Safe more than once."""
+        turns, self._turns = self._turns, None
+        if turns is not None:
+            turns.end(self.share)
+
     def release(self) -> None:
         """Give everything back. Safe more than once."""
+        self.end_turn()
         self.budget.remove(self)

@@ -23,7 +23,7 @@ from vllm.v1.structured_output.request import get_structured_output_key
 from vllm.v1.structured_output.utils import grammar_is_likely_lark
 
 from tokenwire.errors import InvalidRequest
-from tokenwire.worker.vllm_engine.fair_turns import FairTurns
+from tokenwire.process.fair_turns import FairTurns
 from tokenwire.worker.vllm_engine.grammar_process import GrammarProcess
 
 ResultT = TypeVar("ResultT")
@@ -40,6 +40,7 @@ _LITERALS = re.compile(r'root ::= (?:"(?:[^"\\]|\\.)*"(?: \| )?)+')
 _DEFAULT_LIMIT_S = 5
 """Of a vLLM without its own."""
 _REMEMBERED = 1024
+_TOO_MANY = "Too many grammars of this client wait to be compiled."
 _MOST_WAITING = 32
 """Grammars of a tenant that wait for their trial: each has a place in the engine's batch."""
 _SOURCE_POSITION = re.compile(r"\[[\d:]+\] \S+:\d+: ")
@@ -58,7 +59,7 @@ class GrammarCheck:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="grammar")
         self._thread_turns = FairTurns(threads, threads // 2)
         self._process = GrammarProcess(self._tokenizer_info)
-        self._process_turns = FairTurns(1, 1, _MOST_WAITING)
+        self._process_turns = FairTurns(1, 1, _MOST_WAITING, _TOO_MANY)
         self._trials: OrderedDict[bytes, asyncio.Task[bool]] = OrderedDict()
         """Whether a tenant's grammar compiles in time, by digest, the last used one last."""
 

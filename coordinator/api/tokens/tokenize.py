@@ -9,6 +9,7 @@ from tokenwire.coordinator.api.api_request import RequestHeaders, caller_of
 from tokenwire.coordinator.api.fields.common import Identifier
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
 from tokenwire.coordinator.api.fields.tools import parse_tools
+from tokenwire.coordinator.api.long_response import slices, with_long_lists
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.limits import check_ids
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
@@ -86,14 +87,11 @@ def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: 
         model = await models.resolve(body.model, headers.caller)
         prompt = body.to_prompt(api, headers)
         token_ids = (await generation.prepare_prompt(prompt, model)).token_ids
-        strings = [model.tokenizer.token_to_str(i) for i in token_ids] if body.return_token_strs else None
-        return JSONResponse(
-            {
-                "count": len(token_ids),
-                "max_model_len": model.max_model_len,
-                "tokens": list(token_ids),
-                "token_strs": strings,
-            }
+        token_to_str = model.tokenizer.token_to_str
+        strings = ([token_to_str(each) for each in part] for part in slices(token_ids))
+        return await with_long_lists(
+            {"count": len(token_ids), "max_model_len": model.max_model_len},
+            {"tokens": slices(token_ids), "token_strs": strings if body.return_token_strs else None},
         )
 
     @router.post("/detokenize", DetokenizeRequest)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse
 
-from tokenwire.coordinator.api.long_response import LongResponse, long_response
+from tokenwire.coordinator.api.long_response import LongResponse, long_response, slices, with_long_lists
 
 
 async def sent_messages(response: LongResponse) -> tuple[dict[str, Any], list[bytes]]:
@@ -54,3 +54,22 @@ async def test_others_have_their_turn_between_elements() -> None:
     _, parts = await sent_messages(await encoding)
     assert len(json.loads(b"".join(parts))["choices"]) == 4
     assert max(map(len, parts)) < 110_000
+
+
+@pytest.mark.parametrize("count", [0, 1, 20_000])
+async def test_long_lists_are_encoded_in_slices_with_turns_for_others(count: int) -> None:
+    """The object is the one that would be encoded at once; null is a list too."""
+    turns = 0
+
+    def count_turns() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(count_turns)
+
+    values = list(range(count))
+    count_turns()
+    response = await with_long_lists({"count": count}, {"tokens": slices(values), "texts": None})
+
+    _, parts = await sent_messages(response)
+    assert json.loads(b"".join(parts)) == {"count": count, "tokens": values, "texts": None}
+    assert turns - 1 >= count // 8192

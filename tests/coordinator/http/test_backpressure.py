@@ -150,3 +150,51 @@ async def test_large_bodies_have_turns_of_their_own() -> None:
     await asyncio.gather(*map(parse, "abc"))
 
     assert order == ["a", "others", "b", "others", "c", "others"]
+
+
+async def test_a_client_leaves_room_for_the_bodies_of_others() -> None:
+    """It waits while others that come later are let in; what is oldest of its own does not count."""
+    bodies = budget(1600)
+    greedy = [BodyMemory(bodies, share="greedy") for _ in range(4)]
+    for memory in greedy[:3]:
+        await memory.add(300 * KIB)
+    waiting = await begun(greedy[3].add(100 * KIB))
+
+    other = BodyMemory(bodies, share="other")
+    await other.add(200 * KIB)
+    assert not waiting.done()
+
+    greedy[1].release()
+    await waiting
+    for memory in (*greedy, other):
+        memory.release()
+    assert (bodies.held_bytes, dict(bodies._of_share)) == (0, {})
+
+
+async def test_large_requests_are_prepared_in_turns_of_their_clients() -> None:
+    """The largest one at a time; one that has had its turn gives it back once."""
+    bodies = budget(200)
+    first, second, other = (BodyMemory(bodies, share=name) for name in ("greedy", "greedy", "other"))
+    await first.begin_turn(2 * KIB * KIB)
+    waiting = [await begun(each.begin_turn(2 * KIB * KIB)) for each in (second, other)]
+    small = BodyMemory(bodies, share="greedy")
+    await small.begin_turn(100 * KIB)
+    assert not any(each.done() for each in waiting)
+
+    first.end_turn()
+    first.release()
+    await waiting[0]
+    assert not waiting[1].done()
+    second.release()
+    await waiting[1]
+
+
+async def test_a_client_cannot_take_all_turns() -> None:
+    """Some are left for others, however many of its requests wait."""
+    bodies = budget(200)
+    waiting = [await begun(BodyMemory(bodies, share="greedy").begin_turn(100 * KIB)) for _ in range(20)]
+    assert sum(each.done() for each in waiting) == 6
+
+    await BodyMemory(bodies, share="other").begin_turn(100 * KIB)
+    for each in waiting:
+        each.cancel()

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tokenwire.errors import Overloaded
-from tokenwire.worker.vllm_engine.fair_turns import FairTurns
+from tokenwire.process.fair_turns import FairTurns
 
 
 class Queue:
@@ -94,12 +94,12 @@ async def test_who_gets_a_place_while_it_is_cancelled_gives_it_back() -> None:
 
 async def test_too_many_of_a_tenant_are_refused() -> None:
     """Others are not."""
-    turns = FairTurns(1, 1, most_waiting=2)
+    turns = FairTurns(1, 1, most_waiting=2, refusal="Too many of this client wait.")
     queue = Queue(turns)
     await queue.join("a1", "a2", "a3", "b1")
 
     async with AsyncExitStack() as stack:
-        with pytest.raises(Overloaded, match="Too many grammars of this client"):
+        with pytest.raises(Overloaded, match="Too many of this client wait"):
             await stack.enter_async_context(turns.turn("a"))
     await queue.end("a1", "a2", "b1", "a3")
     assert queue.order == ["a1", "a2", "b1", "a3"]

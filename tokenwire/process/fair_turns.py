@@ -13,11 +13,12 @@ _RETRY_AFTER_S = 5.0
 class FairTurns:
     """A number of places, of which a tenant has at most `share` at a time; tenants that wait take turns."""
 
-    def __init__(self, places: int, share: int, most_waiting: float = float("inf")) -> None:
-        """`most_waiting` is of each tenant."""
+    def __init__(self, places: int, share: int, most_waiting: float = float("inf"), refusal: str = "") -> None:
+        """`most_waiting` is of each tenant, `refusal` what those beyond are told."""
         self._free = places
         self._share = share
         self._most_waiting = most_waiting
+        self._refusal = refusal
         self._taken: dict[str, int] = {}
         """Places by tenant, without zeros."""
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
@@ -26,19 +27,23 @@ class FairTurns:
     @asynccontextmanager
     async def turn(self, tenant: str) -> AsyncIterator[None]:
         """Wait for a place, and have it meanwhile. Raises Overloaded if too many of the tenant wait."""
+        await self.begin(tenant)
+        try:
+            yield
+        finally:
+            self.end(tenant)
+
+    async def begin(self, tenant: str) -> None:
+        """Wait for a place, and take it until `end`. Raises Overloaded if too many of the tenant wait."""
         if self._waiting or not self._may_take(tenant):
             await self._wait(tenant)
         else:
             self._take(tenant)
-        try:
-            yield
-        finally:
-            self._give_back(tenant)
 
     async def _wait(self, tenant: str) -> None:
         turns = self._waiting.setdefault(tenant, deque())
         if len(turns) >= self._most_waiting:
-            raise Overloaded("Too many grammars of this client wait to be compiled.", retry_after_s=_RETRY_AFTER_S)
+            raise Overloaded(self._refusal, retry_after_s=_RETRY_AFTER_S)
         turn = asyncio.get_running_loop().create_future()
         turns.append(turn)
         self._give_places()
@@ -48,7 +53,7 @@ class FairTurns:
             if turn.cancelled():
                 self._give_places()  # the next one may be of another tenant
             else:
-                self._give_back(tenant)
+                self.end(tenant)
             raise
 
     def _may_take(self, tenant: str) -> bool:
@@ -58,7 +63,8 @@ class FairTurns:
         self._free -= 1
         self._taken[tenant] = self._taken.get(tenant, 0) + 1
 
-    def _give_back(self, tenant: str) -> None:
+    def end(self, tenant: str) -> None:
+        """Give a place back."""
         self._free += 1
         self._taken[tenant] -= 1
         if not self._taken[tenant]:
