@@ -128,9 +128,15 @@ def _walks(bodies: Mapping[str, dict[str, Any]], auth: AuthSettings) -> dict[str
 
 
 def profile_coordinator(
-    profile: Callable[[FrameType, str, Any], None], send: Callable[[int, str], None], auth: AuthSettings
+    profile: Callable[[FrameType, str, Any], Any],
+    send: Callable[[int, str], None],
+    auth: AuthSettings,
+    install: Callable[[Callable[[FrameType, str, Any], Any] | None], None] = sys.setprofile,
 ) -> None:
-    """Run a coordinator under a profile function, with a simulated worker, while `send` gets its port and model."""
+    """Run a coordinator under a profile function, with a simulated worker, while `send` gets its port and model.
+
+    `install` lets this thread call the function: `sys.settrace` for a trace function.
+    """
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as bound:
         address = f"unix:{folder}/worker.sock"
         server = CoordinatorServer(CoordinatorSettings((address,), auth=auth), bound)
@@ -145,11 +151,11 @@ def profile_coordinator(
         with measured(["worker", "--engine", "sim", "--listen", address]):
             client = threading.Thread(target=run_client)
             client.start()
-            sys.setprofile(profile)  # of this thread alone
+            install(profile)  # of this thread alone
             try:
                 server.run_bound()
             finally:
-                sys.setprofile(None)
+                install(None)
                 client.join()
 
 

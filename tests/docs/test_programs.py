@@ -16,6 +16,7 @@ from tests.docs.test_commands import PYTHON, of, ran_by_make
 SHORT = {
     "make plots": ("docs/plots",),
     "make reference": ("docs/reference", "deploy/k8s/tokenwire"),
+    "python -m benchmarks.assertions": (),
     "python -m benchmarks.walk": (),
     "python -m scripts.dashboard": (),
     "python -m tests.model": (),

@@ -16,6 +16,8 @@ from tests.simulation.outcomes import OUTCOMES, USED_UP, outcomes_of
 from tests.simulation.phases import IDLE, ON_WORKER, StreamPhase
 from tests.simulation.resumptions import RESUMPTIONS
 from tests.simulation.script import FAULTS, OPERATIONS, ROLLOUTS, STORE_EVENTS
+from tests.simulation.slow_pace import MERGE_REFUSED_FOR_WEIGHTS
+from tests.simulation.submissions import RESUBMITTED
 from tests.simulation.varieties import VARIETIES, varieties_of
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ DEMANDED = (
     *(f"event {kind}" for kind in _ON_EVENTS),
     *_HITS,
     *RESUMPTIONS,
+    *RESUBMITTED,
     *("resumed", "replayed", "poison", "failed"),
     *(each for each in OUTCOMES if each != USED_UP),
     *("chat continued by exact ids", "chat continued by ids that differ from the text's"),
@@ -43,12 +46,12 @@ DEMANDED = (
     *("store asked", "store asked in vain", "store asked, and skipped"),
     *("store answered with an error", "entry of the store evicted"),
     *("rejected: full", "rejected: timeout", "rejected: no_worker", "refused for another tenant"),
-    *("queued", "contest of tenants", "held up"),
+    *("queued", "contest of tenants", "contest after idleness", "held up"),
     *("half of the bound waited: queue", "half of the bound waited: worker"),
     "half of the bound waited: between workers",
     *("operation failed: 502", "operation failed: connection lost", "operation refused: wrong admin key"),
     *(f"{kind} restarted under the {age} minor" for kind in "cw" for age in ("older", "current", "newer")),
-    *("fleet of two revisions", "frames merged"),
+    *("fleet of two revisions", "frames merged", MERGE_REFUSED_FOR_WEIGHTS),
     *VARIETIES,
 )
 """What is counted besides is printed, and not demanded.
@@ -68,7 +71,9 @@ def reached(run: "SimulationRun") -> Counter[str]:
     """Count what has happened in a run."""
     count = Counter(outcome for client in run.clients for outcome in outcomes_of(client))
     count.update(run.network.reached)
+    count.update(run.world.reached)
     count.update(run.seen)
+    count.update(run.witness.submissions.reached)
     for coordinator in run.coordinators:
         if coordinator.core is not None:
             count.update(asdict(coordinator.core.failover.stats))

@@ -1,7 +1,7 @@
 """`python -m tests.simulation.put_back`: puts real faults of this project's past back, one by one, and looks for them.
 
-The first two are none of them: one takes away what the project is for, the other one lasts for seconds and leaves
-nothing behind. Each fault is a replacement in a copy of the source; the number of runs until one fails says how well
+Those without a commit never were in it: the first takes away what the project is for, the others are of kinds that a
+check was made for. Each fault is a replacement in a copy of the source; the number of runs until one fails says how well
 simulation finds faults of its kind.
 """
 
@@ -166,6 +166,27 @@ FAULTS = (
         "tokenwire/protocol/model_revision.py",
         "        return self == other or (\n",
         "        return True or (\n",
+    ),
+    PastFault(
+        "a request that is resumed loses its temperature",
+        "",
+        "coordinator/fleet/failover/recovery.py",
+        "    if params.min_tokens:\n",
+        "    params.ClearField(\"temperature\")\n    if params.min_tokens:\n",
+    ),
+    PastFault(
+        "a tenant that was idle may catch up on what it left to others",
+        "",
+        "coordinator/fleet/admission/fair_queue.py",
+        "self.start_tags[tenant] = max(self._virtual_time, self.start_tags.get(tenant, 0.0))",
+        "self.start_tags.setdefault(tenant, 0.0)",
+    ),
+    PastFault(
+        "frames of other weights are merged",
+        "",
+        "coordinator/fleet/transport/paced.py",
+        "            frame.weight_version == self._frames[0].weight_version\n            and self",
+        "            self",
     ),
 )
 

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.simulation.comebacks import Comebacks
 from tests.simulation.journeys import Choice, Journeys
 from tests.simulation.observed_work import ObservedPart, ObservedSequence
 from tests.simulation.world import NODE
@@ -120,6 +121,7 @@ class QueueWitness:
         self._rivalries: dict[tuple[int, str, str], _Rivalry] = {}
         self._parts: defaultdict[tuple[int, str], list[ObservedPart]] = defaultdict(list)
         """What has started, by priority and tenant, since requests of that priority wait."""
+        self._comebacks = Comebacks()
         core.failover._below = self
         core.queue._workers = self  # type: ignore[assignment]
 
@@ -219,11 +221,14 @@ class QueueWitness:
             self._rivalries.clear()  # shares of one adapter's capacity say nothing about that of another's
         tenant, place = entry.placement.tenant, (entry.submission.priority, entry.placement.tenant)
         equals = [each for each in waiting if _class(each) == _class(entry)]
-        if not any(each.placement.tenant == tenant for each in equals):
-            self._periods[place] += 1
         if not equals and not entry.placement.resumed:
+            self._comebacks.forget(entry.submission.priority)
             for other in [other for other in self._parts if other[0] == entry.submission.priority]:
                 del self._parts[other]
+        if not any(each.placement.tenant == tenant for each in equals):
+            self._periods[place] += 1
+            if not entry.placement.resumed:
+                self._comebacks.on_wait(place, self._work(*place))
 
     def _work(self, priority: int, tenant: str) -> float:
         return sum(part.work() for part in self._parts.get((priority, tenant), ()))
@@ -262,6 +267,7 @@ class QueueWitness:
                 self._on_started(started, others, len(others) + 1 == len(waiting))
                 if not placement.resumed:
                     place = submission.priority, placement.tenant
+                    self._comebacks.on_start(place, self._work(*place))
                     self._parts[place].append(ObservedPart(handle, placement.weight))
             elif not self._queue._checks_soon and [each for each in others if _class(each) <= own]:
                 # If it checks soon, what waits is looked at in this very turn.
@@ -303,3 +309,12 @@ class QueueWitness:
             excess = rivalry.started(lead, tenant == one)
             if excess > _ROUNDING:
                 self._violate(f"{tenant} was served before {rival}, though it is {excess:.0f} tokens ahead")
+            self._judge_comeback(priority, tenant, rival)
+
+    def _judge_comeback(self, priority: int, tenant: str, rival: str) -> None:
+        """Judge that a tenant may not catch up on what it left to others, for which it had nothing queued."""
+        place, comebacks = (priority, tenant), self._comebacks
+        self._reached["contest after idleness"] += comebacks.has_come_back(place, rival)
+        excess = comebacks.excess(place, self._work(*place), rival, self._work(priority, rival))
+        if excess > _ROUNDING:
+            self._violate(f"{tenant} came back, and has got {excess:.0f} tokens more than {rival}, which waits")

@@ -55,5 +55,6 @@ def _sampling(spec: Mapping[str, Any]) -> dict[str, Any]:
         "logprobs": None if spec["route"] == "chat" else spec["logprobs"],
         "include_stop_str_in_output": spec.get("include_stop"),
         **{name: spec.get(name) for name in ("min_tokens", "ignore_eos", "stop_token_ids", "prompt_logprobs")},
+        **spec.get("parameters", {}),
     }
     return {name: value for name, value in sampling.items() if value is not None}

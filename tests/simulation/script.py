@@ -2,9 +2,10 @@
 
 import json
 import random
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from tests.simulation.sampling import draw_parameters
 from tests.simulation.tenants import draw_key, draw_keys
 from tests.simulation.variety import vary_fleet, vary_request
 
@@ -84,7 +85,7 @@ def generate_script(seed: int) -> Script:
     if config["coordinators"] > 1 and (rng.random() < 0.2 or set(kinds) & set(STORE_EVENTS)):
         config["store"] = _store(rng, config)
         kinds.append("turn_elsewhere")
-    events = _requests(rng, config)
+    events = _with_latecomer(random.Random(f"latecomer {seed}"), config, _requests(rng, config))
     if config["adapters"]:
         kinds += rng.sample(["load_adapter", "unload_adapter"], rng.randrange(3))
         events += [_early_load(rng, config, name) for name in config["adapters"]]
@@ -98,10 +99,12 @@ def generate_script(seed: int) -> Script:
         kinds += ["load_weights", rng.choice(["late_operation", *_LOSSES])]
     for _ in range(rng.choice([0, 3, 8, 15, 25])):
         events.append(ScriptedEvent(_time(rng, config), rng.choice(kinds), _arguments(rng, config)))
+    sampling = random.Random(f"sampling {seed}")
     events += _rollout(random.Random(f"rollout {seed}"), config, kinds)
     for event in events:
         if event.kind == "request":
             vary_request(variety, config, event.args)
+            draw_parameters(sampling, event.args)
     if "isolate_suspect" in kinds:
         config["seconds"] += _SUSPECTED_S
     return Script(seed, config, tuple(sorted(events, key=lambda event: event.at)))
@@ -180,6 +183,25 @@ def _requests(rng: random.Random, config: dict[str, Any]) -> list[ScriptedEvent]
         for number in range(rng.randrange(10 if crowd_s is None else 30, 45))
     ]
     return requests + [_follow_up(rng, config, event) for event in requests if _may_be_continued(rng, event)]
+
+
+def _with_latecomer(rng: random.Random, config: dict[str, Any], requests: list[ScriptedEvent]) -> list[ScriptedEvent]:
+    """Let one tenant of a part of the crowds come when others have been served for a while, at the same coordinator."""
+    if config["crowd_s"] is None or rng.random() < 0.6:
+        return requests
+    config["max_queue"] = 64
+    for key in config["keys"]:
+        key.update(max_concurrent=None, models=None, min_priority=None)
+    tenant, later_s = rng.choice(config["keys"])["tenant"], rng.uniform(0.3, 2.0)
+    own = {number for number, key in enumerate(config["keys"]) if key["tenant"] == tenant}
+    return [
+        replace(
+            event,
+            at=round(event.at + later_s * (event.args["key"] in own), 3),
+            args=event.args | {"priority": 0, "model": None, "coordinator": 0},
+        )
+        for event in requests
+    ]
 
 
 def _may_be_continued(rng: random.Random, event: ScriptedEvent) -> bool:

@@ -40,7 +40,7 @@ _PLAIN: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("engine", "seeds"), "positional"),
 )
 """Values that make a fleet simpler, by their places in the configuration."""
-_PLAIN_REQUEST = {
+_PLAIN_REQUEST: dict[str, Any] = {
     "n": 1,
     "logprobs": None,
     "stop": None,
@@ -55,6 +55,7 @@ _PLAIN_REQUEST = {
     "ignore_eos": False,
     "include_stop": False,
     "prompt_logprobs": None,
+    "parameters": {},
 }
 
 

@@ -2,10 +2,16 @@
 
 import asyncio
 
-from tokenwire.coordinator.fleet.transport.paced import FramePace
+from tests.simulation.world import NODE
+from tokenwire.coordinator.fleet.transport import paced
+from tokenwire.v1 import inference_pb2 as pb
+
+_REFUSED = "merge refused: "
+MERGE_REFUSED_FOR_WEIGHTS = f"{_REFUSED}other weights"
+"""The only reason among honest workers: they send nothing to a slot that has ended."""
 
 
-class SlowPace(FramePace):
+class SlowPace(paced.FramePace):
     """Lets frames wait for a time after each dispatch."""
 
     def __init__(self, took_s: float) -> None:
@@ -20,3 +26,18 @@ class SlowPace(FramePace):
     def begin(self) -> None:
         """Begin to wait."""
         self._until = asyncio.get_running_loop().time() + self._took_s
+
+
+class _CountedMerge(paced._MergedFrame):
+    """Counts the frames that are not merged, by reason."""
+
+    def takes(self, frame: pb.StepFrame) -> bool:
+        """Return whether a frame may be merged."""
+        if super().takes(frame):
+            return True
+        differs = frame.weight_version != self._frames[0].weight_version
+        NODE.get().world.reached[MERGE_REFUSED_FOR_WEIGHTS if differs else f"{_REFUSED}against the protocol"] += 1
+        return False
+
+
+vars(paced)["_MergedFrame"] = _CountedMerge

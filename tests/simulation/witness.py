@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tests.simulation.adapters import AdapterLedger
 from tests.simulation.journeys import Choice, Journeys, Visit
 from tests.simulation.serving_states import OrderedRecords, PublishedStates
+from tests.simulation.submissions import SubmissionLedger
 from tests.simulation.versions import WeightOrders
 from tests.simulation.world import NODE, Node
 from tokenwire.v1 import control_pb2
@@ -64,6 +65,7 @@ class Witness:
         self.records = OrderedRecords()
         self.adapters = AdapterLedger()
         self.journeys = Journeys()
+        self.submissions = SubmissionLedger()
         self.announces_weights = True
         """Whether all workers so far say which weights they started with."""
         self.long_partitions: Callable[[], int] = lambda: 0
@@ -107,12 +109,7 @@ class Witness:
         if command.WhichOneof("command") == "abort":
             session.aborted.update(command.abort.slots)
         elif command.WhichOneof("command") == "submit":
-            for slot in command.submit.slots:
-                if slot in session.open:
-                    self._violate(f"slot {slot} of {address} was used again before its terminal event")
-                session.aborted.discard(slot)
-                session.open[slot] = stay = Stay(session, command.submit.request_id)
-                self._stays.setdefault(command.submit.request_id, []).append(stay)
+            self._on_submit(session, command.submit)
 
     def on_control_call(self, process: Node, request: object) -> None:
         """Take a single request of a coordinator to a worker's process."""
@@ -162,6 +159,17 @@ class Witness:
             self._violate(f"the session with {session.address} ended, though nothing happened to it")
         for stay in session.open.values():
             stay.lost = True
+
+    def _on_submit(self, session: WatchedSession, submit: pb.Submit) -> None:
+        choice = session.visit.choices.get(submit.slots[0])
+        if problem := self.submissions.problem(submit, None if choice is None else choice[1]):
+            self._violate(problem)
+        for slot in submit.slots:
+            if slot in session.open:
+                self._violate(f"slot {slot} of {session.address} was used again before its terminal event")
+            session.aborted.discard(slot)
+            session.open[slot] = stay = Stay(session, submit.request_id)
+            self._stays.setdefault(submit.request_id, []).append(stay)
 
     def _on_frame(self, session: WatchedSession, frame: pb.StepFrame) -> None:
         if len(frame.counts or frame.slots) != len(frame.slots):

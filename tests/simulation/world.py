@@ -11,7 +11,7 @@ import itertools
 import random
 import sys
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, ContextVar
 from typing import Any, TextIO, TypeVar, TypeVarTuple
@@ -119,6 +119,8 @@ class World(asyncio.BaseEventLoop):
         self.errors: list[str] = []
         """What reached the loop's exception handler."""
         self.callbacks = 0
+        self.reached: Counter[str] = Counter()
+        """What has happened inside processes, by name."""
         self.on_turn: Callable[[Node], None] = lambda node: None
         """Called after each turn of a process."""
         self.dial: Dial | None = None
