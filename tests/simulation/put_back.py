@@ -172,7 +172,7 @@ FAULTS = (
         "",
         "coordinator/fleet/failover/recovery.py",
         "    if params.min_tokens:\n",
-        "    params.ClearField(\"temperature\")\n    if params.min_tokens:\n",
+        '    params.ClearField("temperature")\n    if params.min_tokens:\n',
     ),
     PastFault(
         "a tenant that was idle may catch up on what it left to others",

@@ -1,7 +1,7 @@
-"""Shrunk scripts of seeds that CHANGELOG.md names: what they once met stays mended.
+"""Shrunk scripts of seeds that have failed: what they once met stays mended, in the product or in a check.
 
-Each has failed when its fault was put back, with the simulation of today. What a script's seed draws may change with
-the simulation, so that of 30138 was chosen anew: its events are those of 30138.
+Those that CHANGELOG.md names have failed when their faults were put back, with the simulation of today. What a
+script's seed draws may change with the simulation, so that of 30138 was chosen anew: its events are those of 30138.
 """
 
 from pathlib import Path
@@ -20,9 +20,11 @@ _SCRIPTS = Path(__file__).parent / "scripts"
         ("seed-30138", "refused: an engine's backlog"),
         # The drain of a coordinator ends before a client has read what there is.
         ("seed-30168", "event terminate_coordinator"),
+        # A worker before 1.4, which gives no seed to a reply that must be exact, is lost.
+        ("seed-6488", "w restarted under the older minor"),
     ],
 )
-def test_nothing_comes_after_an_error(name: str, met: str) -> None:
+def test_a_script_that_has_failed_does_so_no_more(name: str, met: str) -> None:
     """The script still gets to where it failed."""
     run_inside(
         f"""

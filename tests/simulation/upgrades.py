@@ -58,6 +58,11 @@ class Upgrades:
         """Whether an aborted request may go on elsewhere: no process knows of an abort at another worker."""
         return self.oldest < _HOLDS_ABORTS
 
+    @property
+    def hides_seeds(self) -> bool:
+        """Whether workers may not say if seeds are safe: a request that can only be generated again gets none there."""
+        return self.oldest < _HAS_CAPABILITIES
+
     def problems(self) -> list[str]:
         """Return the requests that a run lost which had nothing but rolling restarts."""
         kinds = {event.kind for event in self._run.script.events}
