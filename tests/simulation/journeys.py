@@ -54,7 +54,7 @@ class Journeys:
         self._at: dict[Choice, tuple[Visit, int]] = {}
         """Where a choice is."""
         self._begun: dict[Choice, float] = {}
-        """Those of which their coordinator has read tokens, and since when."""
+        """Those of which their coordinator has read tokens, and since when; infinity: they may have been dropped."""
         self._queued_again: set[Choice] = set()
         self._sent_again: set[Choice] = set()
         """Those of them that were queued, or sent to a worker, after that."""
@@ -94,7 +94,7 @@ class Journeys:
     def on_tokens(self, visit: Visit, slot: int) -> None:
         """Take that a coordinator has read tokens of what is in a slot."""
         if (choice := visit.choices.get(slot)) is not None:
-            self._begun.setdefault(choice, visit.process.world.time())
+            self._begun[choice] = min(self._begun.get(choice, math.inf), visit.process.world.time())
 
     def mark_problem(self, choices: Collection[Choice], says_resumed: bool) -> str:
         """Return what is wrong with what some choices say together that have ended; empty if nothing."""
@@ -155,3 +155,5 @@ class Journeys:
             del visit.choices[slot]
         if self._begun.get(choice, math.inf) < visit.process.world.time() - _WAITED_S:
             self._had_tokens.add(choice)
+        elif choice in self._begun:
+            self._begun[choice] = math.inf

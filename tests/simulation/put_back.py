@@ -1,8 +1,8 @@
 """`python -m tests.simulation.put_back`: puts real faults of this project's past back, one by one, and looks for them.
 
 Those without a commit never were in it: the first takes away what the project is for, the others are of kinds that a
-check was made for. Each fault is a replacement in a copy of the source; the number of runs until one fails says how well
-simulation finds faults of its kind.
+check was made for. Each fault is a replacement in a copy of the source; the number of runs until one fails says how
+well simulation finds faults of its kind.
 """
 
 import argparse

@@ -158,7 +158,7 @@ def test_log_probabilities_are_those_of_the_ids_before_them() -> None:
 
 
 def test_a_choice_says_that_it_was_resumed_if_it_had_tokens_and_was_sent_again() -> None:
-    """One that only waits for that may say either, as may one whose tokens may not have been dispatched before.
+    """One that only waits for that may say either, as may one whose tokens may never have been dispatched.
 
     One without tokens was not resumed, wherever it went.
     """
@@ -172,12 +172,20 @@ def test_a_choice_says_that_it_was_resumed_if_it_had_tokens_and_was_sent_again()
     journeys.on_queued([*one, *other], 0.0)
     connect(2)
     assert not journeys.mark_problem(one, True) and not journeys.mark_problem(one, False)
-    later = world.time() + 1.0
-    world.time = lambda: later
-    witness.on_end(2, has_cause=True)
-    journeys.on_queued([*one, *other], 0.0)
-    assert not journeys.mark_problem(one, True) and not journeys.mark_problem(one, False)
+
+    def lose(call, after_s):
+        later = world.time() + after_s
+        world.time = lambda: later
+        witness.on_end(call, has_cause=True)
+        journeys.on_queued([*one, *other], 0.0)
+
+    lose(2, 1.0)
     connect(1)
+    assert not journeys.mark_problem(one, True) and not journeys.mark_problem(one, False)
+    witness.on_event(1, pb.SessionResponse(frame=pb.StepFrame(slots=[0], token_ids=[1])))
+    lose(1, 1.0)
+    assert not journeys.mark_problem(one, True) and not journeys.mark_problem(one, False)
+    connect(3)
     assert not journeys.mark_problem(one, True) and journeys.mark_problem(one, False)
     assert journeys.mark_problem(other, True) and not journeys.mark_problem(other, False)
     assert not journeys.mark_problem(one + other, True) and journeys.mark_problem(one + other, False)
