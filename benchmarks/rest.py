@@ -15,20 +15,30 @@ from benchmarks.load import http_request
 from benchmarks.processes import measured, simulated_pair
 from tokenwire.v1 import control_pb2, control_pb2_grpc
 
+_PARSERS = ["--tool-call-parser", "hermes", "--enable-auto-tool-choice", "--reasoning-parser", "qwen3"]
+_COORDINATORS = {"no parsers": [], "parsers": _PARSERS, "parsers, all of vLLM": [*_PARSERS, "--load-whole-vllm"]}
+
 
 def start_and_rest() -> dict[str, Any]:
-    """Return seconds from exec to ready, and resident memory at rest, of a coordinator with a running worker."""
+    """Return what coordinators with and without parsers cost before the first request, with a running worker."""
     with measured(["worker", "--engine", "sim", "--listen", "127.0.0.1:0"]) as worker:
         address = worker.wait_for(r"ready: .* on (\S+)")[1]
-        starts, memory = [], 0.0
-        for _ in range(5):
-            with measured(["coordinator", "--port", "0", "--worker", address]) as coordinator:
-                url = coordinator.wait_for(r"listening on (http://\S+:\d+)")[1]
-                _wait_healthy(url)
-                starts.append(time.monotonic() - coordinator.started)
-                time.sleep(1.0)
-                memory = coordinator.memory_mb()
-    return {"ready_s": sorted(starts)[2], "rest_memory_mb": memory, "python": sys.version.split()[0]}
+        rows = {name: _start(address, options) for name, options in _COORDINATORS.items()}
+    return {"coordinators": rows, "python": sys.version.split()[0]}
+
+
+def _start(worker: str, options: list[str]) -> dict[str, float]:
+    """Return seconds from exec to ready and of CPU, medians of 5 starts, and MB of resident memory at rest."""
+    starts, cpu, memory = [], [], 0.0
+    for _ in range(5):
+        with measured(["coordinator", "--port", "0", "--worker", worker, *options]) as coordinator:
+            url = coordinator.wait_for(r"listening on (http://\S+:\d+)")[1]
+            _wait_healthy(url)
+            starts.append(time.monotonic() - coordinator.started)
+            cpu.append(coordinator.cpu_seconds())
+            time.sleep(1.0)
+            memory = coordinator.memory_mb()
+    return {"ready_s": sorted(starts)[2], "cpu_s": sorted(cpu)[2], "rest_memory_mb": memory}
 
 
 def after_stop_match() -> dict[str, Any]:

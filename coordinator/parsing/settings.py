@@ -33,6 +33,15 @@ class ParserSettings:
             "--reasoning-parser-plugin", "Python file that registers additional reasoning parsers.", Section.PARSERS
         ),
     )
+    load_whole_vllm: bool = option(
+        False,
+        Option(
+            "--load-whole-vllm",
+            "Import vLLM whole for the parsers, with torch, instead of what they use: needs more time and 500 MB. "
+            "Always on with a plugin.",
+            Section.PARSERS,
+        ),
+    )
     tool_strict_level: str = option(
         "auto",
         Option("--tool-strict-level", "How strictly tool calls follow their schemas, as in vLLM.", Section.PARSERS),
@@ -44,6 +53,11 @@ class ParserSettings:
     def parses(self) -> bool:
         """Whether vLLM is needed: a tool parser without automatic choice does nothing, as in vLLM."""
         return bool(self.reasoning_parser or (self.tool_call_parser and self.enable_auto_tool_choice))
+
+    @property
+    def loads_whole_vllm(self) -> bool:
+        """Whether parsers are imported with all of vLLM, which code of others may use."""
+        return bool(self.load_whole_vllm or self.tool_parser_plugin or self.reasoning_parser_plugin)
 
 
 @dataclass(frozen=True, slots=True)

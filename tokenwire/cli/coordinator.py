@@ -71,8 +71,11 @@ def command(given: Given) -> None:
 
 def _import_parsers(settings: CoordinatorSettings) -> None:
     if settings.parsers.parses:
+        from tokenwire.coordinator.parsing.light_imports import import_lightly
         from tokenwire.coordinator.parsing.loader import import_parsers
 
         log.info("loading parsers; this takes some seconds")
         with gc_disabled():
+            if not settings.parsers.loads_whole_vllm:
+                import_lightly()
             import_parsers(settings.parsers)

@@ -1,0 +1,91 @@
+"""Parsers without the rest of vLLM: nothing heavy is imported, and each does what it does with all of vLLM."""
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from tests.coordinator.parsing import every_parser
+from tokenwire.coordinator.parsing.light_imports import LightImports, StandInUsed, exports
+
+_WITH_VLLM = pytest.mark.skipif(find_spec("vllm") is None, reason="could not import vllm")
+_HEAVY = {"torch", "vllm.config", "vllm.distributed", "vllm.model_executor", "vllm.multimodal"}
+_LIGHT = """
+import json, sys
+from tokenwire.coordinator.parsing.light_imports import import_lightly
+import_lightly()
+import tokenwire.coordinator.parsing.vllm_parsers
+print(json.dumps({name: getattr(module, "__file__", None) for name, module in sys.modules.items()}))
+"""
+_TOO_LATE = """
+import sys
+import torch
+from tokenwire.coordinator.parsing.light_imports import LightImports, import_lightly
+import_lightly()
+assert not any(isinstance(finder, LightImports) for finder in sys.meta_path)
+"""
+
+
+def printed_by(*arguments: str) -> Any:
+    """Return the JSON that a process of Python prints last."""
+    ran = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def test_exports_of_a_package_are_what_its_init_imports() -> None:
+    """From modules of its own and of others, under the names that they get."""
+    source = "from .a import One, Two as Second\nfrom other.b import Three\nimport json\nfrom . import c\n"
+    assert exports("package", source) == {
+        "One": ("package.a", "One"),
+        "Second": ("package.a", "Two"),
+        "Three": ("other.b", "Three"),
+    }
+
+
+def test_names_of_a_stand_in_can_be_mentioned_and_not_used() -> None:
+    """In annotations, in checks of a class, and with names inside; a call names the option that loads all of vLLM."""
+    finder = LightImports()
+    spec = finder.find_spec("torch", None)
+    assert spec is not None
+    torch = finder.create_module(spec)
+    assert not isinstance(1, torch.Tensor | torch.nn.Module)
+    with pytest.raises(StandInUsed, match=r"torch\.nn\.Module is not loaded beside parsers; --load-whole-vllm"):
+        torch.nn.Module()
+
+
+@pytest.mark.parametrize("name", ["torchvision", "vllm.configuration", "vllm.tool_parsers", "json"])
+def test_other_modules_are_not_replaced(name: str) -> None:
+    """Also those whose names begin like a stand-in's."""
+    assert LightImports().find_spec(name, None) is None
+
+
+@pytest.mark.engine
+@_WITH_VLLM
+def test_nothing_heavy_is_imported_with_the_parsers() -> None:
+    """Only names of torch and of the engine are there, which have no file."""
+    files = printed_by("-c", _LIGHT)
+    assert {name: files[name] for name in _HEAVY if files.get(name)} == {}
+    assert files["vllm.parser.abstract_parser"] is not None
+
+
+@pytest.mark.engine
+@_WITH_VLLM
+def test_a_process_that_has_torch_already_keeps_it() -> None:
+    """Such as one that runs an engine, too."""
+    subprocess.run([sys.executable, "-c", _TOO_LATE], check=True)
+
+
+@pytest.mark.engine
+@_WITH_VLLM
+def test_every_parser_does_what_it_does_with_all_of_vllm() -> None:
+    """Same deltas, messages, grammars and errors for outputs drawn from each one's own markers."""
+    light, whole = (printed_by("-m", every_parser.__name__, how) for how in ("light", "whole"))
+    assert (light["has torch"], whole["has torch"]) == (False, True)
+    assert len(whole["results"]) > 80
+    assert light["results"] == whole["results"]
+    assert sum("ToolCallDelta" in str(each) for each in light["results"].values()) > 12
+    assert sum("reasoning='" in str(each) for each in light["results"].values()) > 12
