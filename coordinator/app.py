@@ -17,7 +17,6 @@ from starlette.applications import Starlette
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.routes import admin_routes
 from tokenwire.coordinator.api.anthropic.routes import messages_routes
-from tokenwire.coordinator.api.errors import install_error_handlers
 from tokenwire.coordinator.api.middleware import FREE_PATHS, AllowedHosts, Authenticator, RequestMiddleware
 from tokenwire.coordinator.api.openai.chat import ChatService, chat_routes
 from tokenwire.coordinator.api.openai.completions import completion_routes
@@ -26,7 +25,7 @@ from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS, docume
 from tokenwire.coordinator.api.openapi.security import Security
 from tokenwire.coordinator.api.public_words import request_log
 from tokenwire.coordinator.api.responses.routes import responses_routes
-from tokenwire.coordinator.api.router import ApiRouter
+from tokenwire.coordinator.api.router import ApiApplication, ApiRouter
 from tokenwire.coordinator.api.service_info import service_routes
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS, page_routes
 from tokenwire.coordinator.api.status_page.snapshot import Snapshot
@@ -150,11 +149,10 @@ def build_app(
         if tracing is not None:
             await asyncio.to_thread(tracing.close)
 
-    app = Starlette(lifespan=lifespan)
+    app = ApiApplication(lifespan=lifespan)
     app.state.pool = core.pool
     app.state.readiness = core.readiness
     authenticator = _add_routes(app, settings, core)
-    install_error_handlers(app)
     listeners = core.observers.listeners()
     if settings.observability.request_log:
         listeners.append(request_log())

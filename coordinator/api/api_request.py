@@ -3,13 +3,13 @@
 import json
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -110,25 +110,33 @@ class ApiRequest(Request):
         """The request's context."""
         return context_of(self.scope)
 
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body in pieces. Raises HTTPException as soon as it exceeds the limit."""
-        received, memory = 0, self.context.body
-        most = memory.budget.max_body_bytes
-        async for piece in super().stream():
-            received += len(piece)
-            if most is not None and received > most:
-                message = f"The request's body is larger than {most} bytes."
-                raise HTTPException(413, message, headers={"connection": "close"})
-            if received > _SMALL_BYTES:  # the number of connections bounds what smaller ones take
-                await memory.add(2 * received - memory.held_bytes)  # the pieces, then all of them joined
-            yield piece
+    async def body(self) -> bytes:
+        """Return the body. Raises HTTPException as soon as it exceeds the limit, or ClientDisconnect."""
+        if not hasattr(self, "_body"):
+            pieces: list[bytes] = []
+            received, more, memory = 0, True, self.context.body
+            most = memory.budget.max_body_bytes
+            while more:
+                message = await self._receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                pieces.append(message.get("body", b""))
+                received += len(pieces[-1])
+                more = message.get("more_body", False)
+                if most is not None and received > most:
+                    error = f"The request's body is larger than {most} bytes."
+                    raise HTTPException(413, error, headers={"connection": "close"})
+                if received > _SMALL_BYTES:  # the number of connections bounds what smaller ones take
+                    await memory.add(2 * received - memory.held_bytes)  # the pieces, then all of them joined
+            self._body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return self._body
 
     async def read(self, model: type[Body], required: bool) -> Body:
         """Return the body as its model. Raises InvalidBody, Malformed, RecursionError if it is nested too deeply."""
         content = await self._content()
         if content is None and required:
             raise InvalidBody([{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}])
-        self._json, self._body = None, b""  # what the model does not declare is not kept
+        self._body = b""
         try:
             return model.model_validate({} if content is None else content, from_attributes=True)
         except ValidationError as error:
@@ -137,34 +145,33 @@ class ApiRequest(Request):
 
     async def _content(self) -> Any:
         """Return the parsed body, the bytes of another type, None without a body."""
-        if not await self.body():
+        body = await self.body()
+        if not body:
             return None
-        if not is_json(self.headers.get("content-type", "")):
-            return await self.body()
+        if not is_json(self.context.headers.get(b"content-type", b"").decode("latin-1")):
+            return body
         try:
-            return await self.json()
+            return await self._parse(body)
         except json.JSONDecodeError as error:
             where = {"type": "json_invalid", "loc": ("body", error.pos), "msg": "JSON decode error", "input": {}}
             raise InvalidBody([where]) from error
         except ValueError as error:  # not even text, or a number too long
             raise HTTPException(400, "There was an error parsing the body") from error
 
-    async def json(self) -> Any:
-        if not hasattr(self, "_json"):
-            body = await self.body()
-            if len(body) <= _SMALL_BYTES:
-                self._json = parse_json(body)
-            else:
-                await self.context.body.add(await check_shape(body))
-                await self.context.body.begin_turn(len(body))  # only now: nobody waits for memory in a turn
-                async with self.context.body.budget.turn():
-                    with gc_disabled():
-                        self._json = parse_json(body)
-                self._body = b""
-            self.context.record.set_body(self._json)
-            if not self.accepts_transfers:
-                check_no_transfer_fields(self._json)
-        return self._json
+    async def _parse(self, body: bytes) -> Any:
+        context = self.context
+        if len(body) <= _SMALL_BYTES:
+            content = parse_json(body)
+        else:
+            await context.body.add(await check_shape(body))
+            await context.body.begin_turn(len(body))  # only now: nobody waits for memory in a turn
+            async with context.body.budget.turn():
+                with gc_disabled():
+                    content = parse_json(body)
+        context.record.set_body(content)
+        if not self.accepts_transfers:
+            check_no_transfer_fields(content)
+        return content
 
 
 class TransferRequest(ApiRequest):

@@ -5,9 +5,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
@@ -73,23 +72,28 @@ def error_response(error: TokenwireError, scope: Scope, reason: str | None = Non
     return JSONResponse(body, error.http_status, headers)
 
 
-def install_error_handlers(app: Starlette) -> None:
-    """Render all errors of the app in these formats."""
-    app.add_exception_handler(TokenwireError, _on_tokenwire_error)
-    app.add_exception_handler(InvalidBody, _on_validation_error)
-    app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_exception_handler(RecursionError, _on_recursion)
-    app.add_exception_handler(ClientDisconnect, _on_client_disconnect)
-    app.add_exception_handler(Exception, _on_unexpected_error)
+def response_to(error: Exception, scope: Scope) -> Response:
+    """Return the response to what a route raised, in the format of the path; log what nobody expected."""
+    if isinstance(error, TokenwireError):
+        return error_response(error, scope)
+    if isinstance(error, InvalidBody):
+        return _response_to_invalid_body(error, scope)
+    if isinstance(error, HTTPException):
+        return _response_to_http_error(error, scope)
+    if isinstance(error, RecursionError):
+        return error_response(InvalidRequest("The request, or JSON within it, is nested too deeply."), scope)
+    if isinstance(error, ClientDisconnect):
+        return Response(status_code=CLIENT_CLOSED_REQUEST)  # the client is gone
+    log.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
+    return JSONResponse(_body_of(scope["path"])("Internal server error", "InternalServerError", 500, None), 500)
 
 
-async def _on_tokenwire_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, TokenwireError)
-    return error_response(error, request.scope)
+def is_expected(error: Exception) -> bool:
+    """Return whether an error says something about the request, and nothing about the server."""
+    return isinstance(error, TokenwireError | InvalidBody | HTTPException | RecursionError | ClientDisconnect)
 
 
-async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, InvalidBody)
+def _response_to_invalid_body(error: InvalidBody, scope: Scope) -> JSONResponse:
     problems = error.problems
     count = len(problems)
     lines = [_line(problem) for problem in problems[:_MAX_REPORTED]]
@@ -98,28 +102,14 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
     message = f"{count} validation error{'s' if count > 1 else ''}:\n  " + "\n  ".join(lines)
     param = _path(problems[0]["loc"]) if problems else None
     reason = "; ".join(f"{_path(problem['loc'])}: {problem['msg']}" for problem in problems[:_MAX_REPORTED])
-    return error_response(Malformed(message, param=param), request.scope, reason)
+    return error_response(Malformed(message, param=param), scope, reason)
 
 
-async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    context_of(request.scope).record.set_rejection(str(error.detail), None)
+def _response_to_http_error(error: HTTPException, scope: Scope) -> JSONResponse:
+    context_of(scope).record.set_rejection(str(error.detail), None)
     kind = _HTTP_TYPES.get(error.status_code, "BadRequestError")
-    body = _body_of(request.url.path)(str(error.detail), kind, error.status_code, None)
+    body = _body_of(scope["path"])(str(error.detail), kind, error.status_code, None)
     return JSONResponse(body, error.status_code, error.headers)
-
-
-async def _on_recursion(request: Request, error: Exception) -> JSONResponse:
-    return error_response(InvalidRequest("The request, or JSON within it, is nested too deeply."), request.scope)
-
-
-async def _on_client_disconnect(request: Request, error: Exception) -> Response:
-    return Response(status_code=CLIENT_CLOSED_REQUEST)  # the client is gone
-
-
-async def _on_unexpected_error(request: Request, error: Exception) -> JSONResponse:
-    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return JSONResponse(_body_of(request.url.path)("Internal server error", "InternalServerError", 500, None), 500)
 
 
 def _body_of(path: str) -> ErrorBody:

@@ -1,4 +1,4 @@
-"""The only ASGI middleware: request context and record, host and key, response headers, the end of a drain."""
+"""The only ASGI middleware: request context and record, host and key, response headers, errors, the end of a drain."""
 
 import asyncio
 import ipaddress
@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tokenwire.coordinator.api.errors import CLIENT_CLOSED_REQUEST, error_response
+from tokenwire.coordinator.api.errors import CLIENT_CLOSED_REQUEST, error_response, is_expected, response_to
 from tokenwire.coordinator.api.fields.finish import RESUMED_HEADER
 from tokenwire.coordinator.auth.accounts import Accounts
 from tokenwire.coordinator.auth.api_keys import ApiKey, ApiKeys
@@ -160,23 +160,17 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = dict(reversed(list(scope["headers"])))
-        record = RequestRecord(scope["method"], self._clock(), keeps_prompt=self._records_prompts)
-        if b"traceparent" in headers:
-            record.trace_headers = trace_headers(scope["headers"])
-        connection = scope.get("extensions", {}).get(CONNECTION_EXTENSION) or AsgiConnection(receive, send)
-        context = RequestContext(
-            connection, record, headers, self._readiness, BodyMemory(self._bodies), clock=self._clock
-        )
-        scope[CONTEXT] = context
-        self._readiness.in_flight += 1
-        if self._start_listeners:
-            for_each(self._start_listeners, lambda listener: listener.on_start(record))
+        context = self._open(scope, receive, send)
+        record = context.record
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                record.status = message["status"]
+                self._add_headers(message, context)
+            await send(message)
+
         try:
-            await self._serve(context, scope, receive, send)
-        except Exception:
-            record.status = record.status or 500
-            raise
+            await self._serve(context, scope, receive, send_with_headers)
         finally:
             context.body.release()
             self._readiness.in_flight -= 1
@@ -186,46 +180,56 @@ class RequestMiddleware:
             record.tenant = context.caller.tenant
             for_each(self._listeners, lambda listener: listener.on_end(record))
 
+    def _open(self, scope: Scope, receive: Receive, send: Send) -> RequestContext:
+        """Return the context of a request that begins, with its record."""
+        headers = dict(reversed(scope["headers"]))
+        record = RequestRecord(scope["method"], self._clock(), keeps_prompt=self._records_prompts)
+        if b"traceparent" in headers:
+            record.trace_headers = trace_headers(scope["headers"])
+        connection = scope.get("extensions", {}).get(CONNECTION_EXTENSION) or AsgiConnection(receive, send)
+        context = scope[CONTEXT] = RequestContext(
+            connection, record, headers, self._readiness, BodyMemory(self._bodies), clock=self._clock
+        )
+        self._readiness.in_flight += 1
+        if self._start_listeners:
+            for_each(self._start_listeners, lambda listener: listener.on_start(record))
+        return context
+
     async def _serve(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
-        account: Account | None = None
+        """Call the application, and respond to what it raises. Raises what nobody expected after the response."""
         leave: Callable[[], None] | None = None
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                context.record.status = message["status"]
-                self._add_headers(message, context, account)
-            await send(message)
-
         try:
-            account = self._admit(context, scope)
-            context.body.share = context.caller.share
-            if account is not None:
-                leave = await account.enter()
-        except TokenwireError as error:
-            await _reject(error, context, scope, receive, send_with_headers)
-            return
-        try:
-            await self._app(scope, receive, send_with_headers)
+            try:
+                self._admit(context, scope)
+                context.body.share = context.caller.share
+                if context.account is not None:
+                    leave = await context.account.enter()
+            except TokenwireError as error:
+                await _reject(error, context, scope, receive, send)
+                return
+            await self._app(scope, receive, send)
         except asyncio.CancelledError:
             # A response that has started is ended by its route.
             if context.drain_error is None:
                 raise
             if not context.record.status:
-                await error_response(context.drain_error, scope)(scope, receive, send_with_headers)
+                await error_response(context.drain_error, scope)(scope, receive, send)
+        except Exception as error:
+            begun, response = context.record.status, response_to(error, scope)
+            if not begun:
+                await response(scope, receive, send)
+            if begun or not is_expected(error):
+                raise  # the server closes the connection
         finally:
             if leave is not None:
                 leave()
 
-    def _admit(self, context: RequestContext, scope: Scope) -> Account | None:
-        """Check the headers; return the account to charge.
-
-        Raises Forbidden, Unauthorized, InvalidRequest or TooLarge.
-        """
+    def _admit(self, context: RequestContext, scope: Scope) -> None:
+        """Check the headers. Raises Forbidden, Unauthorized, InvalidRequest or TooLarge."""
         if self._allowed_hosts is not None:
             self._allowed_hosts.check(scope)
-        account = None
         if self._authenticator is not None:
-            context.caller, account = self._authenticator.authenticate(scope)
+            context.caller, context.account = self._authenticator.authenticate(scope)
         elif client := scope.get("client"):
             context.caller = caller_at(client[0])
         timeout_s = self._timeout_s(context.headers)
@@ -235,7 +239,6 @@ class RequestMiddleware:
         limit = self._bodies.max_body_bytes
         if limit is not None and declared.isdigit() and int(declared) > limit:
             raise TooLarge(f"The request's body is larger than {limit} bytes.")
-        return account
 
     def _timeout_s(self, headers: Mapping[bytes, bytes]) -> float | None:
         """Return the shorter of the client's timeout and the server's; None without either. Raises InvalidRequest."""
@@ -243,14 +246,13 @@ class RequestMiddleware:
             return self._request_timeout_s
         return min(_seconds(headers[_TIMEOUT_HEADER]), self._request_timeout_s or math.inf)
 
-    def _add_headers(self, message: Message, context: RequestContext, account: Account | None) -> None:
-        headers = MutableHeaders(scope=message)
-        if account is not None:
-            headers.update(_rate_limit_headers(account))
-        if any(finish.resumed for finish in context.record.finishes):
-            headers[RESUMED_HEADER] = "true"
+    def _add_headers(self, message: Message, context: RequestContext) -> None:
+        if context.account is not None:
+            MutableHeaders(scope=message).update(_rate_limit_headers(context.account))
+        if context.record.finishes and any(finish.resumed for finish in context.record.finishes):
+            MutableHeaders(scope=message)[RESUMED_HEADER] = "true"
         if self._names_workers and context.handle is not None:
-            headers[WORKER_HEADER] = context.handle.explain()  # final only now
+            MutableHeaders(scope=message)[WORKER_HEADER] = context.handle.explain()  # final only now
 
 
 def _rate_limit_headers(account: Account) -> dict[str, str]:

@@ -1,16 +1,18 @@
 """Routes: paths, what each reads before its handler is called, and who may use it.
 
-Starlette's routes, plus validated bodies. FastAPI has those too, but takes longer to import than all of the coordinator
-and solves dependencies anew for each request.
+Starlette's routes, plus validated bodies, and without its layers. FastAPI has bodies too, but takes longer to import
+than all of the coordinator and solves dependencies anew for each request.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, overload
 
 from pydantic import BaseModel
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Match, Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tokenwire.coordinator.api.api_request import ApiRequest, Body, Guard, TransferRequest, responder
 
@@ -39,6 +41,43 @@ class ApiRoute(Route):
         self.body = body
         self.body_required = body_required
         self.guards = guards
+
+
+class ApiApplication(Starlette):
+    """Starlette with its middleware around the routes, and no layer but that: the middleware responds to errors."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return what serves requests, when the first one has come and all routes are known."""
+        app: ASGIApp = _Dispatch(self.router)
+        for layer, arguments, options in reversed(self.user_middleware):
+            app = layer(app, *arguments, **options)
+        return app
+
+
+class _Dispatch:
+    """Finds routes without parameters by their paths, and all others as Starlette does."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._exact = {
+            (method, route.path): route
+            for route in router.routes
+            if isinstance(route, ApiRoute) and not route.param_convertors
+            for method in route.methods
+            if _first_match(router, method, route.path) is route
+        }
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        route = self._exact.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        if route is None:
+            return self._router(scope, receive, send)
+        scope["route"] = route
+        return route.app(scope, receive, send)
+
+
+def _first_match(router: Router, method: str, path: str) -> BaseRoute | None:
+    scope = {"type": "http", "method": method, "path": path}
+    return next((route for route in router.routes if route.matches(scope)[0] is Match.FULL), None)
 
 
 class ApiRouter:

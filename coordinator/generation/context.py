@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
+from tokenwire.coordinator.auth.rate_limit import Account
 from tokenwire.coordinator.fleet.request_handle import RequestHandle
 from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory
 from tokenwire.coordinator.http.connection import Connection
@@ -30,6 +31,8 @@ class RequestContext:
     body: BodyMemory = field(default_factory=lambda: BodyMemory(BodyBudget()))
     """The memory of its body, until it is submitted or answered."""
     caller: Caller = ANYBODY
+    account: Account | None = None
+    """Its caller's, if that is charged for the request."""
     deadline: float | None = None
     """When its generation ends at the latest, by the clock, however long it took until then; None: no limit."""
     clock: Callable[[], float] = time.monotonic

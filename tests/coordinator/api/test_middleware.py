@@ -52,7 +52,7 @@ async def test_listeners_are_called_at_the_start_and_the_end() -> None:
         scope[CONTEXT].record.model = "digits"
         await send({"type": "http.response.start", "status": 404, "headers": []})
 
-    await RequestMiddleware(app, [listener])({"type": "http", "method": "GET", "headers": []}, _receive, _send)
+    await RequestMiddleware(app, [listener])({**SCOPE, "method": "GET", "headers": []}, _receive, _send)
     (record,) = listener.records
     assert (record.model, record.status, record.outcome) == ("digits", 404, "invalid")
     assert record.duration_s >= 0
@@ -68,7 +68,7 @@ async def test_requests_in_flight_are_counted_until_they_end() -> None:
 
     with pytest.raises(ValueError, match="broken"):
         await RequestMiddleware(app, readiness=readiness)(
-            {"type": "http", "method": "GET", "headers": []}, _receive, _send
+            {"type": "http", "method": "GET", "path": "/", "headers": []}, _receive, _send
         )
 
     assert (counts, readiness.in_flight) == ([1], 0)
@@ -90,7 +90,7 @@ async def test_a_failing_listener_affects_no_other() -> None:
         sent.append(scope)
 
     await RequestMiddleware(app, [Broken(), listener])(
-        {"type": "http", "method": "GET", "headers": []}, _receive, _send
+        {"type": "http", "method": "GET", "path": "/", "headers": []}, _receive, _send
     )
 
     assert (len(sent), len(listener.begun), len(listener.records)) == (1, 1, 1)
@@ -104,7 +104,7 @@ async def test_an_exception_is_recorded_as_an_error() -> None:
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await RequestMiddleware(app, [listener])({"type": "http", "method": "GET", "headers": []}, _receive, _send)
+        await RequestMiddleware(app, [listener])({**SCOPE, "method": "GET", "headers": []}, _receive, _send)
     assert listener.records[0].outcome == "error"
 
 

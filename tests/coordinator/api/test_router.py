@@ -1,15 +1,15 @@
 """Routes: what comes before their handlers."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 from pydantic import BaseModel
-from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.testclient import TestClient
 
-from tokenwire.coordinator.api.errors import install_error_handlers
 from tokenwire.coordinator.api.middleware import RequestMiddleware
-from tokenwire.coordinator.api.router import ApiRouter
+from tokenwire.coordinator.api.router import ApiApplication, ApiRouter
 from tokenwire.errors import Forbidden
 
 
@@ -17,6 +17,12 @@ class Amount(BaseModel):
     """A body."""
 
     count: int = 1
+
+
+async def begin() -> AsyncIterator[str]:
+    """Fail after the response has begun."""
+    yield "some"
+    raise Forbidden("Closed.")
 
 
 async def forbid(request: Request) -> None:
@@ -40,10 +46,25 @@ def client() -> TestClient:
     async def hello(request: Request) -> Response:
         return Response("hello")
 
+    @router.get("/broken")
+    async def broken(request: Request) -> Response:
+        raise ValueError("broken")
+
+    @router.get("/half")
+    async def half(request: Request) -> Response:
+        return StreamingResponse(begin())
+
+    @router.get("/of/{name}")
+    async def of(request: Request) -> Response:
+        return Response(request.path_params["name"])
+
+    @router.get("/of/all")
+    async def of_all(request: Request) -> Response:
+        return Response("never")
+
     router.include(closed)
-    app = Starlette(routes=router.routes)
+    app = ApiApplication(routes=router.routes)
     app.add_middleware(RequestMiddleware)
-    install_error_handlers(app)
     return TestClient(app)
 
 
@@ -100,3 +121,26 @@ def test_only_the_methods_of_a_route_are_allowed(client: TestClient) -> None:
     """HEAD is not among them: vLLM does not allow it either."""
     assert client.get("/hello").text == "hello"
     assert [client.request(method, "/hello").status_code for method in ("HEAD", "POST")] == [405, 405]
+
+
+def test_what_nobody_expected_is_a_500_and_raised(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    """The client learns nothing of it, the log and the server do."""
+    rejected = TestClient(client.app, raise_server_exceptions=False).get("/broken")
+
+    assert (rejected.status_code, rejected.json()["error"]["message"]) == (500, "Internal server error")
+    assert "GET /broken failed" in caplog.text
+    with pytest.raises(ValueError, match="broken"):
+        client.get("/broken")
+
+
+def test_an_error_in_a_response_that_has_begun_is_raised(client: TestClient) -> None:
+    """The server closes the connection: a second response would be taken for a part of the first."""
+    with pytest.raises(Forbidden):
+        client.get("/half")
+
+
+def test_routes_are_found_in_their_order(client: TestClient) -> None:
+    """A path that a route with parameters before it matches is not found by itself."""
+    assert client.get("/of/all").text == "all"
+    assert client.get("/of/one").text == "one"
+    assert client.get("/hello/").text == "hello"

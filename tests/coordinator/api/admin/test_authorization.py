@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -11,8 +10,8 @@ from starlette.testclient import TestClient
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization, is_cross_site
 from tokenwire.coordinator.api.admin.form import Form, read
-from tokenwire.coordinator.api.errors import install_error_handlers
 from tokenwire.coordinator.api.middleware import RequestMiddleware
+from tokenwire.coordinator.api.router import ApiApplication
 from tokenwire.coordinator.auth.admin_key import AdminKey
 
 JSON = {"Content-Type": "application/json"}
@@ -20,7 +19,7 @@ JSON = {"Content-Type": "application/json"}
 
 def guarded_client(key: AdminKey | None) -> TestClient:
     """Return a client of two guarded routes."""
-    app = Starlette()
+    app = ApiApplication()
     app.add_middleware(RequestMiddleware)
     authorization = AdminAuthorization(key)
     router = authorization.router()
@@ -34,7 +33,6 @@ def guarded_client(key: AdminKey | None) -> TestClient:
         return JSONResponse((await read(Form, request)).model_dump())
 
     app.routes.extend(router.routes)
-    install_error_handlers(app)
     return TestClient(app)
 
 

@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.testclient import TestClient
 
 from tokenwire.coordinator.api.admin.form import Form, read
-from tokenwire.coordinator.api.errors import install_error_handlers
 from tokenwire.coordinator.api.middleware import RequestMiddleware
-from tokenwire.coordinator.api.router import ApiRouter
+from tokenwire.coordinator.api.router import ApiApplication, ApiRouter
 
 JSON = {"Content-Type": "application/json"}
 
@@ -27,7 +25,7 @@ class Order(Form):
 @pytest.fixture
 def client() -> Iterator[TestClient]:
     """A client of a route that returns the fields that it read."""
-    app = Starlette()
+    app = ApiApplication()
     app.add_middleware(RequestMiddleware)
     router = ApiRouter()
 
@@ -36,7 +34,6 @@ def client() -> Iterator[TestClient]:
         return JSONResponse((await read(Order, request)).model_dump())
 
     app.routes.extend(router.routes)
-    install_error_handlers(app)
     with TestClient(app) as client:
         yield client
 

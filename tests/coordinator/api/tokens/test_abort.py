@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
-from tokenwire.coordinator.api.errors import install_error_handlers
 from tokenwire.coordinator.api.middleware import RequestMiddleware
+from tokenwire.coordinator.api.router import ApiApplication
 from tokenwire.coordinator.api.tokens.abort import abort_routes
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -39,10 +38,9 @@ def aborts() -> RecordedAborts:
 
 def abort_client(aborts: RecordedAborts, abort_all: bool, key: AdminKey | None = None) -> Iterator[TestClient]:
     """Return a client of the routes."""
-    app = Starlette()
+    app = ApiApplication()
     app.add_middleware(RequestMiddleware)
     app.routes.extend(abort_routes(aborts, ApiSettings(abort_all=abort_all), AdminAuthorization(key)).routes)
-    install_error_handlers(app)
     with TestClient(app) as client:
         yield client
 
