@@ -1,8 +1,9 @@
 """Decodes log-probability rows to tokens with texts, as vLLM does."""
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from tokenwire.coordinator.text.tokenizer import REPLACEMENT_CHARACTER, ModelTokenizer
 from tokenwire.errors import ProtocolError
@@ -22,6 +23,9 @@ class ScoredToken(NamedTuple):
     rank: int
     """Rank in the vocabulary at this position; 1 is the most likely."""
 
+
+_scored_token: Callable[[tuple[Any, ...]], ScoredToken] = partial(tuple.__new__, ScoredToken)
+"""Makes a token of its fields, without the call of a constructor in Python."""
 
 ScoredPosition = Sequence[ScoredToken]
 """The token at a position, then others by rank, without duplicates."""
@@ -100,19 +104,16 @@ class LogprobDecoder:
             return []
         token_ids, logprobs = list(rows.token_ids), list(rows.logprobs)
         ranks: Iterable[int] = rows.sampled_ranks or [0] * (len(token_ids) // width)
-        positions = []
+        known, others = self._texts.whole.get, range(1, width)
+        positions: list[ScoredPosition] = []
         for start, rank in zip(range(0, len(token_ids), width), ranks, strict=True):
             end = start + width
-            positions.append(self._position(token_ids[start:end], logprobs[start:end], rank))
-            self._before = [*self._before[1 - _CONTEXT :], token_ids[start]]
+            row, scores = token_ids[start:end], logprobs[start:end]
+            texts: list[str | None] = [*map(known, row)]
+            if None in texts:
+                texts = [self._texts.text_after(token_id, self._before) for token_id in row]
+            tokens = map(_scored_token, zip(row, texts, scores, (rank, *others), strict=True))
+            # The token itself comes first, and again among the most likely if it is one of them.
+            positions.append(list(dict(zip(row, tokens, strict=True)).values()))
+            self._before = [*self._before[1 - _CONTEXT :], row[0]]
         return positions
-
-    def _position(self, token_ids: list[int], logprobs: list[float], rank: int) -> ScoredPosition:
-        known, before = self._texts.whole.get, self._before
-        texts = [
-            self._texts.text_after(token_id, before) if (text := known(token_id)) is None else text
-            for token_id in token_ids
-        ]
-        tokens = map(ScoredToken, token_ids, texts, logprobs, (rank, *range(1, len(token_ids))))
-        # The token itself comes first, and again among the most likely if it is one of them.
-        return list(dict(zip(token_ids, tokens, strict=True)).values())

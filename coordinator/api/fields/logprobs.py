@@ -2,13 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
+from pydantic_core import to_json
+
+from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.errors import ProtocolError
 
 LOGPROB_FLOOR = -9999.0
 """Replaces minus infinity, which JSON cannot represent."""
+_TEXT, _LOGPROB = attrgetter("text"), attrgetter("logprob")
+_MOST_RENDERED = 8192
+"""Tokens whose JSON is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,33 @@ class LogprobStyle:
 def chat_logprobs(positions: Sequence[ScoredPosition], style: LogprobStyle) -> dict[str, Any]:
     """Return chat's logprobs object."""
     return {"content": [_chat_entry(position, style) for position in positions]}
+
+
+def chat_logprobs_json(positions: Sequence[ScoredPosition], style: LogprobStyle) -> str:
+    """Return chat's logprobs object as JSON, of parts that are rendered once for each token."""
+    shown = None if style.everything or style.top == -1 else style.top
+    entries = []
+    for position in positions:
+        names = [*map(style.name if style.as_token_ids else _TEXT, position)]
+        numbers = _numbers_json([*map(_LOGPROB, position)])
+        rendered = zip(map(_around, names[:shown]), numbers, strict=False)
+        top = ",".join([f"{before}{number}{after}}}" for (before, after), number in rendered])
+        token = f"{_around(names[0])[0]}{numbers[0]}{_around(position[0].text)[1]}"
+        entries.append(f'{token},"top_logprobs":[{top}]}}')
+    return f'{{"content":[{",".join(entries)}]}}'
+
+
+def _numbers_json(values: list[float]) -> list[str]:
+    if min(values) < LOGPROB_FLOOR:
+        values = [max(value, LOGPROB_FLOOR) for value in values]
+    # Five times faster than Python's own conversion to decimals, which would take half of the time.
+    return to_json(values).decode()[1:-1].split(",")
+
+
+@lru_cache(_MOST_RENDERED)
+def _around(name: str) -> tuple[str, str]:
+    """Return the JSON of a token before and after its log-probability."""
+    return f'{{"token":{compact(name)},"logprob":', f',"bytes":{compact(_bytes(name))}'
 
 
 def _chat_entry(position: ScoredPosition, style: LogprobStyle) -> dict[str, Any]:

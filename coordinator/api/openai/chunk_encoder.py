@@ -7,7 +7,7 @@ from typing import Any
 
 from tokenwire.coordinator.api.errors import error_event
 from tokenwire.coordinator.api.fields.finish import DONE, resumption_fields, weight_version_spans
-from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_logprobs, completion_logprobs
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_logprobs_json, completion_logprobs
 from tokenwire.coordinator.api.fields.token_history import shown_history
 from tokenwire.coordinator.api.fields.usage import usage_object
 from tokenwire.coordinator.generation.service import PreparedRequest
@@ -71,6 +71,9 @@ class ChunkWriter:
             for index in range(prepared.choices)
         ]
         self._plain = not self.shows_empty_deltas
+        self._only_scored = options.logprobs is not None and not (
+            options.return_token_ids or options.continuous_usage or options.show_prompt
+        )
         self._prefill: Prefill | None = None
         self._usages: list[Usage] | None = None
         if options.continuous_usage:
@@ -96,6 +99,10 @@ class ChunkWriter:
         """Render the new output of a choice."""
         if finish is None and self._plain:
             return self._heads[index] + (encode_basestring(text) + self._plain_tail).encode()
+        if finish is None and self._only_scored:
+            before, _, after = self._plain_tail.partition("null")
+            scored = self._logprobs(index, token_ids, logprobs)
+            return self._heads[index] + f"{encode_basestring(text)}{before}{scored}{after}".encode()
         return self._full_delta(index, text, token_ids, finish, logprobs)
 
     def closing(self, usage: Usage) -> bytes:
@@ -132,10 +139,8 @@ class ChunkWriter:
         logprobs: list[ScoredPosition] | None,
     ) -> str:
         """Render a choice from the end of its text to the end of the chunk's last field."""
-        after: dict[str, Any] = {
-            "logprobs": self._logprobs(index, token_ids, logprobs),
-            "finish_reason": finish.reason if finish else None,
-        }
+        shown_logprobs = self._logprobs(index, token_ids, logprobs)
+        after: dict[str, Any] = {"finish_reason": finish.reason if finish else None}
         if finish is not None or self._always_stop_reason:
             after["stop_reason"] = finish.stop_reason if finish else None
         after.update(self._first_delta_extras(index))
@@ -143,7 +148,7 @@ class ChunkWriter:
         if finish is not None and shown is not None:
             after["weight_versions"] = weight_version_spans(finish)
         after.update(resumption_fields(finish))
-        end = compact(after)[1:] + "]"
+        end = f'"logprobs":{shown_logprobs},{compact(after)[1:]}]'
         if self._usages is not None:
             self._count(index, token_ids)
             end += f',"usage":{compact(usage_object(self._usages[index]))}'
@@ -157,10 +162,8 @@ class ChunkWriter:
     def _shown_ids(self, token_ids: list[int]) -> list[int] | None:
         return token_ids if self._options.return_token_ids else None
 
-    def _logprobs(
-        self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None
-    ) -> dict[str, Any] | None:
-        """Return the logprobs of a delta in the route's format."""
+    def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> str:
+        """Render the logprobs of a delta in the route's format."""
         raise NotImplementedError
 
     def _first_delta_extras(self, index: int) -> dict[str, Any]:
@@ -211,11 +214,9 @@ class ChatChunks(ChunkWriter):
             body["usage"] = usage_object(self._usages[index])
         return self._event(body)
 
-    def _logprobs(
-        self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None
-    ) -> dict[str, Any] | None:
+    def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> str:
         style = self._options.logprobs
-        return None if style is None else chat_logprobs(positions or [], style)
+        return "null" if style is None else chat_logprobs_json(positions or [], style)
 
 
 class CompletionChunks(ChunkWriter):
@@ -253,12 +254,10 @@ class CompletionChunks(ChunkWriter):
             text = shown if self._options.scores_only else shown + text
         return super()._full_delta(index, text, token_ids, finish, logprobs)
 
-    def _logprobs(
-        self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None
-    ) -> dict[str, Any] | None:
+    def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> str:
         style = self._options.logprobs
         if style is None:
-            return None
+            return "null"
         shown: Sequence[int] = token_ids
         scored: Sequence[ScoredPosition | None] = positions or []
         if self._options.show_prompt and index in self._unopened:
@@ -268,7 +267,7 @@ class CompletionChunks(ChunkWriter):
                 shown, scored = shown[:count], scored[:count]
         decode = self._prepared.model.token_texts.text
         rendered, self._offsets[index] = completion_logprobs(shown, scored, style, decode, self._offsets[index])
-        return rendered
+        return compact(rendered)
 
     def _first_delta_extras(self, index: int) -> dict[str, Any]:
         if index not in self._unopened:

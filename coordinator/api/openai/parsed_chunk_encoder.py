@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks, ChunkOptions
 from tokenwire.coordinator.api.openai.message import delta_object, joined_message
@@ -40,7 +39,7 @@ class ParsedChatChunks(ChatChunks):
         self._shows_tokens = bool(options.return_token_ids or options.logprobs) and not self._hides_tokens
         # Parsers get every token, even without text.
         self.shows_empty_deltas = True
-        self._plain = False
+        self._plain = self._only_scored = False
         self._keep = keep
         self._deltas: list[list[MessageDelta]] = [[] for _ in self._parsers]
         self._token_ids: list[list[int]] | None = [[] for _ in self._parsers] if counts_reasoning else None
@@ -84,10 +83,8 @@ class ParsedChatChunks(ChatChunks):
         if self._usages is not None and self._token_ids is not None:
             self._usages[index].reasoning_tokens = self._reasoning_tokens(index)
 
-    def _logprobs(
-        self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None
-    ) -> dict[str, Any] | None:
-        return None if self._hides_tokens else super()._logprobs(index, token_ids, positions)
+    def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> str:
+        return "null" if self._hides_tokens else super()._logprobs(index, token_ids, positions)
 
     def _shown_ids(self, token_ids: list[int]) -> list[int] | None:
         return None if self._hides_tokens else super()._shown_ids(token_ids)

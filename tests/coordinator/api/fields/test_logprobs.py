@@ -7,9 +7,11 @@ import pytest
 from tokenwire.coordinator.api.fields.logprobs import (
     LogprobStyle,
     chat_logprobs,
+    chat_logprobs_json,
     completion_logprobs,
     prompt_logprobs,
 )
+from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.errors import ProtocolError
 
@@ -17,22 +19,31 @@ INF = float("inf")
 POSITION: ScoredPosition = [ScoredToken(5, "é", -2.0, 3), ScoredToken(6, "y", -0.5, 1), ScoredToken(7, "z", -INF, 2)]
 
 
-@pytest.mark.parametrize(
-    ("style", "shown"),
-    [
-        (LogprobStyle(0), []),
-        (LogprobStyle(2), ["é", "y"]),
-        (LogprobStyle(-1), ["é", "y", "z"]),
-        (LogprobStyle(0, everything=True), ["é", "y", "z"]),
-        (LogprobStyle(1, as_token_ids=True), ["token_id:5"]),
-    ],
-)
+STYLES = [
+    (LogprobStyle(0), []),
+    (LogprobStyle(2), ["é", "y"]),
+    (LogprobStyle(-1), ["é", "y", "z"]),
+    (LogprobStyle(0, everything=True), ["é", "y", "z"]),
+    (LogprobStyle(1, as_token_ids=True), ["token_id:5"]),
+]
+
+
+@pytest.mark.parametrize(("style", "shown"), STYLES)
 def test_a_chats_entry_has_the_requested_tokens(style: LogprobStyle, shown: list[str]) -> None:
     """The token itself with its bytes, and the most likely ones; by their texts or their ids."""
     (entry,) = chat_logprobs([POSITION], style)["content"]
 
     assert (entry["token"], entry["logprob"], entry["bytes"]) == (style.name(POSITION[0]), -2.0, [195, 169])
     assert [other["token"] for other in entry["top_logprobs"]] == shown
+
+
+@pytest.mark.parametrize("style", [style for style, _ in STYLES])
+@pytest.mark.parametrize("positions", [[], [POSITION], [[ScoredToken(8, '"\n', -1.1234567165374756, 1)], POSITION]])
+def test_a_chats_json_is_its_object(style: LogprobStyle, positions: list[ScoredPosition]) -> None:
+    """Rendered of parts, it says the same, in the same order."""
+    rendered = chat_logprobs_json(positions, style)
+
+    assert rendered == compact(chat_logprobs(positions, style))
 
 
 def test_minus_infinity_is_a_number() -> None:
