@@ -2,7 +2,7 @@
 
 import json
 import logging
-import uuid
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -214,10 +214,9 @@ class UnsupportedFields:
 
     def check_body(self, body: BaseModel) -> None:
         """Check all fields of a request, declared by its model or not. Raises InvalidRequest."""
-        declared = type(body).model_fields
-        typed = {name: getattr(body, name) for name in self._not_served if name in declared}
         extra = body.model_extra or {}
-        self.check({**{name: typed[name] for name in typed if name in body.model_fields_set}, **extra})
+        declared = body.model_fields_set - extra.keys()
+        self.check({**{name: getattr(body, name) for name in self._not_served if name in declared}, **extra})
         extra.clear()  # whatever it holds would be kept for the life of the request
 
     def check(self, extra: Mapping[str, Any] | None) -> None:
@@ -251,8 +250,8 @@ class RequestHeaders:
     def of(cls, request: Request) -> "RequestHeaders":
         """Read a request's headers and its caller. Raises InvalidRequest."""
         context = context_of(request.scope)
-        own = {name: value for name, value in context.headers.items() if name.startswith(b"x-")}
-        return cls({name.decode(): value.decode("latin-1") for name, value in own.items()}, context.caller)
+        own = {name.decode(): value.decode("latin-1") for name, value in context.headers.items() if name[:2] == b"x-"}
+        return cls(own, context.caller)
 
     def identifier(self, name: str) -> str | None:
         """Return the identifier in a header. Raises InvalidRequest."""
@@ -261,7 +260,7 @@ class RequestHeaders:
 
     def response_id(self, prefix: str, body: str | None) -> str:
         """Return the id of the request: from the X-Request-Id header, from the body, or a new one."""
-        return f"{prefix}{self.request_id or body or uuid.uuid4().hex}"
+        return f"{prefix}{self.request_id or body or os.urandom(16).hex()}"
 
     def priority(self, body: int) -> int:
         """Return the header's priority, or else the body's. As in vLLM, one that is not a number is ignored."""

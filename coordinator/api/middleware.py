@@ -1,14 +1,17 @@
-"""The only ASGI middleware: request context and record, host and key, response headers, errors, the end of a drain."""
+"""The only ASGI middleware: request context and record, host and key, response headers, errors, the end of a drain.
+
+One file, since each request passes all of it.
+"""
 
 import asyncio
 import ipaddress
 import math
 import time
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
 from dataclasses import replace
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.routing import BaseRoute, Match
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tokenwire.coordinator.api.errors import CLIENT_CLOSED_REQUEST, error_response, is_expected, response_to
@@ -285,3 +288,29 @@ async def _reject(error: TokenwireError, context: RequestContext, scope: Scope, 
         # The body is not read: discarding a large one would keep the connection busy at the sender's will.
         response.headers["connection"] = "close"
     await response(scope, receive, send)
+
+
+class PathDispatch:
+    """Finds routes without parameters by their paths, and all others as Starlette does."""
+
+    def __init__(self, router: ASGIApp, routes: Sequence[BaseRoute]) -> None:
+        self._router = router
+        self._exact = {
+            (method, route.path): route
+            for route in routes
+            if isinstance(route, Route) and not route.param_convertors
+            for method in route.methods or ()
+            if _first_match(routes, method, route.path) is route
+        }
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        route = self._exact.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        if route is None:
+            return self._router(scope, receive, send)
+        scope["route"] = route
+        return route.app(scope, receive, send)
+
+
+def _first_match(routes: Sequence[BaseRoute], method: str, path: str) -> BaseRoute | None:
+    scope = {"type": "http", "method": method, "path": path}
+    return next((route for route in routes if route.matches(scope)[0] is Match.FULL), None)

@@ -11,10 +11,11 @@ from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route, Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from tokenwire.coordinator.api.api_request import ApiRequest, Body, Guard, TransferRequest, responder
+from tokenwire.coordinator.api.middleware import PathDispatch
 
 Handler = Callable[[Request], Awaitable[Response]]
 BodyHandler = Callable[[Body, Request], Awaitable[Response]]
@@ -48,36 +49,10 @@ class ApiApplication(Starlette):
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return what serves requests, when the first one has come and all routes are known."""
-        app: ASGIApp = _Dispatch(self.router)
+        app: ASGIApp = PathDispatch(self.router, self.routes)
         for layer, arguments, options in reversed(self.user_middleware):
             app = layer(app, *arguments, **options)
         return app
-
-
-class _Dispatch:
-    """Finds routes without parameters by their paths, and all others as Starlette does."""
-
-    def __init__(self, router: Router) -> None:
-        self._router = router
-        self._exact = {
-            (method, route.path): route
-            for route in router.routes
-            if isinstance(route, ApiRoute) and not route.param_convertors
-            for method in route.methods
-            if _first_match(router, method, route.path) is route
-        }
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        route = self._exact.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
-        if route is None:
-            return self._router(scope, receive, send)
-        scope["route"] = route
-        return route.app(scope, receive, send)
-
-
-def _first_match(router: Router, method: str, path: str) -> BaseRoute | None:
-    scope = {"type": "http", "method": method, "path": path}
-    return next((route for route in router.routes if route.matches(scope)[0] is Match.FULL), None)
 
 
 class ApiRouter:

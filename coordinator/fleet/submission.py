@@ -47,7 +47,7 @@ class Submission:
                 "lora": self.lora if self.lora.id else None,
                 "session_id": self.session_id,
                 "data_parallel_rank": self.data_parallel_rank,
-                "trace_headers": self.trace_headers,
+                "trace_headers": self.trace_headers or None,
                 "reasoning_ended": self.reasoning_ended,
                 "reasoning_parser_kwargs_json": self.reasoning_parser_kwargs_json,
                 "resumed_after_ms": self.resumed_after_ms,

@@ -169,9 +169,9 @@ def check_sequences(n: int, prompts: int) -> None:
 def _check_texts(stop: Sequence[str], sampling: pb.SamplingParams) -> None:
     if len(stop) > MAX_STOPS:
         raise InvalidRequest(f"Too many stop strings: {len(stop)}, more than {MAX_STOPS}.", param="stop")
-    if any(not text for text in stop):
+    if "" in stop:
         raise InvalidRequest("stop cannot contain an empty string.", param="stop")
-    if any(len(text) > MAX_STOP_CHARS for text in stop):
+    if stop and max(map(len, stop)) > MAX_STOP_CHARS:
         raise InvalidRequest(f"A stop string has more than {MAX_STOP_CHARS} characters.", param="stop")
     if sum(map(len, stop)) > MAX_ALL_STOP_CHARS:
         raise InvalidRequest(f"The stop strings have more than {MAX_ALL_STOP_CHARS} characters together.", param="stop")
@@ -179,7 +179,7 @@ def _check_texts(stop: Sequence[str], sampling: pb.SamplingParams) -> None:
         raise InvalidRequest(
             f"Too many bad words: {len(sampling.bad_words)}, more than {MAX_BAD_WORDS}.", param="bad_words"
         )
-    if any(len(word) > MAX_BAD_WORD_CHARS for word in sampling.bad_words):
+    if sampling.bad_words and max(map(len, sampling.bad_words)) > MAX_BAD_WORD_CHARS:
         raise InvalidRequest(f"A bad word has more than {MAX_BAD_WORD_CHARS} characters.", param="bad_words")
 
 
@@ -191,7 +191,7 @@ def check_no_transfer(sampling: pb.SamplingParams) -> None:
     """
     # An engine takes those among extra arguments for its own.
     text = sampling.extra_args_json
-    extra = json.loads(text) if any(name in text for name in TRANSFER_PARAMS) else {}
+    extra = json.loads(text) if text and any(name in text for name in TRANSFER_PARAMS) else {}
     for name in TRANSFER_PARAMS:
         if sampling.HasField(f"{name}_json") or extra.get(name) not in (None, {}):
             raise InvalidRequest(

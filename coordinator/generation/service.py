@@ -155,7 +155,8 @@ class GenerationService:
             cost.add_prompt(len(prepared.token_ids), max_tokens[-1])
             cost.check(self._settings.max_request_bytes)
             prompts.append(prepared)
-            await _yield_to_others(position)
+            if position:
+                await _yield_to_others(position)
         ended = request.reasoning_ended
         if request.plan is not None:
             ended = request.plan.reasoning_ended(prompts[0].new_ids)

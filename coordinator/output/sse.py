@@ -208,7 +208,8 @@ class StreamedReply:
 
     async def wait(self) -> None:
         """Wait until everything has been written to the sink; safe to call again after cancellation."""
-        await asyncio.shield(self._done)
+        if not self._done.done():
+            await asyncio.shield(self._done)
 
     # Internals.
 

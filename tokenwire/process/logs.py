@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -45,14 +46,28 @@ class TextFormatter(logging.Formatter):
     """Text format, with the name of the process; fields follow the message."""
 
     def __init__(self, part: str) -> None:
-        super().__init__(f"%(asctime)s %(levelname).1s {part}: %(message)s", "%H:%M:%S")
+        super().__init__()
+        self._part = part
+        self._second = 0
+        self._time = ""
+        """The time of that second."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record, as one line unless it has a traceback."""
+        if record.exc_info or record.exc_text or record.stack_info:
+            return super().format(record)
+        return self.formatMessage(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Format the message and its fields, before a traceback."""
+        if self._second != int(record.created):
+            self._second = int(record.created)
+            self._time = time.strftime("%H:%M:%S", time.localtime(record.created))
+        line = f"{self._time} {record.levelname[0]} {self._part}: {record.getMessage()}"
         fields = _fields(record)
-        line = " ".join(
-            [super().formatMessage(record), *(f"{name}={_quoted(value)}" for name, value in fields.items())]
-        )
+        for name, text in zip(fields, map(str, fields.values()), strict=True):
+            # Quoted if need be, so that client input cannot imitate other fields.
+            line += f" {name}={text if text and _PLAIN.issuperset(text) else json.dumps(text)}"
         return _CONTROL.sub(_escaped, line)
 
     def formatException(self, ei: Any) -> str:
@@ -84,6 +99,8 @@ class JsonFormatter(logging.Formatter):
 
 def configure_logging(part: str, log_format: LogFormat = "text", level: LogLevel | None = None) -> None:
     """Log to stderr at `level` (INFO by default) and above."""
+    # Neither format shows what these find out for each record.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(part) if log_format == "json" else TextFormatter(part))
     level = level or "info"
@@ -127,9 +144,3 @@ def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
 
 def _escaped(control: re.Match[str]) -> str:
     return control[0].encode("unicode_escape").decode()
-
-
-def _quoted(value: Any) -> str:
-    """Quote a value if needed, so that client input cannot imitate other fields."""
-    text = str(value)
-    return text if text and _PLAIN.issuperset(text) else json.dumps(text)

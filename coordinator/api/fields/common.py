@@ -119,15 +119,15 @@ class SamplingFields(RequestModel):
             top_k=int32(self.top_k, "top_k"),
             min_p=self.min_p,
             seed=None if self.seed == NO_SEED else self.seed,
-            stop_token_ids=ids(self.stop_token_ids, "stop_token_ids"),
+            stop_token_ids=self.stop_token_ids and ids(self.stop_token_ids, "stop_token_ids"),
             ignore_eos=self.ignore_eos,
             max_tokens=min(max_tokens, 2**32 - 1) if max_tokens is not None else None,
             min_tokens=min(self.min_tokens, 2**32 - 1),
             logprobs=None if self.logprob_token_ids else int32(logprobs, "logprobs"),
             prompt_logprobs=int32(wanted, "prompt_logprobs"),
-            logprob_token_ids=ids(self.logprob_token_ids, "logprob_token_ids"),
-            logit_bias=logit_bias(self.logit_bias),
-            allowed_token_ids=ids(self.allowed_token_ids, "allowed_token_ids"),
+            logprob_token_ids=self.logprob_token_ids and ids(self.logprob_token_ids, "logprob_token_ids"),
+            logit_bias=logit_bias(self.logit_bias) if self.logit_bias else None,
+            allowed_token_ids=self.allowed_token_ids and ids(self.allowed_token_ids, "allowed_token_ids"),
             bad_words=self.bad_words,
             structured_outputs=self.grammar(),
             thinking_token_budget=self.thinking_token_budget,
@@ -216,14 +216,14 @@ class RequestFields(SamplingFields):
     ) -> pb.SamplingParams:
         """Return the sampling parameters with the engine's own fields; see SamplingFields.sampling."""
         sampling = super().sampling(max_tokens, logprobs, prompt_logprobs)
-        sampling.MergeFrom(self.engine_fields())
+        if self.kv_transfer_params or self.ec_transfer_params or self.vllm_xargs:
+            sampling.MergeFrom(self.engine_fields())
         return sampling
 
     def engine_fields(self) -> pb.SamplingParams:
         """Return sampling parameters with nothing but the fields passed through to the engine."""
         sampling = pb.SamplingParams()
-        if self.kv_transfer_params or self.ec_transfer_params or self.vllm_xargs:
-            set_engine_fields(sampling, self.kv_transfer_params, self.ec_transfer_params, self.vllm_xargs)
+        set_engine_fields(sampling, self.kv_transfer_params, self.ec_transfer_params, self.vllm_xargs)
         return sampling
 
 

@@ -153,9 +153,8 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             chat_template=self.chat_template,
             kwargs=self.chat_template_kwargs or {},
         )
-        prompt = ChatPrompt(self.messages, options, self.add_special_tokens)
         if headers is None:
-            return prompt
+            return ChatPrompt(self.messages, options, self.add_special_tokens)
         history = self.exact_history(
             self.messages,
             api.token_history,
@@ -165,7 +164,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             conversation_id=conversation_id,
             keeps=keeps,
         )
-        return replace(prompt, history=history)
+        return ChatPrompt(self.messages, options, self.add_special_tokens, history)
 
     def to_generation(
         self, id_prefix: str, headers: RequestHeaders, plan: ParserPlan | None, api: ApiSettings

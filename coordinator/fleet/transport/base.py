@@ -1,6 +1,7 @@
 """The transport interface of a session: commands in, events out, and control calls."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
@@ -29,21 +30,28 @@ class CommandQueue:
     """The commands of one session, in order. Not a generator, because gRPC leaves it in the middle of `anext`."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[pb.SessionRequest | None] = asyncio.Queue()
+        self._commands: deque[pb.SessionRequest | None] = deque()
+        self._arrival: asyncio.Future[None] | None = None
+        """What a reader of an empty queue waits for."""
 
-    def put(self, command: pb.SessionRequest) -> None:
+    def put(self, command: pb.SessionRequest | None) -> None:
         """Add a command."""
-        self._queue.put_nowait(command)
+        self._commands.append(command)
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
 
     def close(self) -> None:
         """End the iteration after the commands so far: gRPC ends its reading task only when it cancels a call."""
-        self._queue.put_nowait(None)
+        self.put(None)
 
     def __aiter__(self) -> "CommandQueue":
         return self
 
     async def __anext__(self) -> pb.SessionRequest:
-        command = await self._queue.get()
+        while not self._commands:
+            self._arrival = asyncio.get_running_loop().create_future()
+            await self._arrival
+        command = self._commands.popleft()
         if command is None:
             raise StopAsyncIteration
         return command

@@ -23,6 +23,7 @@ class RequestMetrics:
 
         labels = ("route", "model", "code", "outcome")
         self._by_model: dict[str, _ModelCounts] = {}
+        self._children: dict[tuple[Counter, tuple[str, ...]], Counter] = {}
         self._requests = counter(
             "requests",
             "Finished HTTP requests. The route is a template, or none for unknown paths and missing keys; the model is "
@@ -51,7 +52,7 @@ class RequestMetrics:
 
     def on_end(self, record: RequestRecord) -> None:
         """Count a finished request."""
-        self._requests.labels(record.route, record.model, str(record.status), record.outcome).inc()
+        self._child(self._requests, record.route, record.model, str(record.status), record.outcome).inc()
         if record.placed_at is not None:
             self._count_generation(record)
 
@@ -63,10 +64,17 @@ class RequestMetrics:
         counts.add(record)
         for finish in record.finishes:
             reason = "stop_string" if isinstance(finish.stop_reason, str) and finish.reason == "stop" else finish.reason
-            self._finished.labels(model, reason).inc()
+            self._child(self._finished, model, reason).inc()
         unfinished = record.choices - len(record.finishes)
         if unfinished:
-            self._finished.labels(model, record.outcome).inc(unfinished)
+            self._child(self._finished, model, record.outcome).inc(unfinished)
+
+    def _child(self, counter: Counter, *labels: str) -> Counter:
+        """Return the counter of these labels, which takes longer to find by them than to add to."""
+        child = self._children.get((counter, labels))
+        if child is None:
+            child = self._children[counter, labels] = counter.labels(*labels)
+        return child
 
     def _of(self, model: str) -> "_ModelCounts":
         return _ModelCounts(

@@ -286,7 +286,7 @@ def _is_light(value: object) -> bool:
         remaining -= _OBJECT_WEIGHT
         if isinstance(item, str):
             remaining -= len(item)
-        elif isinstance(item, Mapping):
+        elif isinstance(item, dict):
             queue.extend(item.values())
         elif isinstance(item, list | tuple):
             queue.extend(item)

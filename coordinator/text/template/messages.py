@@ -38,7 +38,7 @@ _BILLING_HEADER = re.compile("x-anthropic-billing-header:[^\r\n\x85\u2028\u2029]
 
 def parse_messages(messages: object, content_format: ContentFormat) -> list[ChatMessage]:
     """Check messages and convert them to the template's form. Raises an InvalidRequest that names the message."""
-    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+    if not isinstance(messages, list | Sequence) or isinstance(messages, str | bytes):
         raise Malformed("messages must be a list.", param="messages")
     if len(messages) > MAX_MESSAGES:
         raise InvalidRequest(f"There are {len(messages)} messages, more than {MAX_MESSAGES}.", param="messages")
@@ -72,7 +72,7 @@ def _text(content: object) -> str:
 
 
 def _parse(message: object, where: str, content_format: ContentFormat) -> ChatMessage:
-    if not isinstance(message, Mapping):
+    if not isinstance(message, dict | Mapping):
         raise Malformed(f"{where} must be an object.", param="messages")
     role = message.get("role")
     if not isinstance(role, str):
