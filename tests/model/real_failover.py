@@ -174,9 +174,9 @@ def _held(session: WorkerSession) -> tuple[str, ...]:
 
 
 def _sent(transport: FedTransport) -> Iterator[bytes]:
-    queue = transport.commands._queue
-    while not queue.empty():
-        command = queue.get_nowait()
+    queue = transport.commands._commands
+    while queue:
+        command = queue.popleft()
         if command is not None and command.WhichOneof("command") != "hello":
             if command.HasField("submit"):
                 command.submit.ClearField("resumed_after_ms")  # real time

@@ -157,9 +157,9 @@ class CoordinatorEnd:
 
     def _sent(self) -> tuple[bytes, ...]:
         assert self._transport is not None
-        queue, sent = self._transport.commands._queue, []
-        while not queue.empty():
-            command = queue.get_nowait()
+        queue, sent = self._transport.commands._commands, []
+        while queue:
+            command = queue.popleft()
             if command is not None and command.WhichOneof("command") != "hello":
                 sent.append(command.SerializeToString())
         return tuple(sent)
