@@ -17,6 +17,7 @@ SHORT = {
     "make plots": ("docs/plots",),
     "make reference": ("docs/reference", "deploy/k8s/tokenwire"),
     "python -m benchmarks.assertions": (),
+    "python -m benchmarks.counts": (),
     "python -m benchmarks.walk": (),
     "python -m scripts.dashboard": (),
     "python -m tests.model": (),
