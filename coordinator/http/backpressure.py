@@ -69,11 +69,11 @@ class BodyBudget:
     """The memory of all bodies together, read and parsed, until their requests are submitted or answered."""
 
     def __init__(self, settings: BodySettings | None = None, patience_s: float = _PATIENCE_S) -> None:
-        """`settings`: None for no limits. patience_s: how long the reading of a body pauses at most."""
+        """`settings`: None for no limits. patience_s: the longest pause of reading a body, and turn."""
         self.max_body_bytes = None if settings is None else settings.max_body_bytes
         self.held_bytes = 0
         self._limit_bytes = math.inf if settings is None else settings.max_bodies_bytes
-        self._patience_s = patience_s
+        self.patience_s = patience_s
         self._holders: dict[BodyMemory, None] = {}
         """In order of arrival."""
         self._waiting: dict[BodyMemory, tuple[int, asyncio.Future[None]]] = {}
@@ -102,7 +102,7 @@ class BodyBudget:
         held = asyncio.get_running_loop().create_future()
         self._waiting[memory] = size, held
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(self.patience_s):
                 await held
         except TimeoutError:
             message = "This server reads other large requests. Try again, or raise --max-bodies-mb."
@@ -176,21 +176,27 @@ class BodyMemory:
     share: str = ""
     """Whom a share of the budget is for, which is never changed while it holds something."""
     _turns: FairTurns | None = None
+    _turn_end: asyncio.TimerHandle | None = None
 
     async def add(self, size: int) -> None:
         """Add bytes; wait while others take the whole budget. Raises Unavailable if that takes too long."""
         await self.budget.add(self, size)
 
     async def begin_turn(self, size: int) -> None:
-        """Wait for the turn of a request with a body of more than 64 KiB, and have it until `end_turn`."""
+        """Wait for the turn of a request with a body of more than 64 KiB; have it until `end_turn`, or for 5 s.
+
+        A request that takes longer waits for something itself, such as a model whose first worker starts.
+        """
         turns = self.budget.turns_of(size)
         await turns.begin(self.share)
         self._turns = turns
+        self._turn_end = asyncio.get_running_loop().call_later(self.budget.patience_s, self.end_turn)
 
     def end_turn(self) -> None:
         """Let others have their turn: this request is prepared. Safe more than once."""
         turns, self._turns = self._turns, None
-        if turns is not None:
+        if turns is not None and self._turn_end is not None:
+            self._turn_end.cancel()
             turns.end(self.share)
 
     def release(self) -> None:

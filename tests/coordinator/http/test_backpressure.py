@@ -189,6 +189,21 @@ async def test_large_requests_are_prepared_in_turns_of_their_clients() -> None:
     await waiting[1]
 
 
+async def test_a_turn_ends_by_itself() -> None:
+    """A request that waits for its model to start delays no other for longer than a body waits for memory."""
+    bodies = budget(200, patience_s=0.01)
+    first, second = BodyMemory(bodies), BodyMemory(bodies)
+    await first.begin_turn(2 * KIB * KIB)
+
+    await second.begin_turn(2 * KIB * KIB)
+
+    first.end_turn()
+    third = await begun(BodyMemory(bodies).begin_turn(2 * KIB * KIB))
+    assert not third.done()  # the second's turn is its own
+    second.end_turn()
+    await third
+
+
 async def test_a_client_cannot_take_all_turns() -> None:
     """Some are left for others, however many of its requests wait."""
     bodies = budget(200)
