@@ -75,8 +75,10 @@ class RequestCost:
             requested = sampling.prompt_logprobs
             self._logprobs = 1 + (model.max_token_id if requested < 0 else requested)
         self._kept = 0
-        """Log-probabilities of each output token that are kept until the reply's end."""
-        if sampling.HasField("logprobs") and not request.streams:
+        """Log-probabilities of each output token that are kept until they are sent."""
+        self._at_once = 1 if request.streams else 2**32
+        """Output tokens of a choice that are kept together."""
+        if sampling.HasField("logprobs"):
             self._kept = 1 + (model.max_token_id if sampling.logprobs < 0 else sampling.logprobs)
         self._named = sampling.HasField("max_tokens")
         self._output_tokens = 0
@@ -85,7 +87,8 @@ class RequestCost:
     def add_prompt(self, tokens: int, max_tokens: int) -> None:
         """Add a prompt of so many tokens, and the most tokens of a reply to it."""
         self._prompts += 1
-        self._output_tokens += (max_tokens if self._named else min(max_tokens, _EXPECTED_TOKENS)) * self._n
+        expected = max_tokens if self._named else min(max_tokens, _EXPECTED_TOKENS)
+        self._output_tokens += min(expected, self._at_once) * self._n
         self._tokens += tokens
         each_choice = _CHOICE_BYTES + (self._repeated_bytes + _LOGPROB_BYTES * self._logprobs) * tokens
         self.size_bytes += _TOKEN_BYTES * tokens + self._parameter_bytes + each_choice * self._n

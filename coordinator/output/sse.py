@@ -1,4 +1,7 @@
-"""A streamed reply: one server-sent event per choice and step, merged for a slow reader."""
+"""A streamed reply: one server-sent event per choice and step, merged for a slow reader.
+
+One file, since what is sent, held back and ended is the state of one reply.
+"""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
@@ -193,8 +196,7 @@ class StreamedReply:
         while not sink.congested and not self._resumes_soon and (self._backlog or self._sink is None):
             sent += self._send_opening(sink) if self._sink is None else self._send(next(iter(self._backlog)))
             if sent > _MOST_AT_ONCE:
-                self._resumes_soon = True
-                asyncio.get_running_loop().call_soon(self._resume_now)
+                self._resume_later()
         if held != self._held_bytes:
             sink.hold(self._held_bytes)
         self._finish_if_complete()
@@ -224,8 +226,8 @@ class StreamedReply:
         unsent = self._backlog.get(index)
         if unsent is None:
             unsent = self._backlog[index] = UnsentOutput()
-        elif not self._merges:
-            unsent = unsent.follow()
+        else:
+            unsent = unsent.last(self._merges)
         if text:
             unsent.texts.append(text)
         unsent.token_ids += token_ids
@@ -234,9 +236,14 @@ class StreamedReply:
             unsent.add_logprobs(logprobs)
         if self._sink is not None and self._sink.congested:
             held = size_bytes(text, token_ids, logprobs)
-            self._backlog[index].held_bytes += held
+            unsent.held_bytes += held
             self._held_bytes += held
             self._sink.hold(self._held_bytes)
+
+    def _resume_later(self) -> None:
+        if not self._resumes_soon:
+            self._resumes_soon = True
+            asyncio.get_running_loop().call_soon(self._resume_now)
 
     def _resume_now(self) -> None:
         self._resumes_soon = False
@@ -263,18 +270,23 @@ class StreamedReply:
         return index not in self._started or unsent.finish is not None or len(unsent.token_ids) >= self._interval
 
     def _send(self, index: int) -> int:
-        """Send a choice's buffered steps; return their bytes."""
+        """Send a choice's buffered steps, if they are large only some; return their bytes."""
         assert self._sink is not None
         unsent = self._backlog.pop(index)
-        self._held_bytes -= unsent.held_bytes
         self._started.add(index)
         sent = 0
-        for step in unsent.steps():
+        for number, step in enumerate(unsent.steps()):
+            if sent > _MOST_AT_ONCE:
+                self._backlog[index] = unsent.without(number)
+                self._resume_later()
+                break
+            self._held_bytes -= step.held_bytes
             if step.texts or step.finish is not None or self._shows_empty:
                 text = "".join(step.texts)
                 try:
                     chunk = self._render(index, text, step.token_ids, step.finish, step.logprobs)
                 except Exception as error:
+                    self._held_bytes -= sum([each.held_bytes for each in unsent.steps()[number + 1 :]])
                     self.fail(reply_error(error))
                     break
                 self._sink.write(chunk)

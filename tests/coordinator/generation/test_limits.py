@@ -182,13 +182,15 @@ def cost_of_four(params: pb.SamplingParams, streams: bool = False) -> limits.Req
     return cost
 
 
-def test_log_probabilities_of_a_reply_count_unless_it_is_streamed() -> None:
+def test_log_probabilities_of_a_reply_count_and_of_a_stream_those_of_a_token() -> None:
     """A reply that is not streamed is kept until its last choice has ended; a stream is bounded by its backlog."""
     with pytest.raises(InvalidRequest, match="21 log-probabilities of 20000 tokens of a reply") as caught:
         cost_of_four(pb.SamplingParams(logprobs=20, max_tokens=5000)).check(2**20)
 
     assert caught.value.param == "logprobs"
     cost_of_four(pb.SamplingParams(logprobs=20, max_tokens=5000), streams=True).check(2**20)
+    with pytest.raises(InvalidRequest, match="5001 log-probabilities of 4 tokens of a reply"):
+        cost_of_four(pb.SamplingParams(logprobs=5000, max_tokens=5000), streams=True).check(2**20)
     cost_of_four(pb.SamplingParams(max_tokens=5000)).check(2**20)
 
 

@@ -4,6 +4,7 @@ One file, since all tests are of one class with the same fake encoder and reader
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from tokenwire.coordinator.output.sse import StreamedReply
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
@@ -128,6 +129,34 @@ async def test_the_sink_is_notified_of_buffered_bytes() -> None:
     reader.congested = False
     reply.resume()
 
+    assert reader.held_bytes == 0
+
+
+async def test_many_buffered_log_probabilities_are_sent_in_parts() -> None:
+    """One choice has those of a slow reader's backlog: they are rendered with turns for others, and none is lost."""
+
+    class LongEncoder(FakeEncoder):
+        def delta(self, *args: Any) -> bytes:
+            rendered.append(len(args[4]))
+            return super().delta(*args) + b"x" * 100_000
+
+    rendered: list[int] = []
+    encoder = LongEncoder()
+    reply, reader = StreamedReply(encoder, 1, 0), RecordedSink()
+    reply.attach(reader)
+    reader.congested = True
+    for number in range(2_000):
+        reply.delta(0, "a", [number], STOP if number == 1_999 else None, [[ScoredToken(number, "b", -1.0, 1)] * 20])
+    held = reader.held_bytes
+
+    reader.congested = False
+    reply.resume()
+    assert 0 < len(rendered) < 4
+    assert 0 < reader.held_bytes < held
+    await reply.wait()
+
+    assert max(rendered) <= 26
+    assert [position[0].token_id for position in encoder.logprobs] == list(range(2_000))
     assert reader.held_bytes == 0
 
 
