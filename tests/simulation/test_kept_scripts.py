@@ -22,6 +22,8 @@ _SCRIPTS = Path(__file__).parent / "scripts"
         ("seed-30168", "event terminate_coordinator"),
         # A worker before 1.4, which gives no seed to a reply that must be exact, is lost.
         ("seed-6488", "w restarted under the older minor"),
+        # A reply moves while its first tokens wait behind a dispatch, and again later.
+        ("seed-7387", "resumed after its worker began to drain"),
     ],
 )
 def test_a_script_that_has_failed_does_so_no_more(name: str, met: str) -> None:
