@@ -127,6 +127,8 @@ async def test_frames_are_merged_while_it_is_behind() -> None:
     second.finishes.add(slot=1, reason=LENGTH)
     second.logprobs.add(slot=1, rows=pb.LogprobRows(token_ids=[3, 4]))
     third.load.running = 2
+    for each in (first, second, third):
+        each.weight_version = "v1"
     pace = BehindPace()
 
     merged = await read_frame(
@@ -135,7 +137,7 @@ async def test_frames_are_merged_while_it_is_behind() -> None:
 
     assert by_slot(merged) == {0: [1, 5], 1: [2, 3, 4], 2: [6]}
     assert (merged.prefills[0].slot, merged.finishes[0].slot, merged.logprobs[0].slot) == (1, 1, 1)
-    assert (merged.load.running, pace.merged) == (2, 2)
+    assert (merged.load.running, merged.weight_version, pace.merged) == (2, "v1", 2)
 
 
 async def test_log_probabilities_of_a_slot_are_merged_into_one() -> None:
