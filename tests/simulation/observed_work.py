@@ -59,6 +59,17 @@ class ObservedPart:
         self._handle = handle
         self._weight = weight
 
+    @property
+    def runs(self) -> bool:
+        """Whether any of them still has its worker."""
+        return self.in_advance > 0
+
+    @property
+    def in_advance(self) -> float:
+        """What those count that still have their worker, when requests begin to wait."""
+        handle = self._handle
+        return _REPLY_TOKENS * sum(map(handle.session.listens, handle.slots, handle.listeners)) / self._weight
+
     def work(self) -> float:
         """Return their work so far, relative to the weight."""
         session, work = self._handle.session, 0.0

@@ -155,10 +155,9 @@ FAULTS = (
         "requests that leave the queue count against their tenant",
         "d75baf3",
         "coordinator/fleet/admission/fair_queue.py",
-        "        if is_new:\n            self._shares[priority].remove(entry.placement.tenant)\n",
-        "        if is_new:\n            if entry.listeners:\n"
-        "                self._shares[priority].start(entry.placement.tenant, entry.cost(entry.sequences))\n"
-        "            self._shares[priority].remove(entry.placement.tenant)\n",
+        "            share.remove()\n",
+        "            if entry.listeners:\n                share.start(entry.tokens(entry.sequences))\n"
+        "            share.remove()\n",
     ),
     PastFault(
         "a reply goes on at a worker with other weights",

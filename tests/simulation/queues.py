@@ -120,7 +120,9 @@ class QueueWitness:
         """How often a tenant has begun to wait, by priority and tenant."""
         self._rivalries: dict[tuple[int, str, str], _Rivalry] = {}
         self._parts: defaultdict[tuple[int, str], list[ObservedPart]] = defaultdict(list)
-        """What has started, by priority and tenant, since requests of that priority wait."""
+        """What has started, by priority and tenant, since requests of that priority wait, and what ran then."""
+        self._leads: dict[tuple[int, str], float] = {}
+        """What ran then counts in advance, by priority and tenant."""
         self._comebacks = Comebacks()
         core.failover._below = self
         core.queue._workers = self  # type: ignore[assignment]
@@ -148,7 +150,7 @@ class QueueWitness:
         except (Overloaded, Unavailable) as error:
             self._on_rejected(error, is_full, model)
             raise
-        if isinstance(handle, QueuedRequest):
+        if isinstance(handle, QueuedRequest) and handle.queued:
             if is_full and not handle.parts:
                 self._violate(f"a request was queued, though {self._lengths(model)} were queued")
             self._judge_refused(handle, waiting)
@@ -224,7 +226,8 @@ class QueueWitness:
         if not equals and not entry.placement.resumed:
             self._comebacks.forget(entry.submission.priority)
             for other in [other for other in self._parts if other[0] == entry.submission.priority]:
-                del self._parts[other]
+                self._parts[other] = [part for part in self._parts[other] if part.runs]
+                self._leads[other] = sum(part.in_advance for part in self._parts[other])
         if not any(each.placement.tenant == tenant for each in equals):
             self._periods[place] += 1
             if not entry.placement.resumed:
@@ -245,7 +248,7 @@ class QueueWitness:
         }
         waiting = self._waiting(model)
         started = next((each for each in waiting if each.submission is submission), None)
-        if started is not None and not placement.resumed:
+        if not placement.resumed:
             prompt_tokens = len(submission.prompt_token_ids)
             listeners = [ObservedSequence(each, 0 if index else prompt_tokens) for index, each in enumerate(listeners)]
         handle = self._pool.try_submit(model, submission, listeners, placement)
@@ -268,10 +271,12 @@ class QueueWitness:
                 if not placement.resumed:
                     place = submission.priority, placement.tenant
                     self._comebacks.on_start(place, self._work(*place))
-                    self._parts[place].append(ObservedPart(handle, placement.weight))
             elif not self._queue._checks_soon and [each for each in others if _class(each) <= own]:
                 # If it checks soon, what waits is looked at in this very turn.
                 self._violate(f"{submission.request_id} was sent past {len(others)} queued requests")
+            if not placement.resumed:
+                place = submission.priority, placement.tenant
+                self._parts[place].append(ObservedPart(handle, placement.weight))
         return handle
 
     def capacity(self, model: str) -> int:
@@ -316,5 +321,6 @@ class QueueWitness:
         place, comebacks = (priority, tenant), self._comebacks
         self._reached["contest after idleness"] += comebacks.has_come_back(place, rival)
         excess = comebacks.excess(place, self._work(*place), rival, self._work(priority, rival))
+        excess -= self._leads.get((priority, rival), 0.0)
         if excess > _ROUNDING:
             self._violate(f"{tenant} came back, and has got {excess:.0f} tokens more than {rival}, which waits")

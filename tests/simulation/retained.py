@@ -118,7 +118,8 @@ def _of_failover(failover: Failover) -> Iterator[str]:
 def _of_queue(queue: AdmissionQueue) -> Iterator[str]:
     yield from _kept(
         {
-            "queues": queue._queues,
+            "groups of queued requests": [group for each in queue._queues.values() for group in each._groups],
+            "shares in use": [shares for each in queue._queues.values() for shares in each._shares.values() if shares],
             "bytes of queued requests": queue._memory.total,
             "tenants of queued requests": queue._memory._parts,
             "requests of expected models": queue._expected.waiting.total(),

@@ -11,6 +11,8 @@ from tests.simulation.retained import coordinator_tables, history_problems, pref
 from tests.workers import Listener
 from tokenwire.coordinator.app import Core, build_core
 from tokenwire.coordinator.auth.api_keys import ApiKey
+from tokenwire.coordinator.fleet.admission.fair_queue import FairQueue, _GroupQueue
+from tokenwire.coordinator.fleet.admission.shares import Shares
 from tokenwire.coordinator.fleet.outliers import _Ejections
 from tokenwire.coordinator.fleet.pool import _Member
 from tokenwire.coordinator.fleet.prefix_index import PrefixIndex
@@ -47,6 +49,14 @@ def _many_fingerprints() -> dict[bytes, float]:
     return {number.to_bytes(2, "big"): 0.0 for number in range(1025)}
 
 
+def _queue(core: Core) -> FairQueue:
+    return core.queue._queues.setdefault("m", FairQueue())
+
+
+def _shares(core: Core) -> Shares:
+    return _queue(core)._shares.setdefault(0, Shares())
+
+
 def _start_long_ago(core: Core) -> None:
     starts = _unconnected_session(core).recent_starts
     starts._prefilled.append((1, 0, Submission()))
@@ -61,7 +71,14 @@ def _start_long_ago(core: Core) -> None:
         (lambda core: core.failover._waiting.append(object()), "sequences in failover"),
         (lambda core: core.failover._draining.append(object()), "draining workers"),
         (lambda core: core.failover.poison_cache.poison.update(_many_fingerprints()), "1025 poison requests"),
-        (lambda core: core.queue._queues.update({"m": object()}), "keeps 1 queues"),
+        (
+            lambda core: _queue(core)._groups.update({(0, None, False): _GroupQueue()}),
+            "keeps 1 groups of queued requests",
+        ),
+        (
+            lambda core: _queue(core)._shares.setdefault(0, Shares()).of("t", 1).begin_sequence(),
+            "keeps 1 shares in use",
+        ),
         (lambda core: core.queue._memory._parts.update({"tenant": object()}), "tenants of queued requests"),
         (lambda core: core.queue._expected.waiting.update(["m"]), "requests of expected models"),
         (lambda core: _unconnected_session(core)._slots.take(Listener()), "slots of 10.0.0.1:50051"),

@@ -2,73 +2,20 @@
 
 import itertools
 from bisect import bisect_left, insort
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 from tokenwire.coordinator.fleet.admission.fair_bound import FairBound
 from tokenwire.coordinator.fleet.admission.queued_request import PartHandle, QueuedRequest
+from tokenwire.coordinator.fleet.admission.shares import Shares, TenantShare
 from tokenwire.protocol.model_revision import ModelRevision
 
 _QueueOrder = tuple[bool, int, float, int]
 """The order of a request in the queue: whether it is new, its priority, its tenant's start tag, its arrival."""
 
 
-_REMEMBERED = 1024
-"""Tenants that do not wait, before some are forgotten."""
-
-
-class _Shares:
-    """The shares of tenants in what requests of one priority get: start-time fair queueing.
-
-    The start tag of a tenant is the virtual time at which all that it has started would be finished. The lowest goes
-    first, so tenants that wait get shares by their weights, whatever they did before.
-    """
-
-    def __init__(self) -> None:
-        self._virtual_time = 0.0
-        self.start_tags: dict[str, float] = {}
-        """By tenant: of those that wait, and of those that have got more than their share."""
-        self._waiting: Counter[str] = Counter()
-        """Queued requests by tenant, without zeros."""
-
-    def __bool__(self) -> bool:
-        """Return whether requests are queued."""
-        return bool(self._waiting)
-
-    def add(self, tenant: str) -> None:
-        """Add a queued request."""
-        if tenant not in self._waiting:
-            self.start_tags[tenant] = max(self._virtual_time, self.start_tags.get(tenant, 0.0))
-        self._waiting[tenant] += 1
-
-    def start(self, tenant: str, work: float) -> None:
-        """Count work that starts, relative to its tenant's weight."""
-        self._virtual_time = max(self._virtual_time, self.start_tags[tenant])
-        self.charge(tenant, work)
-
-    def charge(self, tenant: str, work: float) -> None:
-        """Count more work of what a tenant has started, or take back what it did not need."""
-        if tenant in self.start_tags:
-            self.start_tags[tenant] += work
-
-    def remove(self, tenant: str) -> None:
-        """Remove a queued request."""
-        self._waiting[tenant] -= 1
-        assert self._waiting[tenant] >= 0, "a request left the queue twice"
-        if not self._waiting[tenant]:
-            del self._waiting[tenant]
-            self._forget()
-
-    def _forget(self) -> None:
-        """Drop tenants that neither wait nor are ahead of others, once they are most: they may be any number."""
-        if len(self.start_tags) > 2 * len(self._waiting) + _REMEMBERED:
-            self.start_tags = {
-                tenant: tag
-                for tenant, tag in self.start_tags.items()
-                if tenant in self._waiting or tag > self._virtual_time
-            }
-
+_KEPT = 16
+"""Priorities that nobody uses, before they are forgotten: clients choose them."""
 
 _Group = tuple[int, ModelRevision | None, bool]
 """Requests that the same workers may take: those with an adapter, of a revision, and begun: bound to just that one."""
@@ -104,12 +51,14 @@ class _GroupQueue:
             del self.lanes[of]
             del self._classes[bisect_left(self._classes, of)]
 
-    def first(self, shares: Mapping[int, _Shares]) -> tuple[_QueueOrder, QueuedRequest]:
+    def first(self, shares: Mapping[int, Shares]) -> tuple[_QueueOrder, QueuedRequest]:
         """Return the first request, after its order, which no two requests have alike."""
         is_new, priority = of = self._classes[0]
-        tags = shares[priority].start_tags if is_new else {}
         firsts = ((tenant, next(iter(lane))) for tenant, lane in self.lanes[of].items())
-        return min(((is_new, priority, tags.get(tenant, 0.0), entry.arrival), entry) for tenant, entry in firsts)
+        return min(
+            ((is_new, priority, shares[priority].tag(tenant) if is_new else 0.0, entry.arrival), entry)
+            for tenant, entry in firsts
+        )
 
 
 class FairQueue:
@@ -126,32 +75,50 @@ class FairQueue:
         self.requests = 0
         self._groups: dict[_Group, _GroupQueue] = {}
         """Without empty ones."""
-        self._shares: dict[int, _Shares] = {}
-        """By priority, while new requests of it are queued."""
+        self._shares: dict[int, Shares] = {}
+        """By priority, while requests of it are queued or run."""
+        self._most_shares = _KEPT
+        """How many of them there may be before those without use are dropped."""
         self._arrivals = itertools.count()
 
     def add(self, entry: QueuedRequest) -> None:
         """Enqueue a request."""
         entry.arrival = next(self._arrivals)
         self._groups.setdefault(_group_of(entry), _GroupQueue()).add(entry)
-        is_new, priority = _class_of(entry)
-        tenant = entry.placement.tenant
-        if is_new:
-            shares = self._shares.setdefault(priority, _Shares())
-            shares.add(tenant)
-            if tenant:  # without keys there is nobody to share with
-                entry.count_work(partial(shares.charge, tenant))
+        if (share := self._share_of(entry)) is not None:
+            share.add()
+        entry.queued = True
         self.requests += 1
         self.places.add(entry)
 
     def start(self, entry: QueuedRequest, part: PartHandle) -> None:
-        """Count a part of a request as its tenant's work; the rest stays where it is."""
-        is_new, priority = _class_of(entry)
-        if is_new:  # a resumed request counted when it was first started
-            self._shares[priority].start(entry.placement.tenant, entry.cost(len(part.listeners)))
-        self.places.remove(entry)
+        """Count a part of a request, queued or not, as its tenant's work; the rest stays where it is."""
+        if (share := self._share_of(entry)) is not None:  # a resumed request counted when it was first started
+            share.start(entry.tokens(len(part.listeners)))
+        if entry.queued:
+            self.places.remove(entry)
         entry.begin(part)
-        self.places.add(entry)
+        if entry.queued:
+            self.places.add(entry)
+
+    def count_work(self, entry: QueuedRequest) -> None:
+        """Count the work of a request once it has started, as that of its tenant."""
+        share = self._share_of(entry)
+        if share is not None and entry.placement.tenant:  # without keys there is nobody to share with
+            entry.count_work(share)
+
+    def _share_of(self, entry: QueuedRequest) -> TenantShare | None:
+        """Return the share that a request is of; None if it is resumed."""
+        is_new, priority = _class_of(entry)
+        if not is_new:
+            return None
+        shares = self._shares.get(priority)
+        if shares is None:
+            if len(self._shares) >= self._most_shares:
+                self._shares = {each: used for each, used in self._shares.items() if used}
+                self._most_shares = 2 * len(self._shares) + _KEPT
+            shares = self._shares[priority] = Shares()
+        return shares.of(entry.placement.tenant, entry.placement.weight)
 
     def remove(self, entry: QueuedRequest) -> None:
         """Remove a queued request."""
@@ -160,11 +127,8 @@ class FairQueue:
         self._groups[group].remove(entry)
         if not self._groups[group].lanes:
             del self._groups[group]
-        is_new, priority = _class_of(entry)
-        if is_new:
-            self._shares[priority].remove(entry.placement.tenant)
-            if not self._shares[priority]:
-                del self._shares[priority]
+        if (share := self._share_of(entry)) is not None:
+            share.remove()
         self.requests -= 1
         self.places.remove(entry)
 

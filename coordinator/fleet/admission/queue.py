@@ -58,7 +58,7 @@ class AdmissionQueue(PoolListener):
         self._expected = expected or ExpectedModels()
         self._rejections: Counter[tuple[str, Rejection]] = Counter()
         self._queues: dict[str, FairQueue] = {}
-        """By model; without empty ones."""
+        """By model."""
         self._memory = FairBound(lambda entry: entry.size_bytes)
         """Of all queued requests."""
         self._throughputs: dict[str, ThroughputEstimate] = {}
@@ -69,7 +69,8 @@ class AdmissionQueue(PoolListener):
     def lengths(self) -> Mapping[str, tuple[int, int]]:
         """Return the queued requests and sequences of each model with a queue and of each expected model."""
         lengths = {name: (self._expected.waiting[name],) * 2 for name in self._expected.unknown()}
-        return lengths | {model: (queue.requests, queue.places.total) for model, queue in self._queues.items()}
+        queues = self._queues.items()
+        return lengths | {model: (queue.requests, queue.places.total) for model, queue in queues if queue.requests}
 
     @property
     def rejections(self) -> Counter[tuple[str, Rejection]]:
@@ -89,14 +90,16 @@ class AdmissionQueue(PoolListener):
         or Unavailable.
         """
         queue = self._queues.get(model)
+        if queue is None:
+            queue = self._queues[model] = FairQueue()
         entry = QueuedRequest(model, submission, listeners, placement, on_abort=self._remove)
-        if queue is None or not queue.waits(submission.lora.id, placement.revision):
+        queue.count_work(entry)
+        if not queue.waits(submission.lora.id, placement.revision):
             part = self._try_send(entry)
             if part is not None:
-                if len(part.listeners) == len(listeners):
-                    return part
-                entry.begin(part)
-        queue = queue or FairQueue()
+                queue.start(entry, part)
+                if not entry.listeners:
+                    return entry
         if not entry.may_be_refused:
             self._enqueue(queue, entry)
         else:
@@ -156,7 +159,6 @@ class AdmissionQueue(PoolListener):
         return self._throughput(model).wait_s(queue.places.fair_total(placement, sequences))
 
     def _enqueue(self, queue: FairQueue, entry: QueuedRequest) -> None:
-        self._queues[entry.model] = queue
         queue.add(entry)
         self._memory.add(entry)
         self._start_timer(entry)
@@ -178,23 +180,26 @@ class AdmissionQueue(PoolListener):
         ):
             self._remove(refused)
             model, adapter_id = refused.model, refused.submission.lora.id
-            refused_queue = self._queues.get(model) or FairQueue()
-            error = self._rejection(model, refused_queue, adapter_id, refused.placement, refused.sequences)
+            error = self._rejection(model, self._queues[model], adapter_id, refused.placement, refused.sequences)
             for listener in refused.listeners:
                 fail_listener(listener, error)
 
     # Dequeueing.
 
+    @property
+    def _is_empty(self) -> bool:
+        return not any(queue.requests for queue in self._queues.values())
+
     def on_capacity(self) -> None:
         """Schedule placement for the end of the loop's iteration, outside the caller's own work."""
-        if self._queues and not self._checks_soon:
+        if not self._is_empty and not self._checks_soon:
             if self._check is not None:
                 self._check.cancel()
             self._check = asyncio.get_running_loop().call_soon(self._move_all)
             self._checks_soon = True
 
     def _check_later(self) -> None:
-        if self._check is None and self._queues:
+        if self._check is None and not self._is_empty:
             self._check = asyncio.get_running_loop().call_later(_POLL_S, self._move_all)
 
     def _move_all(self) -> None:
@@ -204,7 +209,7 @@ class AdmissionQueue(PoolListener):
 
     def _move(self, queue: FairQueue) -> None:
         """Place the first entry for which a worker has capacity, as long as there is one."""
-        while any(self._start(entry) for entry in queue.heads()):
+        while queue.requests and any(self._start(entry) for entry in queue.heads()):
             pass
 
     def _start(self, entry: QueuedRequest) -> bool:
@@ -253,11 +258,8 @@ class AdmissionQueue(PoolListener):
             return
         if entry.timer is not None:
             entry.timer.cancel()
-        queue = self._queues[entry.model]
-        queue.remove(entry)
+        self._queues[entry.model].remove(entry)
         self._memory.remove(entry)
-        if not queue.requests:
-            del self._queues[entry.model]
 
     def _throughput(self, model: str) -> ThroughputEstimate:
         return self._throughputs.setdefault(model, ThroughputEstimate())

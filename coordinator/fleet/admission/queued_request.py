@@ -1,11 +1,11 @@
-"""A request in the queue, and the handle of it from then on."""
+"""A request in the queue or on workers, and the handle of it."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tokenwire.coordinator.fleet.admission.work_meter import REPLY_TOKENS, WorkMeter
+from tokenwire.coordinator.fleet.admission.work_meter import REPLY_TOKENS, WorkAccount, WorkMeter
 from tokenwire.coordinator.fleet.request_handle import Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
@@ -28,7 +28,7 @@ class PartHandle(SubmissionHandle, Protocol):
 
 @dataclass(eq=False, slots=True)
 class QueuedRequest:
-    """The handle of a request that was queued. Its sequences leave the queue as there is room for them."""
+    """The handle of a request. Its sequences go to workers at once, or leave the queue as there is room for them."""
 
     model: str
     submission: Submission
@@ -38,8 +38,8 @@ class QueuedRequest:
     placement: Placement
     arrival: int = 0
     """Its number in the order of arrival."""
-    queued: bool = True
-    """Whether any of it is still queued."""
+    queued: bool = False
+    """Whether any of it is queued."""
     parts: list[tuple[PartHandle, Sequence[SlotListener]]] = field(default_factory=list)
     """What was sent to workers, with the listeners that it was sent with."""
     timer: asyncio.TimerHandle | None = None
@@ -67,14 +67,9 @@ class QueuedRequest:
         """Return which workers have it, each with why it got its last part; empty while it is queued."""
         return ", ".join({part.session: part.explain() for part, _ in self.parts}.values())
 
-    def count_work(self, charge: Callable[[float], None]) -> None:
-        """Count the work of its sequences; `charge` is called with what changes of it once they have started."""
-        weight = self.placement.weight
-
-        def charge_by_weight(work: float) -> None:
-            charge(work / weight)
-
-        self.listeners = [WorkMeter(listener, charge_by_weight) for listener in self.listeners]
+    def count_work(self, account: WorkAccount) -> None:
+        """Count the work of its sequences, once they have started."""
+        self.listeners = [WorkMeter(listener, account) for listener in self.listeners]
 
     def begin(self, part: PartHandle) -> None:
         """Keep what is left to send after a part."""
@@ -101,9 +96,9 @@ class QueuedRequest:
         """Its approximate memory."""
         return self.placement.sequence_bytes * len(self.listeners)
 
-    def cost(self, sequences: int) -> float:
-        """Return the approximate work of so many of its sequences in tokens, relative to its tenant's weight."""
-        return (len(self.submission.prompt_token_ids) + REPLY_TOKENS * sequences) / self.placement.weight
+    def tokens(self, sequences: int) -> int:
+        """Return the approximate work of so many of its sequences."""
+        return len(self.submission.prompt_token_ids) + REPLY_TOKENS * sequences
 
 
 def _settle(listeners: Sequence[SlotListener]) -> None:

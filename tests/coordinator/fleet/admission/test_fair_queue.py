@@ -345,7 +345,7 @@ async def test_many_aborted_requests_free_their_memory() -> None:
     (group,) = fair_queue._groups.values()
     assert len(group._classes) == 1
     first.abort()
-    assert not queue._queues
+    assert not fair_queue._groups
 
 
 async def test_tenants_that_left_are_forgotten() -> None:
@@ -357,8 +357,60 @@ async def test_tenants_that_left_are_forgotten() -> None:
 
     (fair_queue,) = queue._queues.values()
     (shares,) = fair_queue._shares.values()
-    assert "stays" in shares.start_tags
-    assert len(shares.start_tags) < 1100
+    assert "stays" in shares._tenants
+    assert len(shares._tenants) < 1100
+
+
+async def test_priorities_that_nobody_uses_are_forgotten() -> None:
+    """Clients choose them: any number may come and go."""
+    queue = AdmissionQueue(CapacityWorkers(free=3000), AdmissionSettings(max_queue=10_000))
+    for number in range(1000):
+        handle, _ = enqueue(queue, "leaver", Placement(tenant="any"), priority=number)
+        handle.abort()
+
+    (fair_queue,) = queue._queues.values()
+    assert len(fair_queue._shares) < 50
+
+
+async def test_what_runs_counts_though_it_did_not_wait() -> None:
+    """Whoever comes to workers that another fills is next, and stays so until it has as much."""
+    workers = CapacityWorkers(free=3)
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    enqueue_for(queue, "first", range(5))
+    enqueue_for(queue, "late", range(5))
+
+    await workers.add_capacity(6)
+
+    # Three sequences of the first run, each of which counts 256 in advance.
+    assert workers.started[3:] == [*[f"late-{number}" for number in range(3)], "first-3", "late-3", "first-4"]
+
+
+async def test_what_generates_counts_though_it_did_not_wait() -> None:
+    """From when another waits."""
+    workers = CapacityWorkers(free=1)
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    enqueue_for(queue, "first", range(3))
+    enqueue_for(queue, "late", range(4))
+
+    workers.parts[0].listeners[0].step([1] * 1000, None)
+    await workers.add_capacity(4)
+
+    assert workers.started[1:] == ["late-0", "late-1", "late-2", "late-3"]
+
+
+async def test_what_has_ended_before_others_waited_does_not_count() -> None:
+    """A tenant takes nothing from anybody as long as nobody waits."""
+    workers = CapacityWorkers(free=2)
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    enqueue_for(queue, "first", range(2), tokens=5000)
+    for part in list(workers.parts):
+        end_part(part, 1000)
+    enqueue_for(queue, "first", range(2, 4))
+    enqueue_for(queue, "late", range(2))
+
+    await workers.add_capacity(3)
+
+    assert workers.started[2:] == ["first-2", "late-0", "first-3"]
 
 
 class OtherRevisionWorkers(CapacityWorkers):

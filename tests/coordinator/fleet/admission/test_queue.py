@@ -102,7 +102,7 @@ async def test_a_request_of_many_choices_does_not_keep_other_tenants_waiting() -
     for _ in range(4):
         await workers.add_capacity()
 
-    assert [name for name, *_ in parts(workers)] == ["huge", "huge", "small-0", "huge", "small-1"]
+    assert [name for name, *_ in parts(workers)] == ["huge", "small-0", "huge", "small-1", "huge"]
 
 
 async def test_aborting_a_request_aborts_its_parts_and_the_rest() -> None:
@@ -364,7 +364,7 @@ async def test_a_full_queue_lets_a_tenant_in_that_is_below_its_share() -> None:
     assert queue.lengths() == {MODEL: (6, 6)}
     assert queue.rejections == {(MODEL, "full"): 2}
     await workers.add_capacity(2)
-    assert workers.started[3:] == ["greedy-3", "small"]
+    assert workers.started[3:] == ["small", "greedy-3"]
 
 
 async def test_a_tenant_at_its_share_is_rejected() -> None:

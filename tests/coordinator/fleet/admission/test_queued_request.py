@@ -20,9 +20,9 @@ def begin_part(entry: QueuedRequest, sequences: int) -> QueuedPart:
 
 
 def test_what_is_left_counts() -> None:
-    """Its sequences, its memory, and the work of what is sent next; by weight."""
-    entry = queued_for(Placement(sequence_bytes=100, weight=2))
-    assert (entry.sequences, entry.size_bytes, entry.cost(5)) == (5, 500, (10 + 5 * 256) / 2)
+    """Its sequences, its memory, and the work of what is sent next."""
+    entry = queued_for(Placement(sequence_bytes=100))
+    assert (entry.sequences, entry.size_bytes, entry.tokens(5)) == (5, 500, 10 + 5 * 256)
 
     begin_part(entry, 2)
 

@@ -19,12 +19,32 @@ class StoppingListener(Listener):
         return True
 
 
+class RecordedAccount:
+    """Keeps what it is charged."""
+
+    def __init__(self) -> None:
+        self.charged: list[float] = []
+        self.running = 0
+
+    def charge(self, tokens: float) -> None:
+        """Keep it."""
+        self.charged.append(tokens)
+
+    def begin_sequence(self) -> None:
+        """Count it."""
+        self.running += 1
+
+    def end_sequence(self) -> None:
+        """Count it."""
+        self.running -= 1
+
+
 def running_meter(listener: Listener, counts_prompt: bool = False) -> tuple[WorkMeter, list[float]]:
     """Return the meter of a sequence that has started, and what it charges from then on."""
-    charged: list[float] = []
-    meter = WorkMeter(listener, charged.append)
+    account = RecordedAccount()
+    meter = WorkMeter(listener, account)
     meter.begin(counts_prompt)
-    return meter, charged
+    return meter, account.charged
 
 
 def test_everything_is_passed_on() -> None:
@@ -109,8 +129,29 @@ def test_what_was_counted_of_a_sequence_that_may_go_on_elsewhere_stays(handed_ba
 
 def test_a_sequence_that_never_started_counts_nothing() -> None:
     """It was aborted in the queue."""
-    charged: list[float] = []
+    account = RecordedAccount()
 
-    WorkMeter(Listener(), charged.append).settle()
+    WorkMeter(Listener(), account).settle()
 
-    assert charged == []
+    assert (account.charged, account.running) == ([], 0)
+
+
+@pytest.mark.parametrize("end", ["finish", "stop", "abort", "failure", "handed back"])
+def test_a_sequence_runs_until_it_ends_however_it_does(end: str) -> None:
+    """It is counted once."""
+    account = RecordedAccount()
+    meter = WorkMeter(StoppingListener() if end == "stop" else Listener(), account)
+    meter.begin(False)
+    assert account.running == 1
+    match end:
+        case "finish" | "handed back":
+            meter.step([1], pb.Finish(reason=pb.FINISH_REASON_STOP, handed_back=end == "handed back"))
+        case "stop":
+            meter.step([1], None)
+        case "failure":
+            meter.fail(WorkerLost("gone"))
+
+    meter.settle()
+    meter.settle()
+
+    assert account.running == 0
