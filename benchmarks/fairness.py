@@ -105,6 +105,12 @@ class SentPart:
     def abort_on(self, session: object) -> None:
         """Do nothing."""
 
+    def abort_one(self, listener: SlotListener) -> None:
+        """Do nothing."""
+
+    def abort_at(self, place: int) -> None:
+        """Do nothing."""
+
     def explain(self) -> str:
         """Return no reasons."""
         return ""

@@ -36,6 +36,15 @@ class PlacedRequest:
         if session is self.session:
             self.abort()
 
+    def abort_at(self, place: int) -> None:
+        """Abort one of its sequences, if that still runs."""
+        if self.session.listens(self.slots[place], self.listeners[place]):
+            self.session.abort([self.slots[place]])
+
+    def abort_one(self, listener: SlotListener) -> None:
+        """Abort one of its sequences, by its listener."""
+        self.abort_at([*self.listeners].index(listener))
+
     def explain(self) -> str:
         """Return which worker has the request, and why."""
         return self.decision.explain()

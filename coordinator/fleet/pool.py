@@ -221,7 +221,7 @@ class WorkerPool(SessionListener[WorkerSession]):
         Raises RevisionLost if no worker is left that could take it, InvalidRequest if none has what it needs.
         """
         sequences, candidates = 1, list[WorkerSession]()
-        able = self._supporting(self._candidates_to_place(model, submission.lora.id, placement), model, submission)
+        able = self._supporting(self.candidates_to_place(model, submission.lora.id, placement), model, submission)
         for session in able:
             free = min(len(listeners), _free_capacity(session))
             if free > sequences:
@@ -237,7 +237,8 @@ class WorkerPool(SessionListener[WorkerSession]):
         placement.on_placed(session, submission, sequences)
         return PlacedRequest(decision, session.submit(submission, part, decision.new), part)
 
-    def _candidates_to_place(self, model: str, adapter_id: int, placement: Placement) -> list[WorkerSession]:
+    def candidates_to_place(self, model: str, adapter_id: int, placement: Placement) -> list[WorkerSession]:
+        """Return the workers that may take a request, whether they have capacity or not."""
         found = self._candidates_for(model, adapter_id, placement.revision)
         if not found and placement.revision is not None and not placement.begun:
             return self._candidates_for(model, adapter_id, placement.revision.tokenizer_only)

@@ -39,6 +39,9 @@ class Placement:
     """Of the tenant: with twice the weight it gets twice the share."""
     revision: ModelRevision | None = None
     """The revision of the workers that may take it; None: any."""
+    preempted: bool = False
+    """Whether it was taken back from a worker for another tenant: it is queued before new requests of its own tenant,
+    never rejected, and for as long as a worker can take it."""
     begun: bool = False
     """Whether the client has a part of the reply: else another revision with the same tokenizer may take it, if there
     are no workers of its own."""
@@ -47,6 +50,20 @@ class Placement:
 
 
 NEW = Placement()
+
+
+@dataclass(frozen=True, slots=True)
+class LateTenant:
+    """A tenant with sequences that have waited for too long, in the queue or in an engine."""
+
+    placement: Placement
+    priority: int
+    sequences: int
+    """How many wait."""
+    workers: "Sequence[WorkerSession]"
+    """Those that could run them."""
+    is_behind: Callable[[str], bool]
+    """Return whether it has had less work than another tenant, so that it would go first."""
 
 
 class RequestHandle(Protocol):
@@ -64,6 +81,9 @@ class SubmissionHandle(RequestHandle, Protocol):
 
     def abort_on(self, session: "WorkerSession | None") -> None:
         """Abort what runs on one worker, or what is queued if None."""
+
+    def abort_one(self, listener: SlotListener) -> None:
+        """Abort one sequence that a worker has, by its listener."""
 
 
 class Fleet(Protocol):

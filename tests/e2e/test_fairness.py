@@ -100,3 +100,26 @@ async def test_a_tenant_that_came_first_and_waits_its_turn_keeps_nobody_out(serv
     assert Counter(answer.status_code for answer in small) == {200: PLACES // 2, 429: PLACES // 2}
     rejected = [answer for answer in [*greedy, *small] if answer.status_code == 429]
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in rejected)
+
+
+async def test_places_are_taken_back_for_a_tenant_that_waits(tmp_path: Path) -> None:
+    """One that fills the worker with long replies gives a place up, and gets each of them whole all the same."""
+    keys = [{"tenant": tenant, "key": f"{tenant}-key"} for tenant in ("greedy", "small")]
+    (tmp_path / "keys.json").write_text(json.dumps(keys))
+    options = ["--api-keys-file", str(tmp_path / "keys.json"), "--preempt-after", "0.5"]
+    engine = ("--sim-max-num-seqs", "4", "--sim-step-ms", "5")
+    long = {"max_tokens": 1500, "temperature": 0}
+    with simulated_service(tmp_path, *engine, coordinator_options=options) as service:
+        async with clients_of(service) as client, clients_of(service) as own:
+            many = [asyncio.create_task(send_as("greedy", client, **long)) for _ in range(6)]
+            await until(lambda: service.server_info().open_slots == 6)  # four run, two are the worker's lead
+            reply = await send_as("small", own)
+            ended = [each.done() for each in many]
+            replies = [await each for each in many]
+            again = await send_as("greedy", client, **long)
+
+    assert (reply.status_code, ended) == (200, [False] * 6)
+    assert {each.json()["choices"][0]["message"]["content"] for each in [*replies, again]} == {
+        again.json()["choices"][0]["message"]["content"]
+    }
+    assert any("x-tokenwire-resumed" in each.headers or each.json()["choices"][0].get("resumed") for each in replies)

@@ -10,7 +10,7 @@ from tokenwire.coordinator.fleet.failover.replay import Replay
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle, SubmissionHandle
+from tokenwire.coordinator.fleet.request_handle import NEW, LateTenant, Placement, RequestHandle, SubmissionHandle
 from tokenwire.coordinator.fleet.routing import Decision, RoutingInputs
 from tokenwire.coordinator.fleet.session import FetchFiles, WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
@@ -153,6 +153,10 @@ class FailoverEnd:
         placement.on_placed(session, submission, 1)
         decision = Decision(session, RoutingInputs(1), 0, 1, 0, 0, "load")
         return PlacedRequest(decision, session.submit(submission, listeners), listeners)
+
+    def late(self, after_s: float) -> Sequence[LateTenant]:
+        """Return that nobody waits."""
+        return ()
 
     def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
         """Return that there is some, as long as a worker is ready."""

@@ -46,6 +46,7 @@ DEMANDED = (
     *("store asked", "store asked in vain", "store asked, and skipped"),
     *("store answered with an error", "entry of the store evicted"),
     *("rejected: full", "rejected: timeout", "rejected: no_worker", "refused for another tenant"),
+    "taken back for another tenant",
     *("queued", "contest of tenants", "contest after idleness", "held up"),
     *("half of the bound waited: queue", "half of the bound waited: worker"),
     "half of the bound waited: between workers",

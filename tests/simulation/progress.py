@@ -108,7 +108,9 @@ class ProgressWatch:
         if isinstance(entry, QueuedRequest) and entry.queued:
             if _has_room(core, entry):
                 return "queue, though a worker has room", (entry, len(entry.parts)), _POLLED_S
-            return "queue", (entry, len(entry.parts)), self._run.settings.admission.queue_timeout_s
+            # One that was taken back waits for its tenant's turn, however long that takes.
+            bound_s = None if entry.placement.preempted else self._run.settings.admission.queue_timeout_s
+            return "queue", (entry, len(entry.parts)), bound_s
         detector = core.failover._detector
         # Suspects are retried one after the other, and each has the bounds of its own places.
         waits_for_others = detector._isolated is not None and detector._isolated is not sequence.request
@@ -165,7 +167,7 @@ def _has_room(core: Core, entry: QueuedRequest) -> bool:
 
 
 def _candidates(core: Core, entry: QueuedRequest) -> Sequence[WorkerSession]:
-    return core.pool._candidates_to_place(entry.model, entry.submission.lora.id, entry.placement)
+    return core.pool.candidates_to_place(entry.model, entry.submission.lora.id, entry.placement)
 
 
 def _order(entry: QueuedRequest) -> tuple[bool, int, int]:

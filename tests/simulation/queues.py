@@ -19,8 +19,9 @@ from tests.simulation.world import NODE
 from tokenwire.coordinator.app import Core
 from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings
+from tokenwire.coordinator.fleet.failover.preemption import MOST_AT_ONCE
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement, SubmissionHandle
+from tokenwire.coordinator.fleet.request_handle import NEW, LateTenant, Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
@@ -66,7 +67,8 @@ def _class(entry: QueuedRequest) -> tuple[bool, int]:
 
 
 def _may_be_refused(entry: QueuedRequest) -> bool:
-    return not (entry.placement.resumed or entry.placement.joins or entry.parts)
+    placement = entry.placement
+    return not (placement.resumed or placement.preempted or placement.joins or entry.parts)
 
 
 @dataclass(slots=True)
@@ -124,6 +126,7 @@ class QueueWitness:
         self._leads: dict[tuple[int, str], float] = {}
         """What ran then counts in advance, by priority and tenant."""
         self._comebacks = Comebacks()
+        self._live = core.failover.live
         core.failover._below = self
         core.queue._workers = self  # type: ignore[assignment]
 
@@ -143,7 +146,10 @@ class QueueWitness:
     ) -> SubmissionHandle:
         """Submit a request."""
         self._check_name(submission, placement)
-        is_full = self._is_full(model, placement, len(listeners)) and not placement.resumed
+        is_begun = placement.resumed or placement.preempted
+        is_full = self._is_full(model, placement, len(listeners)) and not is_begun
+        if placement.preempted:
+            self._judge_preempted(model, submission, placement)
         waiting = self._waiting(model)
         try:
             handle = self._queue.submit(model, submission, listeners, placement)
@@ -218,7 +224,9 @@ class QueueWitness:
 
     def _on_queued(self, entry: QueuedRequest, waiting: Sequence[QueuedRequest]) -> None:
         self._reached["queued"] += 1
-        self._arrived = {each: self._arrived[each] for each in waiting} | {entry: next(self._arrivals)}
+        arrival = next(self._arrivals)  # what was taken back goes before what its tenant has queued
+        self._arrived = {each: self._arrived[each] for each in waiting}
+        self._arrived[entry] = -arrival if entry.placement.preempted else arrival
         if any(each.submission.lora.id != entry.submission.lora.id for each in waiting):
             self._rivalries.clear()  # shares of one adapter's capacity say nothing about that of another's
         tenant, place = entry.placement.tenant, (entry.submission.priority, entry.placement.tenant)
@@ -236,6 +244,21 @@ class QueueWitness:
     def _work(self, priority: int, tenant: str) -> float:
         return sum(part.work() for part in self._parts.get((priority, tenant), ()))
 
+    def late(self, after_s: float) -> Sequence[LateTenant]:
+        """Return whose requests have waited for so long."""
+        return self._queue.late(after_s)
+
+    def _judge_preempted(self, model: str, submission: Submission, placement: Placement) -> None:
+        """Judge that something was taken back for another tenant, which has less of the workers even then."""
+        self._reached["taken back for another tenant"] += 1
+        live = [each for each in self._live if each.request.model == model and each.session is not None]
+        held = Counter(each.request.placement.tenant for each in live)
+        wants = {each.placement.tenant: each.placement.weight for each in self._waiting(model)}
+        wants |= {each.request.placement.tenant: each.request.placement.weight for each in live if not each.gained}
+        own = (held[placement.tenant] + MOST_AT_ONCE) / placement.weight  # others may have left at the same time
+        if not any(tenant != placement.tenant and held[tenant] / wants[tenant] <= own for tenant in wants):
+            self._violate(f"{submission.request_id} was taken back, though no other tenant that waits has less")
+
     # In place of the workers.
 
     def try_submit(
@@ -244,12 +267,12 @@ class QueueWitness:
         """Send a request to a worker with capacity; None where none has any."""
         free = {
             session: session.workload.free_capacity(session.breaker.half_open)
-            for session in self._pool._candidates_to_place(model, submission.lora.id, placement)
+            for session in self._pool.candidates_to_place(model, submission.lora.id, placement)
         }
         waiting = self._waiting(model)
         started = next((each for each in waiting if each.submission is submission), None)
         if not placement.resumed:
-            prompt_tokens = len(submission.prompt_token_ids)
+            prompt_tokens = 0 if placement.preempted else len(submission.prompt_token_ids)
             listeners = [ObservedSequence(each, 0 if index else prompt_tokens) for index, each in enumerate(listeners)]
         handle = self._pool.try_submit(model, submission, listeners, placement)
         if handle is not None:
@@ -278,6 +301,10 @@ class QueueWitness:
                 place = submission.priority, placement.tenant
                 self._parts[place].append(ObservedPart(handle, placement.weight))
         return handle
+
+    def candidates_to_place(self, model: str, adapter_id: int, placement: Placement) -> Sequence[WorkerSession]:
+        """Return the workers that may take a request."""
+        return self._pool.candidates_to_place(model, adapter_id, placement)
 
     def capacity(self, model: str) -> int:
         """Return how many sequences the workers run at a time."""

@@ -29,7 +29,7 @@ def coordinator_settings(config: dict[str, Any]) -> CoordinatorSettings:
             timeout_s=20.0,
             operations_keys=_KEYS if config.get("signed") else None,
         ),
-        failover=FailoverSettings(config["attempts"], config.get("resume", "auto")),
+        failover=FailoverSettings(config["attempts"], config.get("resume", "auto"), config.get("preempt_after_s", 0.0)),
         history=HistorySettings(ttl_s=config.get("history_ttl_s", 3600.0)),
         admission=AdmissionSettings(
             queue_timeout_s=config["queue_timeout_s"],

@@ -26,10 +26,10 @@ class FairBound:
     share is therefore admitted although the bound is reached; then others take more, and one of their requests goes.
     """
 
-    def __init__(self, size_of: Callable[[QueuedRequest], int]) -> None:
+    def __init__(self, measure: Callable[[QueuedRequest], int]) -> None:
         self.total = 0
         """The size of all requests."""
-        self._size_of = size_of
+        self._measure = measure
         self._parts: dict[str, _Part] = {}
         """By tenant; without empty ones."""
 
@@ -41,14 +41,14 @@ class FairBound:
         part.requests += 1
         if entry.may_be_refused:
             part.refusable[entry] = None
-        self._grow(part, self._size_of(entry))
+        self._grow(part, self._measure(entry))
 
     def remove(self, entry: QueuedRequest) -> None:
         """Remove a request."""
         part = self._parts[entry.placement.tenant]
         part.requests -= 1
         part.refusable.pop(entry, None)
-        self._grow(part, -self._size_of(entry))
+        self._grow(part, -self._measure(entry))
         assert part.size >= 0, "more left the queue than was in it"
         if not part.requests:
             assert not part.size, "nobody waits in what is left of the queue"
@@ -57,6 +57,10 @@ class FairBound:
     def _grow(self, part: _Part, size: int) -> None:
         part.size += size
         self.total += size
+
+    def size_of(self, tenant: str) -> int:
+        """Return the size of a tenant's requests."""
+        return self._parts[tenant].size
 
     def fair_total(self, placement: Placement, size: int) -> int:
         """Return the total with a tenant's next request of a size, if nobody had more than this tenant would have.

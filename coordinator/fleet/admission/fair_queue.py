@@ -38,7 +38,10 @@ class _GroupQueue:
         if lanes is None:
             lanes = self.lanes[of] = {}
             insort(self._classes, of)
-        lanes.setdefault(entry.placement.tenant, OrderedDict())[entry] = None
+        lane = lanes.setdefault(entry.placement.tenant, OrderedDict())
+        lane[entry] = None
+        if entry.placement.preempted:
+            lane.move_to_end(entry, last=False)
 
     def remove(self, entry: QueuedRequest) -> None:
         """Remove a request."""
@@ -83,7 +86,8 @@ class FairQueue:
 
     def add(self, entry: QueuedRequest) -> None:
         """Enqueue a request."""
-        entry.arrival = next(self._arrivals)
+        arrival = next(self._arrivals)
+        entry.arrival = -arrival if entry.placement.preempted else arrival  # before others of its tenant, in all groups
         self._groups.setdefault(_group_of(entry), _GroupQueue()).add(entry)
         if (share := self._share_of(entry)) is not None:
             share.add()
@@ -140,6 +144,11 @@ class FairQueue:
     def waits(self, adapter_id: int, revision: ModelRevision | None = None) -> bool:
         """Return whether requests are queued that workers with an adapter and a revision may take."""
         return any(adapter_id == adapter and _overlap(revision, other) for adapter, other, _ in self._groups)
+
+    def is_behind(self, entry: QueuedRequest, tenant: str) -> bool:
+        """Return whether a queued request would go before one of another tenant, by their shares."""
+        is_new, priority = _class_of(entry)
+        return not is_new or self._shares[priority].is_behind(entry.placement.tenant, tenant)
 
     @property
     def is_divided(self) -> bool:

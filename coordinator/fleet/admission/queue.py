@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
@@ -13,7 +15,8 @@ from tokenwire.coordinator.fleet.admission.queued_request import PartHandle, Que
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings, Rejection
 from tokenwire.coordinator.fleet.admission.throughput import ThroughputEstimate
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement, SubmissionHandle
+from tokenwire.coordinator.fleet.request_handle import NEW, LateTenant, Placement, SubmissionHandle
+from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener, fail_listener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, reply_error
@@ -38,6 +41,9 @@ class AdmissionWorkers(Protocol):
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> PartHandle | None:
         """Send as many sequences of a request, from the first on, as a worker has capacity for; None if for none."""
+
+    def candidates_to_place(self, model: str, adapter_id: int, placement: Placement) -> Sequence[WorkerSession]:
+        """Return the workers that may take a request, whether they have capacity or not."""
 
     def capacity(self, model: str) -> int:
         """Return the maximum sequences that the workers of a model run at a time."""
@@ -121,6 +127,22 @@ class AdmissionQueue(PoolListener):
             )
         return sum(entry.sequences for entry in found)
 
+    def late(self, after_s: float) -> list[LateTenant]:
+        """Return the tenants whose requests are next and have waited for so long."""
+        since = time.monotonic() - after_s
+        heads = ((queue, head) for queue in self._queues.values() if queue.requests for head in queue.heads())
+        return [self._late_tenant(queue, head) for queue, head in heads if head.waits_since < since]
+
+    def _late_tenant(self, queue: FairQueue, head: QueuedRequest) -> LateTenant:
+        placement = head.placement
+        return LateTenant(
+            placement,
+            head.submission.priority,
+            queue.places.size_of(placement.tenant),
+            self._workers.candidates_to_place(head.model, head.submission.lora.id, placement),
+            partial(queue.is_behind, head),
+        )
+
     # Enqueueing.
 
     def _check_room(
@@ -169,6 +191,7 @@ class AdmissionQueue(PoolListener):
     def _start_timer(self, entry: QueuedRequest) -> None:
         if entry.timer is not None:
             entry.timer.cancel()
+        entry.waits_since = time.monotonic()
         entry.timer = asyncio.get_running_loop().call_later(self._settings.queue_timeout_s, self._give_up, entry)
 
     def _refuse_excess(self, queue: FairQueue, admitted: QueuedRequest) -> None:
@@ -244,9 +267,12 @@ class AdmissionQueue(PoolListener):
 
     def _give_up(self, entry: QueuedRequest) -> None:
         model, queue = entry.model, self._queues[entry.model]
+        absence = self._workers.unavailable_reason(model, entry.submission.lora.id, entry.placement.revision)
+        if entry.placement.preempted and not absence:
+            self._start_timer(entry)
+            return
         self._remove(entry)
         self._rejections[model, "timeout"] += 1
-        absence = self._workers.unavailable_reason(model, entry.submission.lora.id, entry.placement.revision)
         timed_out = f"No worker had capacity for this request within {self._settings.queue_timeout_s:g} s."
         wait_s = self._wait_s(model, queue, entry.placement, entry.sequences)
         error = Unavailable(absence or timed_out, retry_after_s=wait_s)

@@ -25,6 +25,9 @@ class PartHandle(SubmissionHandle, Protocol):
     def listeners(self) -> Sequence[SlotListener]:
         """Their listeners: the first ones of those that were to be sent."""
 
+    def abort_at(self, place: int) -> None:
+        """Abort the sequence at this place among them."""
+
 
 @dataclass(eq=False, slots=True)
 class QueuedRequest:
@@ -42,6 +45,8 @@ class QueuedRequest:
     """Whether any of it is queued."""
     parts: list[tuple[PartHandle, Sequence[SlotListener]]] = field(default_factory=list)
     """What was sent to workers, with the listeners that it was sent with."""
+    waits_since: float = 0.0
+    """When it was queued, or a part of it was last sent."""
     timer: asyncio.TimerHandle | None = None
     on_abort: "Callable[[QueuedRequest], None]" = field(default=lambda queued: None)
     """Removes it from its queue."""
@@ -63,6 +68,15 @@ class QueuedRequest:
                 part.abort()
                 _settle(listeners)
 
+    def abort_one(self, listener: SlotListener) -> None:
+        """Abort one sequence that a worker has, by its listener."""
+        for part, listeners in self.parts:
+            for place, own in enumerate(listeners):
+                if own is listener or (isinstance(own, WorkMeter) and own.is_of(listener)):
+                    part.abort_at(place)
+                    _settle([own])
+                    return
+
     def explain(self) -> str:
         """Return which workers have it, each with why it got its last part; empty while it is queued."""
         return ", ".join({part.session: part.explain() for part, _ in self.parts}.values())
@@ -77,14 +91,15 @@ class QueuedRequest:
         self.parts.append((part, self.listeners[:sent]))
         for index, listener in enumerate(self.listeners[:sent]):
             if isinstance(listener, WorkMeter):
-                listener.begin(counts_prompt=not index)
+                listener.begin(counts_prompt=not (index or self.placement.preempted))
         self.listeners = self.listeners[sent:]
         self.submission = replace(self.submission, start=self.submission.start + sent)
 
     @property
     def may_be_refused(self) -> bool:
         """Whether its client has nothing of it yet, nor of its request."""
-        return not (self.parts or self.placement.resumed or self.placement.joins)
+        placement = self.placement
+        return not (self.parts or placement.resumed or placement.preempted or placement.joins)
 
     @property
     def sequences(self) -> int:
@@ -97,8 +112,9 @@ class QueuedRequest:
         return self.placement.sequence_bytes * len(self.listeners)
 
     def tokens(self, sequences: int) -> int:
-        """Return the approximate work of so many of its sequences."""
-        return len(self.submission.prompt_token_ids) + REPLY_TOKENS * sequences
+        """Return the approximate work of so many of its sequences; what is computed again is not its tenant's."""
+        prompt_tokens = 0 if self.placement.preempted else len(self.submission.prompt_token_ids)
+        return prompt_tokens + REPLY_TOKENS * sequences
 
 
 def _settle(listeners: Sequence[SlotListener]) -> None:

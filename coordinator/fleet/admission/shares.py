@@ -41,6 +41,11 @@ class Shares:
         """Return the tag of a tenant that waits."""
         return self._tenants[tenant].tag
 
+    def is_behind(self, tenant: str, other: str) -> bool:
+        """Return whether a tenant that waits has had less than another one."""
+        share = self._tenants.get(other)
+        return share is not None and self.tag(tenant) < max(self._virtual_time, share.tag)
+
     def _forget(self) -> None:
         """Drop tenants that neither wait nor are ahead of others, once they are most: they may be any number."""
         if len(self._tenants) > 2 * (self._waiting + self._running) + _REMEMBERED:

@@ -14,12 +14,20 @@ from typing import TYPE_CHECKING, Protocol
 from tokenwire.coordinator.fleet.failover.poison_cache import PoisonCache
 from tokenwire.coordinator.fleet.failover.poison_detection import PoisonDetector, Verdict, is_undecided
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
+from tokenwire.coordinator.fleet.failover.preemption import choose, late_in_engines
 from tokenwire.coordinator.fleet.failover.recovery import Recovery, can_continue_plausibly, needs_single_run, remainder
 from tokenwire.coordinator.fleet.failover.replay import Replay
 from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, FailoverStats
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
-from tokenwire.coordinator.fleet.request_handle import NEW, Fleet, Placement, RequestHandle, SubmissionHandle
+from tokenwire.coordinator.fleet.request_handle import (
+    NEW,
+    Fleet,
+    LateTenant,
+    Placement,
+    RequestHandle,
+    SubmissionHandle,
+)
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import (
@@ -44,6 +52,7 @@ log = logging.getLogger(__name__)
 _TICK_S = 0.05
 """Interval for resending refused requests, deciding on suspects and moving sequences off draining workers."""
 _MOVED_AT_ONCE = 8
+_LATE_CHECK_S = 1.0
 
 _WorkerDeath = tuple[str, bool, str]
 """Of a worker: its instance id, whether it is certain, and its address if it had served no request."""
@@ -76,6 +85,9 @@ class AdmissionLayer(Fleet, Protocol):
     ) -> SubmissionHandle:
         """Send a request to workers of a model, in parts if need be."""
 
+    def late(self, after_s: float) -> Sequence[LateTenant]:
+        """Return the tenants whose requests are next and have waited for so long."""
+
 
 class Failover(PoolListener):
     """Wraps listeners so that a lost worker does not affect them, as long as another one can resume."""
@@ -100,6 +112,7 @@ class Failover(PoolListener):
         """Draining and ejected workers with sequences that can be moved."""
         self._waiting: list[ResumableSequence] = []
         self._tick: asyncio.TimerHandle | None = None
+        self._late_check: asyncio.TimerHandle | None = None
         self._stopped = False
 
     def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
@@ -118,6 +131,7 @@ class Failover(PoolListener):
         placement = replace(placement, on_placed=request.on_placed)
         request.handle = self._below.submit(model, submission, sequences, placement)
         self.live.update((sequence, None) for sequence in sequences if not sequence.ended)
+        self._check_late_soon()
         return request
 
     def abort(self, request_ids: Collection[str] | None) -> int:
@@ -138,8 +152,9 @@ class Failover(PoolListener):
     def stop(self) -> None:
         """Resume nothing from now on."""
         self._stopped = True
-        if self._tick is not None:
-            self._tick.cancel()
+        for timer in (self._tick, self._late_check):
+            if timer is not None:
+                timer.cancel()
 
     def on_worker_draining(self, session: "WorkerSession") -> None:
         """Move the sequences of a draining worker that can continue elsewhere without a visible effect."""
@@ -234,7 +249,7 @@ class Failover(PoolListener):
         self.stats.failed += 1
         sequence.give_up(error)
 
-    def _resume(self, sequence: ResumableSequence) -> None:
+    def _resume(self, sequence: ResumableSequence, preempted: bool = False) -> None:
         if sequence.ended:
             return
         request = sequence.request
@@ -245,7 +260,8 @@ class Failover(PoolListener):
         may_differ = bool(prefix) and sequence.recovery(_NO_CAPABILITIES, self._is_exact(request)) is Recovery.REPLAY
         placement = replace(
             request.placement,
-            resumed=True,
+            resumed=not preempted,
+            preempted=preempted,
             avoid=sequence.avoid,
             revision=self._revision(sequence),
             begun=request.has_output,
@@ -267,7 +283,8 @@ class Failover(PoolListener):
         if sequence.token_ids:
             sequence.resumed()
         self.stats.replayed += replayed
-        self.stats.resumed += not replayed
+        self.stats.resumed += not (replayed or preempted)
+        self.stats.preempted += preempted
 
     def _on_placed(
         self, sequence: ResumableSequence, replay: Replay, session: "WorkerSession", submission: Submission, count: int
@@ -321,6 +338,30 @@ class Failover(PoolListener):
             log.warning("suspected poison request %s is retried in isolation", sequence.request.submission.request_id)
         _each(isolated, self._resume)
         self._schedule()
+
+    def _check_late_soon(self) -> None:
+        if self._late_check is None and self._settings.preempt_after_s and self.live and not self._stopped:
+            self._late_check = asyncio.get_running_loop().call_later(_LATE_CHECK_S, self._preempt)
+
+    def _preempt(self) -> None:
+        """Take places back for tenants that wait for too long, from those that have more."""
+        self._late_check = None
+        after_s = self._settings.preempt_after_s
+        is_movable = functools.partial(self._is_movable, capabilities=functools.cache(self._workers.capabilities))
+        for late in (*self._below.late(after_s), *late_in_engines(self.live, after_s)):
+            taken = choose(late, self.live, is_movable)
+            if taken:
+                log.info("%d sequence(s) are queued again, for tenant %r waits", len(taken), late.placement.tenant)
+            _each(taken, self._take_back)
+        self._check_late_soon()
+
+    def _take_back(self, sequence: ResumableSequence) -> None:
+        sequence.detach()
+        if sequence.handle is not None:
+            sequence.handle.abort()
+        else:
+            sequence.request.abort_one(sequence)
+        self._resume(sequence, preempted=True)
 
     def _stop_poison(self, sequence: ResumableSequence) -> None:
         self.stats.poison += 1

@@ -102,6 +102,11 @@ class ResumableRequest:
         if self.handle is not None:
             self.handle.abort_on(session)
 
+    def abort_one(self, sequence: "ResumableSequence") -> None:
+        """Abort a sequence of the first submission."""
+        if self.handle is not None:
+            self.handle.abort_one(sequence)
+
     def explain(self) -> str:
         """Return which workers have it and why, and how often it was lost."""
         own = [sequence.handle for sequence in self.sequences if sequence.handle is not None]
@@ -144,6 +149,7 @@ class ResumableSequence:
         "handle",
         "index",
         "losses",
+        "placed_at",
         "request",
         "token_ids",
     )
@@ -156,6 +162,8 @@ class ResumableSequence:
         self.handle: SubmissionHandle | None = None
         """Its own submission; None while it runs in the request's first one, or waits."""
         self.losses = 0
+        self.placed_at = 0.0
+        """When its worker got it."""
         self.avoid: frozenset[str] = frozenset()
         """Instance ids of the workers that it lost."""
         self.ended = False
@@ -208,6 +216,7 @@ class ResumableSequence:
         self.engines += (session.capabilities,)
         self._session = session
         self._began_at = len(self.token_ids)
+        self.placed_at = time.monotonic()
 
     # The slot listener.
 

@@ -31,6 +31,20 @@ class FailoverSettings:
         ),
     )
 
+    preempt_after_s: float = option(
+        5.0,
+        Option(
+            "--preempt-after",
+            "Seconds after which a tenant's request that waits takes places from a tenant that has more of them, by "
+            "their weights: sequences that can go on exactly from their tokens are queued again. 0: never. Needs "
+            "--failover-attempts.",
+            Section.ADMISSION,
+            bounds=Bounds(at_least=0),
+            default_text="5; with --enable-rl 0",
+            default_with=("--enable-rl", 0.0),
+        ),
+    )
+
     def __post_init__(self) -> None:
         check_bounds(self)
 
@@ -45,5 +59,7 @@ class FailoverStats:
     """Generated again from the start, with the tokens that the client already has suppressed."""
     failed: int = 0
     """Failed with an error."""
+    preempted: int = 0
+    """Taken back from a worker for another tenant."""
     poison: int = 0
     """Failed because two workers died, or seemed to die, of them."""

@@ -54,14 +54,7 @@ class FleetCollector(Collector):
             "its streams then get the tokens of several steps in one chunk.",
             value=self._pool.pace.merged,
         )
-        failover = CounterMetricFamily(
-            "tokenwire_failover_sequences",
-            "Sequences whose worker was lost: resumed, replayed, failed, or stopped as poison.",
-            labels=("result",),
-        )
-        for result in ("resumed", "replayed", "failed", "poison"):
-            failover.add_metric((result,), getattr(self._failover, result))
-        yield failover
+        yield from self._failovers()
 
     def _states(self) -> Metric:
         family = GaugeMetricFamily(
@@ -110,6 +103,21 @@ class FleetCollector(Collector):
             "How often a worker was ejected: slow (its tokens take much longer than those of others), silent (it has "
             "requests and sends no token while others do), or starving (it serves some requests and others never).",
             lambda session: session.ejections.items(),
+        )
+
+    def _failovers(self) -> Iterator[Metric]:
+        failover = CounterMetricFamily(
+            "tokenwire_failover_sequences",
+            "Sequences whose worker was lost: resumed, replayed, failed, or stopped as poison.",
+            labels=("result",),
+        )
+        for result in ("resumed", "replayed", "failed", "poison"):
+            failover.add_metric((result,), getattr(self._failover, result))
+        yield failover
+        yield CounterMetricFamily(
+            "tokenwire_preempted_sequences",
+            "Sequences taken back from a worker, because another tenant with less waited for --preempt-after.",
+            value=self._failover.preempted,
         )
 
     def _counts(

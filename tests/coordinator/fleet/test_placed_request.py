@@ -52,3 +52,17 @@ def test_only_sequences_that_still_run_are_aborted() -> None:
     assert worker.aborted == [[0], [0]]
     assert handle.session is decision.worker
     assert handle.explain() == decision.explain()
+
+
+def test_one_sequence_is_aborted_by_its_listener() -> None:
+    """If it still runs."""
+    worker = AbortingWorker("one")
+    decision = cast("Decision[WorkerSession]", Router().choose([worker], Submission(prompt_token_ids=[1]), NEW))
+    running, ended = Listener(), Listener()
+    handle = PlacedRequest(decision, [4, 7], [ended, running])
+    worker.listeners = {7: running}
+
+    handle.abort_one(ended)
+    handle.abort_one(running)
+
+    assert worker.aborted == [[7]]

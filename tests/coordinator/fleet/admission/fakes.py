@@ -30,6 +30,7 @@ class QueuedPart:
         self.listeners = listeners
         self.session = WorkerSession("nowhere", "test", accept)
         self.aborted = False
+        self.aborted_places: list[int] = []
 
     def abort(self) -> None:
         """Record the abort."""
@@ -38,6 +39,14 @@ class QueuedPart:
     def abort_on(self, session: WorkerSession | None) -> None:
         """Record the abort if it has this session."""
         self.aborted |= session is self.session
+
+    def abort_at(self, place: int) -> None:
+        """Record the abort of one sequence."""
+        self.aborted_places.append(place)
+
+    def abort_one(self, listener: SlotListener) -> None:
+        """Record the abort of one sequence."""
+        self.abort_at([*self.listeners].index(listener))
 
     def explain(self) -> str:
         """Return where it is."""
@@ -50,6 +59,7 @@ class CapacityWorkers:
     def __init__(self, free: int = 0, absence: str = "") -> None:
         self.capacities = {0: free}
         self.absent = absence
+        self.worker = WorkerSession("nowhere", "test", accept)
         self.parts: list[QueuedPart] = []
         self._listener = PoolListener()
 
@@ -61,6 +71,10 @@ class CapacityWorkers:
     def subscribe(self, listener: PoolListener) -> None:
         """Set the listener."""
         self._listener = listener
+
+    def candidates_to_place(self, model: str, adapter_id: int, placement: Placement) -> Sequence[WorkerSession]:
+        """Return one worker."""
+        return [self.worker]
 
     def capacity(self, model: str) -> int:
         """Return how many sequences run at a time."""

@@ -434,3 +434,47 @@ async def test_a_new_request_does_not_wait_behind_a_reply_that_only_its_revision
     await workers.add_capacity()
 
     assert workers.started == ["new"]
+
+
+async def test_what_was_taken_back_goes_before_new_requests_of_its_tenant_alone() -> None:
+    """It has begun; it counts no prompt, and takes no turn of others."""
+    workers = CapacityWorkers(free=1)
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=3))
+    enqueue_for(queue, "greedy", range(2))
+    enqueue_for(queue, "small", range(2))
+    for number in (2, 3):
+        enqueue(queue, f"greedy-{number}", Placement(tenant="greedy", preempted=True), tokens=1000)
+
+    await workers.add_capacity(5)
+
+    assert workers.started == ["greedy-0", "small-0", "greedy-3", "small-1", "greedy-2", "greedy-1"]
+
+
+async def test_what_was_taken_back_waits_as_long_as_it_takes() -> None:
+    """As long as a worker can take it: its client has a part of the reply. Others give up."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings(queue_timeout_s=0.01))
+    back = Placement(tenant="greedy", preempted=True)
+    _, kept = enqueue(queue, "kept", back)
+    _, new = enqueue(queue, "new", Placement(tenant="greedy"))
+    _, lost = enqueue(queue, "lost", back, adapter_id=7)
+
+    await new.ended.wait()
+    await lost.ended.wait()
+    await workers.add_capacity()
+
+    assert (workers.started, kept.ended.is_set()) == (["kept"], False)
+
+
+async def test_the_tenant_whose_turn_it_is_may_be_late() -> None:
+    """Then it says how much it waits for, where, and before whom it would go."""
+    workers = CapacityWorkers(free=2)
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=100))
+    enqueue_for(queue, "greedy", range(3))
+    enqueue_for(queue, "small", range(4))
+    assert not queue.late(60)
+
+    (late,) = queue.late(-1)
+
+    assert (late.placement.tenant, late.priority, late.sequences, late.workers) == ("small", 0, 4, [workers.worker])
+    assert [late.is_behind(tenant) for tenant in ("greedy", "nobody")] == [True, False]

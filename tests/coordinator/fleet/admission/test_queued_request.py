@@ -3,6 +3,7 @@
 from tests.coordinator.fleet.admission.fakes import QueuedPart
 from tests.workers import Listener
 from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
+from tokenwire.coordinator.fleet.admission.shares import Shares
 from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.fleet.submission import Submission
 
@@ -49,3 +50,17 @@ def test_each_worker_explains_itself_once() -> None:
     second.session = first.session
 
     assert entry.explain() == "here, here"
+
+
+def test_one_sequence_is_aborted_by_its_listener() -> None:
+    """Wherever it is, and whether its work is counted or not."""
+    entry = queued_for(Placement(tenant="t"))
+    listeners = list(entry.listeners)
+    share = Shares().of("t", 1)
+    entry.count_work(share)
+    _, second = begin_part(entry, 2), begin_part(entry, 3)
+    assert share.running == 5
+
+    entry.abort_one(listeners[3])
+
+    assert (second.aborted_places, share.running) == ([1], 4)

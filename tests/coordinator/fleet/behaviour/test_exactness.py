@@ -12,7 +12,7 @@ from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, ResumePolicy
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement, SubmissionHandle
+from tokenwire.coordinator.fleet.request_handle import NEW, LateTenant, Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import EngineFailed
@@ -118,6 +118,9 @@ async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) 
     class Below:
         def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
             pass
+
+        def late(self, after_s: float) -> Sequence[LateTenant]:
+            return ()
 
         def submit(
             self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW

@@ -11,7 +11,7 @@ from tests.workers import Listener, accept, until
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement, SubmissionHandle
+from tokenwire.coordinator.fleet.request_handle import NEW, LateTenant, Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
@@ -239,6 +239,10 @@ class Sessionless:
     def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
         """Admit everything."""
 
+    def late(self, after_s: float) -> Sequence[LateTenant]:
+        """Return that nobody waits."""
+        return ()
+
     def submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> SubmissionHandle:
@@ -251,6 +255,9 @@ class Sessionless:
                 """Do nothing."""
 
             def abort_on(self, session: WorkerSession | None) -> None:
+                """Do nothing."""
+
+            def abort_one(self, listener: SlotListener) -> None:
                 """Do nothing."""
 
             def explain(self) -> str:

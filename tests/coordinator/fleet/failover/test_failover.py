@@ -13,7 +13,7 @@ import pytest
 from tests.workers import Listener, accept, until
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement
+from tokenwire.coordinator.fleet.request_handle import NEW, LateTenant, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
@@ -36,6 +36,7 @@ class LosablePart:
         self.left: list[WorkerSession | None] = []
         """Whence it was aborted; None: the queue."""
         self.resumed = placement.resumed
+        self.aborted_one: list[SlotListener] = []
         self.aborted = False
 
     def abort(self) -> None:
@@ -46,6 +47,10 @@ class LosablePart:
         """Record from where it was aborted."""
         self.left.append(session)
         self.aborted |= session is self.session
+
+    def abort_one(self, listener: SlotListener) -> None:
+        """Record the abort of one sequence."""
+        self.aborted_one.append(listener)
 
     def explain(self) -> str:
         """Return no explanation."""
@@ -74,6 +79,7 @@ class SuccessiveWorkers:
         self.free = 9
         self.invariant: int | None = None
         self.checked: list[str] = []
+        self.waiting: list[LateTenant] = []
 
     def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
         """Return what the test set."""
@@ -88,6 +94,11 @@ class SuccessiveWorkers:
     def is_alive(self, instance_id: str) -> bool | None:
         """Return what the test set."""
         return self.living.get(instance_id)
+
+    def late(self, after_s: float) -> Sequence[LateTenant]:
+        """Return what the test set, once."""
+        late, self.waiting = self.waiting, []
+        return late
 
     def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
         """Admit it, or raise."""
@@ -293,6 +304,43 @@ async def test_only_what_continues_unnoticed_leaves_a_draining_worker(workers: S
     await workers.part(4)
     assert [part.submission.request_id for part in workers.parts[3:]] == ["sampled", "waiting"]
     assert [part.aborted for part in workers.parts[:3]] == [False, True, True]
+    failover.stop()
+
+
+async def test_sequences_are_taken_back_for_a_tenant_that_waits(workers: SuccessiveWorkers) -> None:
+    """One of a request goes on from its tokens alone, and is queued again by itself."""
+    failover = Failover(workers, FailoverSettings(preempt_after_s=0.01), workers)
+    failover.submit("m", Submission("r", [1, 2]), [Listener() for _ in range(3)], Placement(tenant="greedy"))
+    (part,) = workers.parts
+    for token_id, listener in enumerate(part.listeners):
+        listener.step([token_id], None)
+    workers.waiting = [LateTenant(Placement(tenant="small"), 0, 1, [worker_of(part)], lambda other: True)]
+
+    moved = await workers.part(1)
+
+    assert (part.aborted_one, part.aborted) == ([moved.listeners[0]], False)
+    assert moved.submission.prompt_token_ids == [1, 2, 0]
+    assert (moved.placement.preempted, moved.placement.resumed, moved.placement.avoid) == (True, False, frozenset())
+    assert (failover.stats.preempted, failover.stats.resumed) == (1, 0)
+    failover.stop()
+
+
+async def test_what_cannot_go_on_exactly_is_not_taken_back(workers: SuccessiveWorkers) -> None:
+    """Whoever waits for it waits until it ends, or another one is there that can."""
+    failover = Failover(workers, FailoverSettings(resume="exact", preempt_after_s=0.01), workers)
+    for name, temperature in (("greedy", 0.0), ("sampled", 1.0)):
+        submission = Submission(name, [1], pb.SamplingParams(temperature=temperature))
+        failover.submit("m", submission, [Listener(), Listener()], Placement(tenant="greedy"))
+    sessions = []
+    for part in workers.parts:
+        sessions.append(worker_of(part))
+        for count, listener in enumerate(part.listeners):
+            listener.step([1] * (count + 1), None)
+    workers.waiting = [LateTenant(Placement(tenant="small"), 0, 1, sessions, lambda other: True)]
+
+    moved = await workers.part(2)
+
+    assert moved.submission.request_id == "sampled"
     failover.stop()
 
 

@@ -13,7 +13,7 @@ from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest
 from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.request_handle import NEW
 from tokenwire.coordinator.fleet.session import WorkerSession
-from tokenwire.coordinator.fleet.slots import SlotTable
+from tokenwire.coordinator.fleet.slots import SlotListener, SlotTable
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.output.choice import Choice
 from tokenwire.coordinator.output.sse import StreamedReply
@@ -183,6 +183,9 @@ class On:
         """Do nothing."""
 
     def abort_on(self, session: WorkerSession | None) -> None:
+        """Do nothing."""
+
+    def abort_one(self, listener: SlotListener) -> None:
         """Do nothing."""
 
     def explain(self) -> str:
