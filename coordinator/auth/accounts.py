@@ -15,6 +15,7 @@ from tokenwire.errors import Overloaded
 log = logging.getLogger(__name__)
 
 _NAME_BYTES = 16
+_KEPT = 64
 
 
 class Accounts:
@@ -24,11 +25,16 @@ class Accounts:
         """`store`: what processes share; None: each has its own limits."""
         self.store = store
         self._accounts: dict[bytes, Account] = {}
+        self._most = _KEPT
+        """How many there may be before those without use are dropped."""
 
     def of(self, key: ApiKey) -> Account:
         """Return the account of a key, a new one if its limits have changed."""
         account = self._accounts.get(key.digest)
         if account is None or account.limits != key.limits:
+            if len(self._accounts) >= self._most:  # keys are rotated
+                self._accounts = {digest: each for digest, each in self._accounts.items() if not each.is_idle}
+                self._most = 2 * len(self._accounts) + _KEPT
             account = self._accounts[key.digest] = self._open(key)
         return account
 

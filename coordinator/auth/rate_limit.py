@@ -105,6 +105,11 @@ class Account:
         """
         return self._reserve(tokens)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is as a new one would be."""
+        return not self._running and all(bucket.available >= bucket.limit for bucket in self.buckets().values())
+
     def buckets(self) -> dict[str, Bucket]:
         """Return the buckets of the limits per minute, by what they count."""
         both = {"requests": self._requests, "tokens": self._tokens}

@@ -46,8 +46,8 @@ FAULTS = (
         "slots of a session that ends are not aborted",
         "",
         "worker/services/session.py",
-        "            await self._stop_preparing()\n            await self.abort_all()\n",
-        "            await self._stop_preparing()\n",
+        "        await self._stop_preparing()\n        await self.abort_all()\n",
+        "        await self._stop_preparing()\n",
     ),
     PastFault(
         "siblings of a sequence that leaves a draining worker are given up",

@@ -48,6 +48,7 @@ class Session:
         self._slots: dict[int, EngineSequence] = {}
         self._preparing: dict[asyncio.Task[None], int] = {}
         """Submits that the engine does not have yet, with their numbers of sequences."""
+        self._closing: asyncio.Task[None] | None = None
         self._frame_buffer = FrameBuffer(self._close_slot)
         self.coordinator_id = "?"
 
@@ -86,12 +87,9 @@ class Session:
         except InvalidRequest as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error.message)
         finally:
-            if sender is not None:
-                sender.cancel()
-                with contextlib.suppress(asyncio.CancelledError, grpc.RpcError, grpc.aio.UsageError):
-                    await sender
-            await self._stop_preparing()
-            await self.abort_all()
+            # A second cancellation must leave nothing in the engine.
+            self._closing = asyncio.create_task(self._close(sender))
+            await asyncio.shield(self._closing)
 
     async def abort_requests(self, request_ids: set[str] | None) -> int:
         """Abort requests by id, all for None; return the number of this session's slots that were aborted."""
@@ -107,6 +105,14 @@ class Session:
         if sequences:
             log.info("session of %s ended: aborting %d open slot(s)", self.coordinator_id, len(sequences))
             await self._engine.abort(sequences)
+
+    async def _close(self, sender: "asyncio.Task[None] | None") -> None:
+        if sender is not None:
+            sender.cancel()
+            with contextlib.suppress(asyncio.CancelledError, grpc.RpcError, grpc.aio.UsageError):
+                await sender
+        await self._stop_preparing()
+        await self.abort_all()
 
     async def _stop_preparing(self) -> None:
         """Cancel submits whose preparation has not ended."""

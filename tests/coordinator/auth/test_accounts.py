@@ -167,3 +167,19 @@ async def test_the_store_is_closed() -> None:
     accounts = open_accounts(AuthSettings())
     assert accounts.store is None
     await accounts.close()
+
+
+async def test_accounts_of_keys_that_are_gone_are_forgotten() -> None:
+    """Not those that are in use, or have used something of their limits."""
+    accounts = Accounts()
+    limits = Limits(max_concurrent=1, requests_per_minute=5)
+    running = accounts.of(ApiKey(b"running", "t", Limits(max_concurrent=1)))
+    await running.enter()
+    used = accounts.of(ApiKey(b"used", "t", limits))
+    (await used.enter())()
+    for number in range(1000):
+        accounts.of(ApiKey(b"%d" % number, "t", limits))
+
+    assert len(accounts._accounts) < 100
+    assert accounts.of(ApiKey(b"running", "t", Limits(max_concurrent=1))) is running
+    assert accounts.of(ApiKey(b"used", "t", limits)) is used

@@ -396,6 +396,22 @@ async def test_a_coordinator_that_reads_slowly_gets_merged_steps(address: str) -
         assert [sequence.slot for sequence in engine.aborted] == [2]
 
 
+async def test_a_session_that_is_cancelled_twice_leaves_nothing(address: str) -> None:
+    """The second time while it ends."""
+    engine, reader = ScriptedEngine(), SlowReader()
+    async with running_worker(address, engine) as worker:
+        session = asyncio.create_task(worker.Session(reader.requests(), cast(SessionContext, reader)))
+        await reader.take()
+        await until(lambda: worker.server_info().open_slots == 2)
+
+        session.cancel()
+        await asyncio.sleep(0)
+        session.cancel()
+
+        await asyncio.wait_for(engine.aborts.wait(), TIMEOUT_S)
+        assert [sequence.slot for sequence in engine.aborted] == [1, 2]
+
+
 ABORTS: dict[str, Callable[[control_pb2_grpc.ControlStub], Awaitable[object]]] = {
     "by id": lambda stub: stub.Abort(control.AbortRequest(request_ids=["request"])),
     "all": lambda stub: stub.Abort(control.AbortRequest(all=True)),
