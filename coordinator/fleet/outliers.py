@@ -137,7 +137,9 @@ class _Pace:
 
     gaps: TokenGaps
     silent_since: float
-    """When it last sent a token or had nothing to do."""
+    """When it last sent a token, later by the time in which it had nothing to do. That is not life: what its clients
+    gave up may have been all that it had."""
+    checked_at: float
     seconds: float = 0.0
     tokens: int = 0
     """What its gaps were at the last check."""
@@ -159,7 +161,8 @@ class _Pace:
             self.silence_s = max(now - self.silent_since, self.silence_s / 2)
             self.received, self.generated_at, self.silent_since = worker.workload.tokens, now, now
         if not worker.awaited_slots or not worker.generates:
-            self.silent_since = now
+            self.silent_since += now - max(self.checked_at, self.silent_since)
+        self.checked_at = now
 
 
 @dataclass(slots=True)
@@ -205,7 +208,7 @@ class OutlierDetector(Generic[W]):
             assert worker.gaps is not None
             pace = known.get(worker.address)
             if pace is None or pace.gaps is not worker.gaps:
-                pace = _Pace(worker.gaps, now, received=worker.workload.tokens)
+                pace = _Pace(worker.gaps, now, now, received=worker.workload.tokens)
             pace.update(worker, now)
             self._paces[worker.address] = pace
         for address, ejections in list(self._ejections.items()):
@@ -222,6 +225,7 @@ class OutlierDetector(Generic[W]):
         worker.ejected = ""
         if worker.address in self._paces:
             self._paces[worker.address].recent.clear()
+            self._paces[worker.address].silent_since = now
         return True
 
     def _eject(self, group: list[W], is_covered: Callable[[W], bool], now: float) -> list[W]:
@@ -263,7 +267,7 @@ class OutlierDetector(Generic[W]):
                 return EjectionReason.SLOW, f"its tokens take {fastest:.2f} s, those of others {usual:.3f} s"
         silent_s = now - pace.silent_since
         generating = [other.silence_s for other in others if other.generated_at > pace.silent_since]
-        if generating:
+        if generating and worker.awaited_slots:
             limit_s = max(self.settings.silence_timeout_s, factor * statistics.median(generating))
             if silent_s > limit_s + worker.workload.prompt_tokens * PREFILL_S_PER_TOKEN:
                 return EjectionReason.SILENT, f"it has requests, and sent no token for {silent_s:.0f} s"

@@ -6,6 +6,7 @@ One class beyond the usual length, since all of it is about the same sessions.
 import asyncio
 import contextlib
 import logging
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -184,6 +185,17 @@ class WorkerPool(SessionListener[WorkerSession]):
     def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
         """Return the free capacity of a model's workers (of a revision), in sequences."""
         return sum(max(0, _free_capacity(session)) for session in self._candidates_for(model, adapter_id, revision))
+
+    def plausible_capacity(self, model: str, revision: ModelRevision) -> int:
+        """Return the free capacity of a revision's workers, none of them more than twice what its siblings run.
+
+        Workers announce what they run, and get requests of other revisions in proportion to it.
+        """
+        found = self._candidates_for(model, 0, revision)
+        most = 2 * statistics.median_low(
+            [each.workload.capacity for each in self._candidates_for(model, 0, None)] or [0]
+        )
+        return sum(max(0, min(_free_capacity(session), most)) for session in found)
 
     def capabilities(
         self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None

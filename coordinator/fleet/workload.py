@@ -13,6 +13,8 @@ QUEUED_TOKENS = 512
 _MEMORY_FULL = 0.95
 _UNLIMITED = 1_000_000
 """The capacity of a worker that announces no maximum."""
+MOST_SEQUENCES = 16_384
+"""More than any engine runs at a time: what a worker claims beyond that is not believed."""
 _LEAD_SHARE = 16
 _LEAST_LEAD = 2
 _HALF_OPEN_SEQUENCES = 8
@@ -47,6 +49,7 @@ class Workload:
         """Reset for a new session; `max_sequences` is how many the worker runs at a time, 0 if unknown."""
         self._prompts.clear()
         self._prompt_tokens = 0
+        max_sequences = min(max_sequences, MOST_SEQUENCES)
         self._max_sequences = max_sequences
         self.capacity = max_sequences or _UNLIMITED
         self.on_load(load)

@@ -20,8 +20,8 @@ class RevisionedWorkers(Protocol):
     def announced(self, model: str) -> Sequence[pb.Model]:
         """Return what the listed workers of a model started with, connected or not."""
 
-    def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
-        """Return the free capacity of a revision's workers, in sequences."""
+    def plausible_capacity(self, model: str, revision: ModelRevision) -> int:
+        """Return the free capacity of a revision's workers, in sequences, none of them much more than others have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class TrafficSplit:
     def shares(self, model: str, live: Sequence[ModelRevision]) -> dict[ModelRevision, float]:
         """Return the percentages of live revisions, as of now."""
         named = {each: self._shares[each.digest] for each in live if each.digest in self._shares}
-        free = {each: self._workers.free_capacity(model, 0, each) for each in live if each not in named}
+        free = {each: self._workers.plausible_capacity(model, each) for each in live if each not in named}
         rest = 100.0 - sum(named.values())
         total = sum(free.values())
         weights = named | {each: rest * (count / total if total else 1 / len(free)) for each, count in free.items()}

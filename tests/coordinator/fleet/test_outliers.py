@@ -211,6 +211,23 @@ def test_a_worker_is_not_silent_for_what_nobody_waits_for(fleet: ComparedFleet) 
     assert fleet.run(120) == []
 
 
+def test_clients_that_leave_a_silent_worker_do_not_excuse_it(fleet: ComparedFleet) -> None:
+    """The seconds in which somebody waits are added up, whoever does, until there is a token."""
+    silent, honest = fleet.workers[:2]
+    silent.gap_s = SILENT_GAP_S
+    changed = []
+    for _ in range(13):
+        for worker in (silent, honest):
+            worker.take()
+        changed += fleet.run(3)
+        for worker in (silent, honest):
+            worker.slots.release_all()
+        changed += fleet.run(2)
+
+    assert changed[:1] == [silent]
+    assert not honest.ejected
+
+
 def test_the_last_worker_stays(fleet: ComparedFleet) -> None:
     """One that nobody could replace is not ejected, and is readmitted once nobody could."""
     slow = fleet.workers[0]

@@ -466,6 +466,19 @@ async def test_a_worker_has_capacity_for_its_maximum_and_a_few_more(tmp_path: Pa
         assert recorder.capacity.is_set()
 
 
+async def test_what_a_worker_claims_is_believed_as_far_as_its_siblings_are_like_it(tmp_path: Path) -> None:
+    """One that claims any number gets twice their share of new requests at most."""
+    addresses = [unix_address(tmp_path, name) for name in ("modest", "boasting")]
+    async with (
+        running_worker(addresses[0], max_num_seqs=4),
+        running_worker(addresses[1], max_num_seqs=2**32 - 1),
+        ready_pool(*addresses) as pool,
+    ):
+        (revision,) = pool.live_revisions(MODEL)
+
+        assert pool.plausible_capacity(MODEL, revision) == 6 + 2 * 4
+
+
 async def test_a_full_kv_cache_leaves_no_capacity(tmp_path: Path) -> None:
     """Where sequences wait for memory, more of them would only wait there too."""
     address = unix_address(tmp_path)

@@ -1,7 +1,7 @@
 """This coordinator's estimate of one worker's workload."""
 
 from tests.coordinator.fleet.loaded_worker import LoadedWorker
-from tokenwire.coordinator.fleet.workload import QUEUED_TOKENS, SEQUENCE_TOKENS
+from tokenwire.coordinator.fleet.workload import MOST_SEQUENCES, QUEUED_TOKENS, SEQUENCE_TOKENS
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -63,6 +63,14 @@ def test_a_worker_gets_a_few_more_sequences_than_it_runs() -> None:
     assert worker.workload.free_capacity() == 1
     worker.take()
     assert worker.workload.free_capacity() == 0
+
+
+def test_a_worker_is_not_believed_to_run_any_number() -> None:
+    """The queue's length depends on it, and how much of the traffic it gets."""
+    worker = LoadedWorker("one")
+    worker.workload.begin(2**32 - 1, pb.Load())
+    assert worker.workload.capacity == MOST_SEQUENCES
+    assert worker.workload.free_capacity() == MOST_SEQUENCES * 17 // 16
 
 
 def test_a_worker_that_was_lost_gets_a_few_to_probe_it() -> None:

@@ -138,7 +138,7 @@ class RolloutWorkers:
         """Return what they started with."""
         return self.models
 
-    def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
+    def plausible_capacity(self, model: str, revision: ModelRevision) -> int:
         """Return the same for each."""
         return 1
 

@@ -29,9 +29,9 @@ class FreeWorkers:
         """Return nothing."""
         return ()
 
-    def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
+    def plausible_capacity(self, model: str, revision: ModelRevision) -> int:
         """Return what the test set."""
-        return self.free[revision or OLD]
+        return self.free[revision]
 
 
 def chosen(split: TrafficSplit, count: int, *live: ModelRevision) -> Counter[ModelRevision]:
