@@ -11,6 +11,10 @@ class MarkedPart:
     name: str
     end: str = "end"
 
+    def read(self, page: Path) -> str:
+        """Return the part; empty if the page has none."""
+        return page.read_text().partition(f"<!-- {self.name} -->\n")[2].partition(f"<!-- {self.end} -->\n")[0]
+
     def write(self, page: Path, text: str) -> None:
         """Replace the part, or append it to a page without markers."""
         begin, end = f"<!-- {self.name} -->\n", f"<!-- {self.end} -->\n"

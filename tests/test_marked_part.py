@@ -14,3 +14,5 @@ def test_only_the_marked_part_changes(tmp_path: Path) -> None:
     MarkedPart("one").write(page, "1\n")
 
     assert page.read_text() == ("# Page\n<!-- one -->\n1\n<!-- end -->\nmiddle\n<!-- two -->\n2\n<!-- end of two -->\n")
+    assert MarkedPart("one").read(page) == "1\n"
+    assert MarkedPart("three").read(page) == ""

@@ -6,9 +6,11 @@ With --hostile-worker, a worker attacks the others of its model instead; with --
 import argparse
 import asyncio
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 
 from tests.adversary.draws import Attack, draw
 from tests.adversary.report import line_of, record_of, summary_of, table_of
@@ -28,6 +30,7 @@ def _attacks(arguments: argparse.Namespace) -> dict[str, Attack]:
 async def _run(attacks: dict[str, Attack], arguments: argparse.Namespace) -> list[tuple[str, Measurement]]:
     labels = list(attacks)
     done: list[tuple[str, Measurement]] = []
+    deadline = _deadline(arguments)
     async for measurement in run_attacks(list(attacks.values()), arguments.limit, confirm=not arguments.once):
         done.append((labels[len(done)], measurement))
         sys.stdout.write(line_of(*done[-1]))
@@ -36,10 +39,16 @@ async def _run(attacks: dict[str, Attack], arguments: argparse.Namespace) -> lis
         sys.stdout.flush()
         if arguments.json:
             arguments.json.write_text(json.dumps([record_of(*each) for each in done], indent=1) + "\n")
+        if monotonic() > deadline:
+            break
     return done
 
 
-async def _run_worker_attacks(seeds: Sequence[int]) -> int:
+def _deadline(arguments: argparse.Namespace) -> float:
+    return math.inf if arguments.minutes is None else monotonic() + 60 * arguments.minutes
+
+
+async def _run_worker_attacks(seeds: Sequence[int], deadline: float) -> int:
     violations = 0
     async with lying_fleet(*WITH_KEY) as fleet:
         for attack in () if seeds else WORKER_ATTACKS:
@@ -47,6 +56,8 @@ async def _run_worker_attacks(seeds: Sequence[int]) -> int:
         for seed in seeds:
             name, problems = await fleet.endure(seed)
             violations += _report(f"--seed {seed}: {name}", problems)
+            if monotonic() > deadline:
+                break
     return 1 if violations else 0
 
 
@@ -68,6 +79,7 @@ def main() -> int:
     parser.add_argument("--seed", action="append", type=int, help="run the attack of this seed; repeat for more")
     parser.add_argument("--draws", type=int, help="run the attacks of so many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
+    parser.add_argument("--minutes", type=float, help="end after the attack that runs then")
     parser.add_argument("--limit", type=float, default=30.0, help="seconds until an attack is given up (default: 30)")
     parser.add_argument(
         "--hostile-worker",
@@ -78,7 +90,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write all measurements into this file")
     arguments = parser.parse_args()
     if arguments.hostile_worker:
-        return asyncio.run(_run_worker_attacks(_seeds(arguments)))
+        return asyncio.run(_run_worker_attacks(_seeds(arguments), _deadline(arguments)))
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
     done = asyncio.run(_run(_attacks(arguments), arguments))

@@ -1,4 +1,7 @@
-"""`make faults`: injects all faults, prints the results, and writes docs/reference/faults.md and a JSON file."""
+"""`make faults`: injects all faults, prints the results, and writes docs/reference/faults.md and a JSON file.
+
+With --only, the rows of other faults stay as they are.
+"""
 
 import argparse
 import asyncio
@@ -7,6 +10,7 @@ import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from benchmarks.__main__ import machine
 from tests.faults.scenarios import FAULTS, FaultOutcome, outcome_of
@@ -24,7 +28,19 @@ def _row(outcome: FaultOutcome) -> str:
     )
 
 
-def _record(outcome: FaultOutcome) -> dict[str, object]:
+def merged_rows(earlier: str, rows: list[str]) -> list[str]:
+    """Return the rows of an earlier table with these in place of theirs, in the order of the faults."""
+    by_name = {row.split(" | ")[0]: row for row in [*earlier.splitlines(keepends=True), *rows]}
+    return [by_name[name] for fault in FAULTS if (name := f"| {fault.name}") in by_name]
+
+
+def merged_records(earlier: list[dict[str, Any]], records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return earlier records with these in place of theirs, in the order of the faults."""
+    by_name = {record["fault"]: record for record in [*earlier, *records]}
+    return [by_name[fault.name] for fault in FAULTS if fault.name in by_name]
+
+
+def _record(outcome: FaultOutcome) -> dict[str, Any]:
     """Return what the file has of an outcome."""
     names = ("streams", "lost", "corrupted", "longest_gap_s")
     figures = {name: getattr(outcome, name) for name in names}
@@ -39,6 +55,8 @@ def main() -> int:
     parser.add_argument("--document", type=Path, help="write the table into this file")
     parser.add_argument("--json", type=Path, help="write the results, with the gaps around each fault, into this file")
     arguments = parser.parse_args()
+    if arguments.document and not arguments.document.is_file():
+        parser.error(f"--document: there is no page {arguments.document}")
     rows, records, holds = [], [], True
     sys.stdout.write(_HEAD)
     for fault in FAULTS:
@@ -54,9 +72,15 @@ def main() -> int:
             sys.stdout.write(f"    {problem}\n")
         sys.stdout.flush()
     if arguments.document:
-        MarkedPart("table").write(arguments.document, _HEAD + "".join(rows))
+        table = MarkedPart("table")
+        rows = merged_rows(table.read(arguments.document), rows) if arguments.only else rows
+        table.write(arguments.document, _HEAD + "".join(rows))
     if arguments.json:
-        arguments.json.write_text(json.dumps(machine() | {"faults": records}) + "\n")
+        results: dict[str, Any] = machine() | {"faults": records}
+        if arguments.only and arguments.json.is_file():  # of a run of all faults, with its date
+            results = json.loads(arguments.json.read_text())
+            results["faults"] = merged_records(results["faults"], records)
+        arguments.json.write_text(json.dumps(results) + "\n")
     return 0 if holds else 1
 
 

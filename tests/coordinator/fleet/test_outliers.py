@@ -1,4 +1,7 @@
-"""Which workers are ejected, for how long, and how many."""
+"""Which workers are ejected, for how long, and how many.
+
+One file, since all tests are of one class over the same fleet.
+"""
 
 from dataclasses import dataclass, field
 
