@@ -63,6 +63,8 @@ class AdmissionQueue(PoolListener):
         self._settings = settings
         self._expected = expected or ExpectedModels()
         self._rejections: Counter[tuple[str, Rejection]] = Counter()
+        self._requests = 0
+        """Queued requests of all models."""
         self._queues: dict[str, FairQueue] = {}
         """By model."""
         self._memory = FairBound(lambda entry: entry.size_bytes)
@@ -182,6 +184,7 @@ class AdmissionQueue(PoolListener):
 
     def _enqueue(self, queue: FairQueue, entry: QueuedRequest) -> None:
         queue.add(entry)
+        self._requests += 1
         self._memory.add(entry)
         self._start_timer(entry)
         if queue.is_divided:  # those before it may wait for other workers
@@ -209,20 +212,16 @@ class AdmissionQueue(PoolListener):
 
     # Dequeueing.
 
-    @property
-    def _is_empty(self) -> bool:
-        return not any(queue.requests for queue in self._queues.values())
-
     def on_capacity(self) -> None:
         """Schedule placement for the end of the loop's iteration, outside the caller's own work."""
-        if not self._is_empty and not self._checks_soon:
+        if self._requests and not self._checks_soon:
             if self._check is not None:
                 self._check.cancel()
             self._check = asyncio.get_running_loop().call_soon(self._move_all)
             self._checks_soon = True
 
     def _check_later(self) -> None:
-        if self._check is None and not self._is_empty:
+        if self._check is None and self._requests:
             self._check = asyncio.get_running_loop().call_later(_POLL_S, self._move_all)
 
     def _move_all(self) -> None:
@@ -285,6 +284,7 @@ class AdmissionQueue(PoolListener):
         if entry.timer is not None:
             entry.timer.cancel()
         self._queues[entry.model].remove(entry)
+        self._requests -= 1
         self._memory.remove(entry)
 
     def _throughput(self, model: str) -> ThroughputEstimate:

@@ -93,7 +93,8 @@ class QueuedRequest:
             if isinstance(listener, WorkMeter):
                 listener.begin(counts_prompt=not (index or self.placement.preempted))
         self.listeners = self.listeners[sent:]
-        self.submission = replace(self.submission, start=self.submission.start + sent)
+        if self.listeners:
+            self.submission = replace(self.submission, start=self.submission.start + sent)
 
     @property
     def may_be_refused(self) -> bool:
