@@ -1,5 +1,6 @@
 """Bodies are JSON of valid Unicode, unsupported fields are rejected, headers are checked; errors name the field."""
 
+import asyncio
 import json
 import logging
 from pathlib import Path
@@ -266,3 +267,23 @@ async def test_what_is_unknown_in_a_body_is_not_kept() -> None:
     UnsupportedFields({}).check_body(body)
 
     assert (body.prompt, body.model_extra, await request.body()) == ("x", {}, b"")
+
+
+async def test_others_have_their_turns_while_a_large_body_is_read() -> None:
+    """Between what parses it and what validates it; a small one keeps nobody waiting."""
+    turns = 0
+
+    def count_turns() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(count_turns)
+
+    count_turns()
+    taken = []
+    for size in (100, 100_000):
+        before = turns
+        await received(b'{"prompt": "%b"}' % (b"x" * size), BodyBudget(BodySettings())).read(Loose, required=True)
+        taken.append(turns - before)
+
+    assert taken[0] == 0
+    assert taken[1] >= 4
