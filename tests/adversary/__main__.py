@@ -9,6 +9,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
 from time import monotonic
 
@@ -31,16 +32,18 @@ async def _run(attacks: dict[str, Attack], arguments: argparse.Namespace) -> lis
     labels = list(attacks)
     done: list[tuple[str, Measurement]] = []
     deadline = _deadline(arguments)
-    async for measurement in run_attacks(list(attacks.values()), arguments.limit, confirm=not arguments.once):
-        done.append((labels[len(done)], measurement))
-        sys.stdout.write(line_of(*done[-1]))
-        if measurement.violates:
-            sys.stdout.writelines(f"{count:>24} x {place}\n" for place, count in measurement.places.items())
-        sys.stdout.flush()
-        if arguments.json:
-            arguments.json.write_text(json.dumps([record_of(*each) for each in done], indent=1) + "\n")
-        if monotonic() > deadline:
-            break
+    measurements = run_attacks(list(attacks.values()), arguments.limit, confirm=not arguments.once)
+    async with aclosing(measurements):  # it ends the servers, also of those that are cut short
+        async for measurement in measurements:
+            done.append((labels[len(done)], measurement))
+            sys.stdout.write(line_of(*done[-1]))
+            if measurement.violates:
+                sys.stdout.writelines(f"{count:>24} x {place}\n" for place, count in measurement.places.items())
+            sys.stdout.flush()
+            if arguments.json:
+                arguments.json.write_text(json.dumps([record_of(*each) for each in done], indent=1) + "\n")
+            if monotonic() > deadline:
+                break
     return done
 
 

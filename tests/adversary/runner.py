@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -107,7 +107,9 @@ def _cpu_until(samples: Sequence[tuple[float, float]], moment: float) -> float:
     return before[1]
 
 
-async def run_attacks(attacks: Sequence[Attack], limit_s: float, confirm: bool = True) -> AsyncIterator[Measurement]:
+async def run_attacks(
+    attacks: Sequence[Attack], limit_s: float, confirm: bool = True
+) -> AsyncGenerator[Measurement, None]:
     """Run attacks one after the other, on the same processes while they are as new; yield what each did."""
     waiting = deque(attacks)
     while waiting:
