@@ -113,6 +113,17 @@ class PacedTransport:
         return gathered.frame()
 
 
+def _may_merge(frame: pb.StepFrame) -> bool:
+    """Return whether a frame can be merged with others: a large one, or one against the protocol, stays by itself."""
+    if len(frame.slots) + len(frame.token_ids) + len(frame.finishes) > _MOST_MERGED:
+        return False
+    try:
+        check_arrays(frame)
+    except ProtocolError:
+        return False
+    return True
+
+
 class _MergedFrame:
     """Frames of one session as one, as the worker itself merges steps that it could not send yet."""
 
@@ -121,15 +132,11 @@ class _MergedFrame:
         self._ended = {finish.slot for finish in first.finishes}
 
     def takes(self, frame: pb.StepFrame) -> bool:
-        """Return whether a frame may be merged: one of other weights, a large one, or against the protocol may not."""
-        if len(frame.slots) + len(frame.token_ids) + len(frame.finishes) > _MOST_MERGED:
-            return False
-        try:
-            check_arrays(frame)
-        except ProtocolError:
-            return False
+        """Return whether a frame may be added: one of other weights, or with slots that have ended, may not."""
         return (
-            frame.weight_version == self._frames[0].weight_version
+            (len(self._frames) > 1 or _may_merge(self._frames[0]))
+            and _may_merge(frame)
+            and frame.weight_version == self._frames[0].weight_version
             and self._ended.isdisjoint(frame.slots)
             and self._ended.isdisjoint(finish.slot for finish in frame.finishes)
         )

@@ -184,8 +184,16 @@ def ending(frame: pb.StepFrame, slot: int) -> pb.StepFrame:
         (ending(tokens(s0=1), 0), ending(tokens(s1=2), 0)),
         (tokens(s0=1), pb.StepFrame(slots=[0], token_ids=[1, 2])),
         (tokens(s0=1), pb.StepFrame(slots=[0, 0], token_ids=[1, 2])),
+        (pb.StepFrame(slots=[0, 1], token_ids=[1]), tokens(s0=2)),
     ],
-    ids=["other weights", "a slot that has ended", "a second end", "arrays that do not fit", "a slot named twice"],
+    ids=[
+        "other weights",
+        "a slot that has ended",
+        "a second end",
+        "arrays that do not fit",
+        "a slot named twice",
+        "a first one that does not fit",
+    ],
 )
 async def test_frames_that_cannot_be_one_stay_by_themselves(first: pb.StepFrame, second: pb.StepFrame) -> None:
     """Their differences, or what is wrong with them, are for the dispatch to see."""
