@@ -212,7 +212,8 @@ def responder(
             if request.context.body.held_bytes:  # it is large
                 await give_way()
             response = await handler(content, request)
-            request.context.body.end_turn()  # what is left is to send it
+            if (body_memory := request.context.body).held_bytes:
+                body_memory.end_turn()  # what is left is to send it
         await response(scope, receive, send)
 
     return respond

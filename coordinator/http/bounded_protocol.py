@@ -114,7 +114,7 @@ class BoundedProtocol(HttpToolsProtocol):
         except httptools.HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
         self._undelivered = 0 if self._delivered else self._undelivered + len(data)
-        if self.transport.is_closing():
+        if self._undelivered and self.transport.is_closing():
             return
         if self._undelivered > self.read_limits.head_bytes:
             self._reject(431, f"The request's headers are larger than {self.read_limits.head_bytes} bytes.")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from tokenwire.coordinator.fleet.admission.fair_bound import FairBound
 from tokenwire.coordinator.fleet.admission.queued_request import PartHandle, QueuedRequest
 from tokenwire.coordinator.fleet.admission.shares import Shares, TenantShare
+from tokenwire.coordinator.fleet.admission.work_meter import WorkMeter
 from tokenwire.protocol.model_revision import ModelRevision
 
 _QueueOrder = tuple[bool, int, float, int]
@@ -109,7 +110,7 @@ class FairQueue:
         """Count the work of a request once it has started, as that of its tenant."""
         share = self._share_of(entry)
         if share is not None and entry.placement.tenant:  # without keys there is nobody to share with
-            entry.count_work(share)
+            entry.listeners = [WorkMeter(listener, share) for listener in entry.listeners]
 
     def _share_of(self, entry: QueuedRequest) -> TenantShare | None:
         """Return the share that a request is of; None if it is resumed."""

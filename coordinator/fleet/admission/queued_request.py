@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tokenwire.coordinator.fleet.admission.work_meter import REPLY_TOKENS, WorkAccount, WorkMeter
+from tokenwire.coordinator.fleet.admission.work_meter import REPLY_TOKENS, WorkMeter
 from tokenwire.coordinator.fleet.request_handle import Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
@@ -80,10 +80,6 @@ class QueuedRequest:
     def explain(self) -> str:
         """Return which workers have it, each with why it got its last part; empty while it is queued."""
         return ", ".join({part.session: part.explain() for part, _ in self.parts}.values())
-
-    def count_work(self, account: WorkAccount) -> None:
-        """Count the work of its sequences, once they have started."""
-        self.listeners = [WorkMeter(listener, account) for listener in self.listeners]
 
     def begin(self, part: PartHandle) -> None:
         """Keep what is left to send after a part."""

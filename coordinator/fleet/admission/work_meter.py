@@ -31,7 +31,7 @@ class WorkMeter(ForwardingListener):
     __slots__ = ("_account", "_charged", "_counts_prompt", "_generated", "_open")
 
     def __init__(self, listener: SlotListener, account: WorkAccount) -> None:
-        super().__init__(listener)
+        self._listener = listener
         self._account = account
         self._charged = self._generated = 0
         self._counts_prompt = self._open = False

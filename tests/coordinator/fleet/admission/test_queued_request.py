@@ -4,6 +4,7 @@ from tests.coordinator.fleet.admission.fakes import QueuedPart
 from tests.workers import Listener
 from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
 from tokenwire.coordinator.fleet.admission.shares import Shares
+from tokenwire.coordinator.fleet.admission.work_meter import WorkMeter
 from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.fleet.submission import Submission
 
@@ -57,7 +58,7 @@ def test_one_sequence_is_aborted_by_its_listener() -> None:
     entry = queued_for(Placement(tenant="t"))
     listeners = list(entry.listeners)
     share = Shares().of("t", 1)
-    entry.count_work(share)
+    entry.listeners = [WorkMeter(listener, share) for listener in entry.listeners]
     _, second = begin_part(entry, 2), begin_part(entry, 3)
     assert share.running == 5
 

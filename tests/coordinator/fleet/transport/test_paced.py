@@ -186,14 +186,7 @@ def ending(frame: pb.StepFrame, slot: int) -> pb.StepFrame:
         (tokens(s0=1), pb.StepFrame(slots=[0, 0], token_ids=[1, 2])),
         (pb.StepFrame(slots=[0, 1], token_ids=[1]), tokens(s0=2)),
     ],
-    ids=[
-        "other weights",
-        "a slot that has ended",
-        "a second end",
-        "arrays that do not fit",
-        "a slot named twice",
-        "a first one that does not fit",
-    ],
+    ids=["other weights", "an ended slot", "a second end", "wrong arrays", "a slot twice", "a wrong first one"],
 )
 async def test_frames_that_cannot_be_one_stay_by_themselves(first: pb.StepFrame, second: pb.StepFrame) -> None:
     """Their differences, or what is wrong with them, are for the dispatch to see."""
