@@ -61,7 +61,7 @@ async def with_long_lists(body: Mapping[str, Any], lists: Mapping[str, Iterable[
             continue
         parts.append(b"," + _encode(name) + b":[")
         for index, part in enumerate(values):
-            parts.append(b"," * bool(index) + _encode(part)[1:-1])
+            parts.append(b"," * bool(index) + _encode(list(part))[1:-1])
             await asyncio.sleep(0)
         parts.append(b"]")
     return LongResponse([*parts, b"}"])

@@ -57,9 +57,9 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(site: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "found"),
     [
-        ("-- --queue-timeout", "reference/options.html"),
-        ('"--queue-timeout"', "reference/options.html"),
-        ("`--queue-time", "reference/options.html"),
+        ("-- --keep-alive-timeout", "reference/options.html"),
+        ('"--keep-alive-timeout"', "reference/options.html"),
+        ("`--keep-alive-time", "reference/options.html"),
         ("/v1/chat/completions", "reference/http.html"),
         ('"POST /v1/messages"', "reference/http.html"),
         ("coordinator/app.py", "explanation/architecture.html"),

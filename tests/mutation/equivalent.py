@@ -12,7 +12,7 @@ SHIFT = "all start tags are later by the same time"
 
 EQUIVALENT = {
     "coordinator/fleet/admission/fair_bound.py: part.refusable[entry] = None  ->  part.refusable[entry] = ''": FALSY,
-    "coordinator/fleet/admission/fair_queue.py: self._virtual_time = 0.0  ->  self._virtual_time = 1.0": SHIFT,
+    "coordinator/fleet/admission/shares.py: self._virtual_time = 0.0  ->  self._virtual_time = 1.0": SHIFT,
     (
         "coordinator/fleet/admission/queue.py: "
         "def (self, model: str, adapter_id: int=0, revision: ModelRevision | None=None) -> str:"
@@ -20,8 +20,8 @@ EQUIVALENT = {
     ): INTERFACE,
     (
         "coordinator/fleet/admission/queue.py: "
-        "if self._queues and (not self._checks_soon):"
-        "  ->  if self._queues or not self._checks_soon:"
+        "if self._requests and (not self._checks_soon):"
+        "  ->  if self._requests or not self._checks_soon:"
     ): FASTER,
     "coordinator/fleet/admission/work_meter.py: self._open = False  ->  self._open = None": FALSY,
     (

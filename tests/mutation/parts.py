@@ -5,6 +5,7 @@ MUTATED = (
     "coordinator/fleet/admission/fair_queue.py",
     "coordinator/fleet/admission/queue.py",
     "coordinator/fleet/admission/queued_request.py",
+    "coordinator/fleet/admission/shares.py",
     "coordinator/fleet/admission/work_meter.py",
     "coordinator/fleet/failover/failover.py",
     "coordinator/fleet/failover/poison_cache.py",

@@ -23,7 +23,8 @@ class AdmissionSettings:
         60.0,
         Option(
             "--queue-timeout",
-            "Maximum queue time of a request in seconds.",
+            "Timeout of a request in the queue, in seconds. "
+            "If it leaves the queue in parts, the queue timeout begins anew with each.",
             Section.ADMISSION,
             bounds=Bounds(above=0),
             default_text="60; with --enable-rl 600",

@@ -38,7 +38,7 @@ class FailoverSettings:
             "Seconds after which a tenant's request that waits takes places from a tenant that has more of them, by "
             "their weights: sequences that can go on exactly from their tokens are queued again. 0: never. Needs "
             "--failover-attempts.",
-            Section.ADMISSION,
+            Section.FAILOVER,
             bounds=Bounds(at_least=0),
             default_text="5; with --enable-rl 0",
             default_with=("--enable-rl", 0.0),
