@@ -11,6 +11,7 @@ from tokenwire.coordinator.auth.limit_store import Lease, LimitStore, SharedUsag
 from tokenwire.coordinator.auth.rate_limit import Account, Bucket, Limits, Reservation
 from tokenwire.coordinator.auth.redis_limit_store import RedisLimitStore
 from tokenwire.errors import Overloaded
+from tokenwire.process.pruned_dict import PrunedDict
 
 log = logging.getLogger(__name__)
 
@@ -24,17 +25,12 @@ class Accounts:
     def __init__(self, store: LimitStore | None = None) -> None:
         """`store`: what processes share; None: each has its own limits."""
         self.store = store
-        self._accounts: dict[bytes, Account] = {}
-        self._most = _KEPT
-        """How many there may be before those without use are dropped."""
+        self._accounts = PrunedDict[bytes, Account](lambda account: not account.is_idle, _KEPT)  # keys are rotated
 
     def of(self, key: ApiKey) -> Account:
         """Return the account of a key, a new one if its limits have changed."""
         account = self._accounts.get(key.digest)
         if account is None or account.limits != key.limits:
-            if len(self._accounts) >= self._most:  # keys are rotated
-                self._accounts = {digest: each for digest, each in self._accounts.items() if not each.is_idle}
-                self._most = 2 * len(self._accounts) + _KEPT
             account = self._accounts[key.digest] = self._open(key)
         return account
 

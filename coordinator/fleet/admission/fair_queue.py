@@ -9,6 +9,7 @@ from tokenwire.coordinator.fleet.admission.fair_bound import FairBound
 from tokenwire.coordinator.fleet.admission.queued_request import PartHandle, QueuedRequest
 from tokenwire.coordinator.fleet.admission.shares import Shares, TenantShare
 from tokenwire.coordinator.fleet.admission.work_meter import WorkMeter
+from tokenwire.process.pruned_dict import PrunedDict
 from tokenwire.protocol.model_revision import ModelRevision
 
 _QueueOrder = tuple[bool, int, float, int]
@@ -79,10 +80,8 @@ class FairQueue:
         self.requests = 0
         self._groups: dict[_Group, _GroupQueue] = {}
         """Without empty ones."""
-        self._shares: dict[int, Shares] = {}
+        self._shares = PrunedDict[int, Shares](bool, _KEPT)
         """By priority, while requests of it are queued or run."""
-        self._most_shares = _KEPT
-        """How many of them there may be before those without use are dropped."""
         self._arrivals = itertools.count()
 
     def add(self, entry: QueuedRequest) -> None:
@@ -119,9 +118,6 @@ class FairQueue:
             return None
         shares = self._shares.get(priority)
         if shares is None:
-            if len(self._shares) >= self._most_shares:
-                self._shares = {each: used for each, used in self._shares.items() if used}
-                self._most_shares = 2 * len(self._shares) + _KEPT
             shares = self._shares[priority] = Shares()
         return shares.of(entry.placement.tenant, entry.placement.weight)
 

@@ -8,6 +8,7 @@ running then counts as if it had just been started, so whoever comes to workers 
 from dataclasses import dataclass
 
 from tokenwire.coordinator.fleet.admission.work_meter import REPLY_TOKENS
+from tokenwire.process.pruned_dict import PrunedDict
 
 _REMEMBERED = 1024
 """Tenants that neither wait nor run anything, before some are forgotten."""
@@ -18,7 +19,7 @@ class Shares:
 
     def __init__(self) -> None:
         self._virtual_time = 0.0
-        self._tenants: dict[str, TenantShare] = {}
+        self._tenants = PrunedDict[str, TenantShare](self._is_used, _REMEMBERED)
         self._waiting = 0
         """Queued requests."""
         self._running = 0
@@ -32,7 +33,6 @@ class Shares:
         """Return a tenant's share, which counts what its sequences do."""
         share = self._tenants.get(tenant)
         if share is None:
-            self._forget()
             share = self._tenants[tenant] = TenantShare(self, self._virtual_time)
         share.weight = weight
         return share
@@ -46,14 +46,9 @@ class Shares:
         share = self._tenants.get(other)
         return share is not None and self.tag(tenant) < max(self._virtual_time, share.tag)
 
-    def _forget(self) -> None:
-        """Drop tenants that neither wait nor are ahead of others, once they are most: they may be any number."""
-        if len(self._tenants) > 2 * (self._waiting + self._running) + _REMEMBERED:
-            self._tenants = {
-                tenant: share
-                for tenant, share in self._tenants.items()
-                if share.waiting or share.running or share.tag > self._virtual_time
-            }
+    def _is_used(self, share: "TenantShare") -> bool:
+        """Return whether a tenant waits, runs anything, or is ahead of others: that counts while somebody waits."""
+        return bool(share.waiting or share.running or (self._waiting and share.tag > self._virtual_time))
 
 
 @dataclass(slots=True)

@@ -361,6 +361,18 @@ async def test_tenants_that_left_are_forgotten() -> None:
     assert len(shares._tenants) < 1100
 
 
+async def test_tenants_that_never_waited_are_forgotten() -> None:
+    """Where workers have room, nobody is ahead of anybody."""
+    queue = AdmissionQueue(CapacityWorkers(free=3000), AdmissionSettings())
+    for number in range(3000):
+        handle, _ = enqueue(queue, "leaver", Placement(tenant=f"leaver-{number}"))
+        handle.abort()
+
+    (fair_queue,) = queue._queues.values()
+    (shares,) = fair_queue._shares.values()
+    assert len(shares._tenants) < 1100
+
+
 async def test_priorities_that_nobody_uses_are_forgotten() -> None:
     """Clients choose them: any number may come and go."""
     queue = AdmissionQueue(CapacityWorkers(free=3000), AdmissionSettings(max_queue=10_000))
