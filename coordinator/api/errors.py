@@ -72,8 +72,8 @@ def error_response(error: TokenwireError, scope: Scope, reason: str | None = Non
     return JSONResponse(body, error.http_status, headers)
 
 
-def response_to(error: Exception, scope: Scope) -> Response:
-    """Return the response to what a route raised, in the format of the path; log what nobody expected."""
+def response_to(error: Exception, scope: Scope) -> Response | None:
+    """Return the response to what a route raised about its request, in the path's format; None for other errors."""
     if isinstance(error, TokenwireError):
         return error_response(error, scope)
     if isinstance(error, InvalidBody):
@@ -84,13 +84,13 @@ def response_to(error: Exception, scope: Scope) -> Response:
         return error_response(InvalidRequest("The request, or JSON within it, is nested too deeply."), scope)
     if isinstance(error, ClientDisconnect):
         return Response(status_code=CLIENT_CLOSED_REQUEST)  # the client is gone
+    return None
+
+
+def response_to_unexpected(error: Exception, scope: Scope) -> Response:
+    """Log an error that says nothing about the request, and return the response to it."""
     log.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
     return JSONResponse(_body_of(scope["path"])("Internal server error", "InternalServerError", 500, None), 500)
-
-
-def is_expected(error: Exception) -> bool:
-    """Return whether an error says something about the request, and nothing about the server."""
-    return isinstance(error, TokenwireError | InvalidBody | HTTPException | RecursionError | ClientDisconnect)
 
 
 def _response_to_invalid_body(error: InvalidBody, scope: Scope) -> JSONResponse:

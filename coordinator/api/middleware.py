@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tokenwire.coordinator.api.errors import CLIENT_CLOSED_REQUEST, error_response, is_expected, response_to
+from tokenwire.coordinator.api.errors import CLIENT_CLOSED_REQUEST, error_response, response_to, response_to_unexpected
 from tokenwire.coordinator.api.fields.finish import RESUMED_HEADER
 from tokenwire.coordinator.auth.accounts import Accounts
 from tokenwire.coordinator.auth.api_keys import ApiKey, ApiKeys
@@ -218,10 +218,11 @@ class RequestMiddleware:
             if not context.record.status:
                 await error_response(context.drain_error, scope)(scope, receive, send)
         except Exception as error:
-            begun, response = context.record.status, response_to(error, scope)
+            begun, expected = context.record.status, response_to(error, scope)
+            response = expected or response_to_unexpected(error, scope)
             if not begun:
                 await response(scope, receive, send)
-            if begun or not is_expected(error):
+            if begun or expected is None:
                 raise  # the server closes the connection
         finally:
             if leave is not None:
