@@ -45,6 +45,7 @@ STAND_INS = (
     "vllm.v1.utils",
 )
 """Modules, with all that is in them, of which parsers mention names alone."""
+_STAND_IN_PREFIXES = tuple(f"{each}." for each in STAND_INS)
 _RANKS = {
     "vllm.distributed.parallel_state": {"is_local_first_rank": lambda: True, "is_global_first_rank": lambda: True},
 }
@@ -119,7 +120,7 @@ class LightImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Return the spec of a lazy package or of a stand-in, None for other modules."""
-        if fullname.startswith(STAND_INS) and any(f"{fullname}.".startswith(f"{each}.") for each in STAND_INS):
+        if f"{fullname}.".startswith(_STAND_IN_PREFIXES):
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
         real = importlib.machinery.PathFinder.find_spec(fullname, path, target) if fullname in LAZY else None
         if real is None or real.origin is None:
