@@ -92,7 +92,9 @@ class Causes:
 
     def _is_lost(self, client: SimulatedClient) -> bool:
         losses = self._journeys.most_losses(client.request_id)
-        return losses > self._run.settings.failover.attempts * (not self._has_unknown_noise(client))
+        if self._has_unknown_noise(client):
+            return losses > 0 or client.request_id in self._journeys.left_by_drains
+        return losses > self._run.settings.failover.attempts
 
     def _has_unknown_noise(self, client: SimulatedClient) -> bool:
         """Return whether no other worker can generate a reply again, which its client wants exactly."""

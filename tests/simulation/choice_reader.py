@@ -6,7 +6,7 @@ from typing import Any
 from tests.simulation.engines import Placement
 from tests.simulation.logprobs import joined, logprobs_problem
 from tests.simulation.oracle import IM_END, ChoiceOracle, EndRules
-from tests.simulation.single_run import SEEDED, asks_for_ids, needs_single_run
+from tests.simulation.single_run import SEEDED, asks_for_ids, needs_single_run, prefers_error
 
 ENGINE_ENDS = {"stop", "length"}
 
@@ -21,7 +21,8 @@ class ChoiceReader:
         """The versions of the weights that are said to have generated it."""
         seed = spec["seed"] + index if spec["sampling"] in SEEDED else None
         self.rules = EndRules.of(spec)
-        self.oracle = ChoiceOracle(prompt, seed, needs_single_run(spec, config), self.rules)
+        may_fork = spec["sampling"] == "unseeded penalty" and not prefers_error(spec, config)
+        self.oracle = ChoiceOracle(prompt, seed, needs_single_run(spec, config), self.rules, may_fork)
         self._spec = spec
         self._prompt = prompt
         self._is_certain = spec["n"] == 1 or seed is not None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.simulation.batch_noise import BatchNoiseSource
+from tokenwire.protocol.seeds import has_seed
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import cpu_time
 from tokenwire.worker.engine.interface import EngineSequence, Step
@@ -34,6 +35,8 @@ class Placement:
     """Draws what the engine will draw; copied before it began."""
     seed: int
     """The sequence's own: vLLM adds its position to the request's."""
+    seeded: bool
+    """Whether it has one."""
     weights: str
     lora_id: int
     engine: "RecordedEngine"
@@ -75,9 +78,11 @@ class _RecordingPlanner:
         prompt = tuple(submit.prompt_token_ids)
         recorded = self.placements.setdefault(submit.request_id, [])
         for simulated in planned:
-            seed = submit.sampling_params.seed + simulated.sequence.index
+            params = submit.sampling_params
+            seed, seeded = params.seed + simulated.sequence.index, has_seed(params)
             self.engine.add_noise(simulated)
-            placement = Placement(prompt, copy.copy(simulated.source), seed, weights, submit.lora.id, self.engine)
+            source = copy.copy(simulated.source)
+            placement = Placement(prompt, source, seed, seeded, weights, submit.lora.id, self.engine)
             recorded.append(placement)
             self.engine.placed[simulated.sequence] = placement
         self.engine.check_weights()

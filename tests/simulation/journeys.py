@@ -41,6 +41,8 @@ class Journeys:
     def __init__(self) -> None:
         self.losses: Counter[Choice] = Counter()
         """Workers that it lost, without an announcement, or that could not take it."""
+        self.left_by_drains: set[str] = set()
+        """Ids of requests of which a draining worker handed something back, or ended with it."""
         self.queued_since: dict[Choice, float] = {}
         """When those that are in a queue came there, or had a part of their request sent."""
         self.refusals: defaultdict[str, list[str]] = defaultdict(list)
@@ -118,13 +120,17 @@ class Journeys:
         if (choice := visit.choices.get(finish.slot)) is not None:
             if finish.handed_back and finish.reason == pb.FINISH_REASON_ERROR:
                 self.losses[choice] += 1
+            elif finish.handed_back:
+                self.left_by_drains.add(choice[0])
             self._leave(choice)
 
     def on_end(self, visit: Visit, now: float) -> None:
         """Take the end of a session."""
         visit.ended_at = now
         choices = list(visit.choices.values())
-        if not visit.drains:
+        if visit.drains:
+            self.left_by_drains.update(request_id for request_id, _ in choices)
+        else:
             self.losses.update(choices)
         for choice in choices:
             self._leave(choice)

@@ -69,8 +69,12 @@ class ChoiceOracle:
         seed: int | None = None,
         single_run: bool = True,
         ends: EndRules | None = None,
+        unless_unseeded: bool = False,
     ) -> None:
-        """`seed`: the choice's own, of a request with a seed. `single_run`: whether one run must give all ids."""
+        """`seed`: the choice's own, of a request with a seed. `single_run`: whether one run must give all ids.
+
+        `unless_unseeded`: not if an engine got no seed for it, since nothing but its tokens is left to go on from then.
+        """
         self.token_ids: list[int] = []
         self.finish: pb.Finish | None = None
         """The end that the engine reports with the last id, if any."""
@@ -85,6 +89,7 @@ class ChoiceOracle:
         self._prompt = tuple(prompt)
         self._seed = seed
         self._single_run = single_run
+        self._unless_unseeded = unless_unseeded
         self._ends = ends or EndRules()
         self._current = -1
         self._without_stop = 0
@@ -107,6 +112,8 @@ class ChoiceOracle:
     def is_of_one_run(self) -> bool:
         """Return whether one run may have generated all ids: or several, if weights have changed between them."""
         if len({(each.weights, each.checkpoint) for each in self._placements}) > 1:
+            return True
+        if self._unless_unseeded and not all(each.seeded for each in self._placements):
             return True
         return any(self._generates_all(number, each) for number, each in enumerate(self._placements))
 

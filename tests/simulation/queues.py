@@ -240,6 +240,8 @@ class QueueWitness:
             self._periods[place] += 1
             if not entry.placement.resumed:
                 self._comebacks.on_wait(place, self._work(*place))
+                in_advance = sum(part.in_advance for part in self._parts.get(place, ()))
+                self._leads[place] = max(self._leads.get(place, 0.0), in_advance)  # what is not used, it is given back
 
     def _work(self, priority: int, tenant: str) -> float:
         return sum(part.work() for part in self._parts.get((priority, tenant), ()))
@@ -252,12 +254,17 @@ class QueueWitness:
         """Judge that something was taken back for another tenant, which has less of the workers even then."""
         self._reached["taken back for another tenant"] += 1
         live = [each for each in self._live if each.request.model == model and each.session is not None]
-        held = Counter(each.request.placement.tenant for each in live)
-        wants = {each.placement.tenant: each.placement.weight for each in self._waiting(model)}
-        wants |= {each.request.placement.tenant: each.request.placement.weight for each in live if not each.gained}
-        own = (held[placement.tenant] + MOST_AT_ONCE) / placement.weight  # others may have left at the same time
-        if not any(tenant != placement.tenant and held[tenant] / wants[tenant] <= own for tenant in wants):
-            self._violate(f"{submission.request_id} was taken back, though no other tenant that waits has less")
+        late = [(each.request.placement, [each.session]) for each in live if not each.gained]
+        for entry in self._waiting(model):
+            candidates = self._pool.candidates_to_place(model, entry.submission.lora.id, entry.placement)
+            late.append((entry.placement, [*candidates]))
+        for rival, workers in late:
+            held = Counter(each.request.placement.tenant for each in live if each.session in workers)
+            # Others may have left at the same time.
+            own = (held[placement.tenant] + MOST_AT_ONCE) / placement.weight
+            if rival.tenant != placement.tenant and held[rival.tenant] / rival.weight <= own:
+                return
+        self._violate(f"{submission.request_id} was taken back, though no other tenant that waits has less")
 
     # In place of the workers.
 
