@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=200, help="number of runs (default: 200)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first one (default: 0)")
     parser.add_argument("--processes", type=int, default=1, help="processes that share them (default: 1)")
-    parser.add_argument("--stop", action="store_true", help="stop at the first run that fails")
+    parser.add_argument("--stop", action="store_true", help="stop at the first run that fails; no case is demanded")
     parser.add_argument("--failures", type=Path, help="directory for the shrunk scripts of runs that fail")
     parser.add_argument("--script", type=Path, help="run this script instead, as --failures has them")
     parser.add_argument("--log", type=Path, help="write the trace of a single run into this file")
@@ -49,7 +49,7 @@ def main() -> int:
                 break
         campaign.show_progress(arguments.seeds)
     print_summary(campaign)
-    return 1 if campaign.failed or misses_cases(campaign) else 0
+    return 1 if campaign.failed or (not arguments.stop and misses_cases(campaign)) else 0
 
 
 def misses_cases(campaign: Campaign) -> bool:

@@ -35,7 +35,10 @@ _RESUMED_LATER_S = 0.5
 _LONGEST_STEP_S = 300.0
 _FORWARD_S = 0.5
 """A wall clock is set forward by events of a shorter length."""
-_END_POLL_S, _END_POLLS, _AT_ONCE = 0.002, 500, 0.5
+_PHASE_POLL_S, _AT_ONCE, _BETWEEN = 0.002, 0.5, 0.75
+_PHASE_POLLS = {StreamPhase.AT_END: 500, StreamPhase.BETWEEN: 1500}
+_HELD_BACK_S, _HELD_BACK_IF_S = 1.0, 1.0
+"""How long, by events of a shorter length."""
 _ISOLATION_POLLS = 1000
 _MOST_ISOLATED = 3
 _JUST_BEGUN = 2
@@ -130,15 +133,20 @@ class Faults:
         self._freeze_node("freeze_coordinator", coordinator.node, args["length"])
 
     def _kill_coordinator(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
-        """Kill a coordinator: some of them once one of their streams is at its end, if that comes soon."""
-        self._world.root.spawn(self._kill_at_end(coordinator, args, polls=_END_POLLS if args["draw"] > _AT_ONCE else 0))
+        """Kill a coordinator: some once one of their streams is at its end, others once a worker of theirs is lost."""
+        if args["draw"] > _BETWEEN:
+            self._kill_worker("power_cut", worker, args)
+        self._world.root.spawn(self._kill_in_phase(coordinator, args))
 
-    async def _kill_at_end(self, coordinator: CoordinatorHost, args: dict[str, Any], polls: int) -> None:
+    async def _kill_in_phase(self, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
+        awaited = StreamPhase.BETWEEN if args["draw"] > _BETWEEN else StreamPhase.AT_END
+        polls = _PHASE_POLLS[awaited] if args["draw"] > _AT_ONCE else 0
+
         def phases() -> Counter[str]:
             return phases_of_coordinator(coordinator, self._run.workers, self._run.clients)
 
-        while polls and not phases()[StreamPhase.AT_END]:
-            await asyncio.sleep(_END_POLL_S)
+        while polls and not phases()[awaited]:
+            await asyncio.sleep(_PHASE_POLL_S)
             polls -= 1
         if coordinator.is_running and not self._over:
             self._happens("kill_coordinator")
@@ -293,11 +301,18 @@ class Faults:
         )
 
     def _abort_lost(self, worker: WorkerHost, coordinator: CoordinatorHost, args: dict[str, Any]) -> None:
-        """Abort the requests of a connection by any coordinator, and cut it once that is confirmed."""
+        """Abort the requests of a connection by any coordinator, and cut it once that is confirmed.
+
+        In half of the cases nothing comes back through it meanwhile: then the one whose requests they are learns
+        nothing of the abort, and wants to resume them.
+        """
         placed = placed_sequences(self._run.coordinators, self._run.workers)
         if placed:
             chosen = placed[int(1000 * args["draw"]) % len(placed)]
             there = {each.request_id for each in placed if (each.owner, each.holder) == (chosen.owner, chosen.holder)}
+            if args["length"] < _HELD_BACK_IF_S:
+                for connection in self._network.between(chosen.holder.name, chosen.owner.name):
+                    connection.to_client.hold(self._world.time() + _HELD_BACK_S)
             self.operations.abort(
                 "abort_lost",
                 coordinator,

@@ -224,6 +224,7 @@ class Operations:
         self._aborted.update(fields["request_ids"])
         if not await self._operator.call(coordinator, ABORT_ROUTE, fields, on_served):
             return False
+        begun = {client: self._begun_runs(client) for client in reached if self._is_known(client)}
         on_confirmed()
         await asyncio.sleep(_ABORT_S)
         before = {client: client.tokens for client in reached if not client.ending}
@@ -234,6 +235,8 @@ class Operations:
                 self._run.violate(f"{client.name} got tokens after its abort")
             if self._is_known(client) and self._generated(client) > generated.get(client, math.inf):
                 self._run.violate(f"{client.name} goes on after its abort")
+            if self._is_known(client) and self._begun_runs(client) > begun.get(client, math.inf):
+                self._run.violate(f"{client.name} begins again after its abort")
         return True
 
     def may_have_aborted(self, client: SimulatedClient) -> bool:
@@ -245,6 +248,10 @@ class Operations:
     def _is_known(self, client: SimulatedClient) -> bool:
         """Return whether all workers know of a client's abort before anything else of its request gets there."""
         return is_aborted_everywhere(client, self._run.workers) and not self._delays_commands
+
+    def _begun_runs(self, client: SimulatedClient) -> int:
+        """Return how often engines have begun to generate for a client."""
+        return sum(bool(each.generated) for each in self._run.placements.get(client.request_id, ()))
 
     def _generated(self, client: SimulatedClient) -> int:
         """Return the number of tokens that engines have generated for a client."""
