@@ -13,6 +13,7 @@ SHIFT = "all start tags are later by the same time"
 EQUIVALENT = {
     "coordinator/fleet/admission/fair_bound.py: part.refusable[entry] = None  ->  part.refusable[entry] = ''": FALSY,
     "coordinator/fleet/admission/shares.py: self._virtual_time = 0.0  ->  self._virtual_time = 1.0": SHIFT,
+    "coordinator/fleet/admission/shares.py: shares._virtual_time = 0.0  ->  shares._virtual_time = 1.0": SHIFT,
     (
         "coordinator/fleet/admission/queue.py: "
         "def (self, model: str, adapter_id: int=0, revision: ModelRevision | None=None) -> str:"

@@ -1,5 +1,7 @@
 """What counts for the tenants of one priority, and when."""
 
+import pytest
+
 from tokenwire.coordinator.fleet.admission.shares import Shares
 
 
@@ -46,3 +48,38 @@ def test_shares_are_in_use_while_somebody_waits_or_runs() -> None:
     share.end_sequence()
 
     assert not shares
+
+
+def test_a_request_leaves_the_queue_once() -> None:
+    """Else its tenant would owe others places."""
+    share = Shares().of("any", 1)
+    share.add()
+    share.remove()
+
+    with pytest.raises(AssertionError, match="twice"):
+        share.remove()
+
+
+def test_nobody_is_behind_a_tenant_with_as_much() -> None:
+    """Only who has had less may take places back."""
+    shares = Shares()
+    waiting, other = shares.of("waiting", 1), shares.of("other", 1)
+    waiting.add()
+    other.start(100)
+    assert shares.is_behind("waiting", "other")
+
+    waiting.charge(100)
+
+    assert not shares.is_behind("waiting", "other")
+
+
+def test_a_tenant_that_runs_something_is_remembered() -> None:
+    """Thousands of others come and go meanwhile, and nobody waits."""
+    shares = Shares()
+    busy = shares.of("busy", 1)
+    busy.begin_sequence()
+
+    for number in range(3000):
+        shares.of(f"tenant-{number}", 1)
+
+    assert shares.of("busy", 1) is busy
