@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -54,24 +55,20 @@ def test_a_killed_worker_ends_its_streams_with_an_error_event(folder: Path) -> N
         ) as service,
         httpx.Client(timeout=60) as client,
     ):
-        body = {"messages": MESSAGES, "stream": True, "max_tokens": 300}
-        texts: dict[int, str] = {}
+        body = {"messages": MESSAGES, "stream": True, "max_tokens": 500}
+        with ExitStack() as stack:
+            streams = [
+                stack.enter_context(client.stream("POST", service.url + CHAT, json=body)).iter_text() for _ in range(4)
+            ]
+            begun = [next(stream) for stream in streams]  # before that an error would be a response of its own
+            service.wait_slots(2, worker=0)
+            service.wait_slots(2, worker=1)
+            os.kill(service.workers[0].popen.pid, signal.SIGKILL)
+            texts = [first + "".join(rest) for first, rest in zip(begun, streams, strict=True)]
 
-        def read(number: int) -> None:
-            texts[number] = client.post(service.url + CHAT, json=body).text
-
-        threads = [threading.Thread(target=read, args=[number]) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        service.wait_slots(2, worker=0)
-        service.wait_slots(2, worker=1)
-        os.kill(service.workers[0].popen.pid, signal.SIGKILL)
-        for thread in threads:
-            thread.join()
-
-        failed = [text for text in texts.values() if '"error"' in text]
+        failed = [text for text in texts if '"error"' in text]
         assert len(failed) == 2
-        assert all(text.endswith("data: [DONE]\n\n") for text in texts.values())
+        assert all(text.endswith("data: [DONE]\n\n") for text in texts)
         assert all('"code": 503' in text for text in failed)
         again = client.post(service.url + CHAT, json={**body, "stream": False, "max_tokens": 2})
         assert again.status_code == 200

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import httpx
 
@@ -59,11 +60,6 @@ async def judge(servers: Servers, request: Request, thorough: bool) -> ParityOut
     if again is not None:
         outcome.stable = all(explain(request, moved) or _by_chance(moved) for moved in compare(request, again, theirs))
     found = compare(request, ours, theirs) if outcome.stable else _shape_only(ours, theirs)
-    if any(_by_chance(difference) and explain(request, difference) is None for difference in found):
-        outcome.ours, outcome.theirs = ours, theirs = await asyncio.gather(
-            servers.ours.send(request), servers.theirs.send(request)
-        )
-        found = compare(request, ours, theirs)
     if other is not None and otherwise is not None and ours.succeeded and outcome.stable:
         strange = _inconsistencies(request, ours, otherwise)
         if strange:
@@ -82,23 +78,37 @@ async def judge_all(
     urls: tuple[str, str], requests: Iterable[Request], thorough: bool, jobs: int, seen: Callable[[ParityOutcome], None]
 ) -> list[ParityOutcome]:
     """Judge many requests concurrently; `seen` is called with each outcome."""
+    async with ParityClient(urls[0], 2 * jobs) as ours, ParityClient(urls[1], 2 * jobs) as theirs:
+        return await judge_on(Servers(ours, theirs), requests, thorough, jobs, seen)
+
+
+async def judge_on(
+    servers: Servers, requests: Iterable[Request], thorough: bool, jobs: int, seen: Callable[[ParityOutcome], None]
+) -> list[ParityOutcome]:
+    """Judge many requests concurrently, and up to twice more by itself what may have differed by chance."""
     numbered = list(enumerate(requests))
     outcomes: dict[int, ParityOutcome] = {}
 
-    async def work(servers: Servers, waiting: Iterator[tuple[int, Request]]) -> None:
+    async def work(waiting: Iterator[tuple[int, Request]]) -> list[tuple[int, Request]]:
+        """Judge requests one after the other; return those that may have differed by chance."""
+        by_chance = []
         for position, request in waiting:
-            outcome = await judge(servers, request, thorough)
-            outcomes[position] = outcome
-            seen(outcome)
+            outcomes[position] = outcome = await judge(servers, request, thorough)
+            if any(map(_by_chance, outcome.differences)):
+                by_chance.append((position, request))
+            else:
+                seen(outcome)
+        return by_chance
 
-    async with ParityClient(urls[0], 2 * jobs) as ours, ParityClient(urls[1], 2 * jobs) as theirs:
-        servers = Servers(ours, theirs)
-        try:
-            together = iter([each for each in numbered if not each[1].alone])
-            await asyncio.gather(*(work(servers, together) for _ in range(jobs)))
-            await work(servers, iter([each for each in numbered if each[1].alone]))
-        except httpx.TransportError as error:
-            raise ConnectionError(f"a server is gone after {len(outcomes)} requests: {error!r}") from error
+    try:
+        together = iter([each for each in numbered if not each[1].alone])
+        again = await asyncio.gather(*(work(together) for _ in range(jobs)))
+        alone = [each for each in numbered if each[1].alone]
+        last = await work(iter([*alone, *chain.from_iterable(again)]))
+        for position, _ in await work(iter(last)):
+            seen(outcomes[position])
+    except httpx.TransportError as error:
+        raise ConnectionError(f"a server is gone after {len(outcomes)} requests: {error!r}") from error
     return [outcomes[position] for position in sorted(outcomes)]
 
 
@@ -107,7 +117,7 @@ def _inconsistencies(request: Request, reply: Reply, otherwise: Reply) -> list[D
 
 
 def _by_chance(difference: Difference) -> bool:
-    """Return whether it may be due to a busy machine, which sends a few tokens together: then hardly twice."""
+    """Return whether it may be due to a busy machine, which sends several tokens together: then hardly alone, twice."""
     return difference.path.startswith("stream.keys.") or difference.path.endswith(ALL_AT_ONCE)
 
 
