@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.simulation.client import SimulatedClient
+from tests.simulation.engines import RecordedEngine
 from tests.simulation.processes import CoordinatorHost, WorkerHost
 
 
@@ -51,7 +52,11 @@ def is_reached(client: SimulatedClient, coordinator: CoordinatorHost, coordinato
     return bool(own) and (owner is coordinator or all(each.engines for each in own))
 
 
-def is_aborted_everywhere(client: SimulatedClient, workers: Sequence[WorkerHost]) -> bool:
-    """Return whether all workers have recorded that a request was aborted; those that have started since have not."""
-    servers = [worker.server for worker in workers if worker.is_running]
-    return all(server is not None and client.request_id in server._recent_aborts._by_id for server in servers)
+def engines_that_know(client: SimulatedClient, workers: Sequence[WorkerHost]) -> set[RecordedEngine]:
+    """Return the engines of the workers that have recorded that a client's request was aborted."""
+    return {
+        worker.engine
+        for worker in workers
+        if worker.is_running and worker.server is not None and worker.engine is not None
+        if client.request_id in worker.server._recent_aborts._by_id
+    }

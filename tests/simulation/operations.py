@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.aborts import is_aborted_everywhere, is_reached
+from tests.simulation.aborts import engines_that_know, is_reached
 from tests.simulation.client import SimulatedClient
 from tests.simulation.engines import RecordedEngine
 from tests.simulation.invariants import epochs_of
@@ -224,18 +224,21 @@ class Operations:
         self._aborted.update(fields["request_ids"])
         if not await self._operator.call(coordinator, ABORT_ROUTE, fields, on_served):
             return False
-        begun = {client: self._begun_runs(client) for client in reached if self._is_known(client)}
+        # Others may have started since, and then hear of a later abort.
+        engines = {client: engines_that_know(client, self._run.workers) for client in reached}
+        begun = {client: len(self._runs(client, engines[client])) for client in reached}
         on_confirmed()
         await asyncio.sleep(_ABORT_S)
         before = {client: client.tokens for client in reached if not client.ending}
-        generated = {client: self._generated(client) for client in reached if self._is_known(client)}
+        generated = {client: sum(self._runs(client, engines[client])) for client in reached}
         await asyncio.sleep(_ABORT_S)
         for client in () if self._run.upgrades.revives_aborted else reached:
             if client.server_node is coordinator.node and client.tokens > before.get(client, client.tokens):
                 self._run.violate(f"{client.name} got tokens after its abort")
-            if self._is_known(client) and self._generated(client) > generated.get(client, math.inf):
+            runs = () if self._delays_commands else self._runs(client, engines[client])
+            if sum(runs) > generated[client]:
                 self._run.violate(f"{client.name} goes on after its abort")
-            if self._is_known(client) and self._begun_runs(client) > begun.get(client, math.inf):
+            if len(runs) > begun[client]:
                 self._run.violate(f"{client.name} begins again after its abort")
         return True
 
@@ -245,17 +248,10 @@ class Operations:
         with_all = (pause.over_at + late_s >= client.begun_at for pause in self._pauses_with_abort)
         return client.request_id in self._aborted or any(with_all)
 
-    def _is_known(self, client: SimulatedClient) -> bool:
-        """Return whether all workers know of a client's abort before anything else of its request gets there."""
-        return is_aborted_everywhere(client, self._run.workers) and not self._delays_commands
-
-    def _begun_runs(self, client: SimulatedClient) -> int:
-        """Return how often engines have begun to generate for a client."""
-        return sum(bool(each.generated) for each in self._run.placements.get(client.request_id, ()))
-
-    def _generated(self, client: SimulatedClient) -> int:
-        """Return the number of tokens that engines have generated for a client."""
-        return sum(len(each.generated) for each in self._run.placements.get(client.request_id, ()))
+    def _runs(self, client: SimulatedClient, engines: Collection[RecordedEngine]) -> list[int]:
+        """Return the number of tokens of each run that some engines have begun to generate for a client."""
+        placements = self._run.placements.get(client.request_id, ())
+        return [len(each.generated) for each in placements if each.engine in engines and each.generated]
 
     @property
     def _delays_commands(self) -> bool:

@@ -32,6 +32,8 @@ _SCRIPTS = Path(__file__).parent / "scripts"
         ("seed-8294", "w restarted under the older minor"),
         # A worker before 1.4, which gives no seed to a reply that must be exact, drains.
         ("seed-8683", "w restarted under the older minor"),
+        # A worker that starts between two aborts of a request knows of the second one only.
+        ("seed-6391", "resumed at the same address, restarted"),
     ],
 )
 def test_a_script_that_has_failed_does_so_no_more(name: str, met: str) -> None:
