@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.mutation.mutants import Mutant
+from tests.mutation.parts import JUDGES
 from tests.mutation.tree import in_package
 from tests.simulation.elsewhere import first_violation
 
@@ -22,10 +23,17 @@ _SIMULATION_TIMEOUT_S = 1800
 
 
 def judge_by_tests(folder: Path, mutants: Sequence[Mutant], processes: int) -> dict[str, str]:
-    """Return what became of mutants by name: `killed` or `survived`."""
+    """Return what became of mutants by name: `killed` or `survived`.
+
+    Raises RuntimeError if mutmut fails, as it does if a test fails without a mutant.
+    """
     command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(processes)]
     command += (each.name for each in mutants)
-    subprocess.run(command, cwd=folder, check=True, stdout=sys.stderr, preexec_fn=_limit_memory)
+    if subprocess.run(command, cwd=folder, check=False, stdout=sys.stderr, preexec_fn=_limit_memory).returncode:
+        judges = " ".join(JUDGES)
+        raise RuntimeError(
+            f"mutmut failed. Does a test fail without a mutant? cd {folder} && python -m pytest {judges}"
+        )
     codes: dict[str, int | None] = {}
     for path in {in_package(each.path) for each in mutants}:
         codes |= json.loads((folder / "mutants" / f"{path}.meta").read_text())["exit_code_by_key"]
