@@ -33,30 +33,49 @@ _RETRY_S = 1.0
 """After which a client tries again that was rejected."""
 
 
+class CountedSequence(DiscardListener):
+    """Counts the tokens of a sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gained = self.cached_tokens = 0
+        self.ended = False
+
+    def prefilled(self, info: pb.PrefillInfo) -> None:
+        """Keep what was cached."""
+        self.cached_tokens = info.cached_tokens
+
+    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+        """Count."""
+        self.gained += len(token_ids)
+        self.ended = finish is not None
+        return False
+
+
 @dataclass(slots=True, eq=False)
 class TenantRequest(SimulatedRequest):
     """A request of a tenant, and what came of it."""
 
     tenant: str = ""
-    listener: SlotListener = field(default_factory=DiscardListener)
+    sequence: CountedSequence = field(default_factory=CountedSequence)
 
 
 class ListeningEngine(Engine):
-    """An engine whose tokens get to the listeners of requests."""
+    """An engine whose tokens are counted for requests."""
 
     def _dispatch(self, step: Step, frames: dict[Session, pb.StepFrame], now: float) -> None:
         requests = {sequence: self._requests[sequence][1] for sequence in step.sequences}
         for sequence, info in step.prefills:
-            self._listener(requests[sequence]).prefilled(info)
+            self._sequence(requests[sequence]).prefilled(info)
         for sequence, token_ids in zip(step.sequences, step.token_ids, strict=True):
-            self._listener(requests[sequence]).step(token_ids, None)
+            self._sequence(requests[sequence]).step(token_ids, None)
         for sequence, finish in step.finishes:
-            self._listener(requests[sequence]).step([], finish)
+            self._sequence(requests[sequence]).step([], finish)
         super()._dispatch(step, frames, now)
 
-    def _listener(self, request: SimulatedRequest) -> SlotListener:
+    def _sequence(self, request: SimulatedRequest) -> CountedSequence:
         assert isinstance(request, TenantRequest)
-        return request.listener
+        return request.sequence
 
 
 class FirstComeQueue(FairQueue):
@@ -111,6 +130,10 @@ class SentPart:
     def abort_at(self, place: int) -> None:
         """Do nothing."""
 
+    def running(self) -> Sequence[int]:
+        """Return whether its one sequence runs."""
+        return [place for place, each in enumerate(self.listeners) if not getattr(each, "ended", False)]
+
     def explain(self) -> str:
         """Return no reasons."""
         return ""
@@ -143,6 +166,7 @@ class SharedFleet:
             self.now += _STEP_S
             while self._coming and self._coming[0][0] <= self.now:
                 self._submit(heapq.heappop(self._coming)[2])
+            self._queue.read_work()
             while self._queue.requests and self._start(self._queue.heads()[0]):
                 pass
             for engine in self._engines:
@@ -151,7 +175,9 @@ class SharedFleet:
     def _submit(self, request: TenantRequest) -> None:
         params = pb.SamplingParams(max_tokens=request.max_tokens, ignore_eos=True, temperature=0)
         submission = Submission("", request.prompt, params)
-        entry = QueuedRequest("", submission, [DiscardListener()], Placement(tenant=request.tenant))
+        placement = Placement(tenant=request.tenant)
+        share = self._queue.share_of(placement, submission.priority)
+        entry = QueuedRequest("", submission, [request.sequence], placement, share)
         if not self._admits(entry):
             self.rejected[request.tenant] += 1
             self.send(request, self.now + _RETRY_S)
@@ -176,7 +202,6 @@ class SharedFleet:
             return False
         decision = self._router.choose(candidates, entry.submission, NEW)
         session, request = decision.worker, self._waiting.pop(entry)
-        (request.listener,) = entry.listeners
         slots = [session.slots.take(DiscardListener())]
         session.workload.on_submit(slots, decision.new)
         session.engine.submit(session, entry.submission.message(slots).submit, request)

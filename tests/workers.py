@@ -150,6 +150,16 @@ class Listener:
         self.steps_after_end = 0
         self.resumptions = 0
 
+    @property
+    def gained(self) -> int:
+        """Return how many tokens it has."""
+        return len(self.token_ids)
+
+    @property
+    def cached_tokens(self) -> int:
+        """Return those of the last prefill."""
+        return self.prefills[-1].cached_tokens if self.prefills else 0
+
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Record."""
         self.prefills.append(info)

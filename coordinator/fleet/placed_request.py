@@ -23,13 +23,14 @@ class PlacedRequest:
 
     def abort(self) -> None:
         """Abort the sequences that still run. Safe at any time, more than once."""
-        running = [
-            slot
-            for slot, listener in zip(self.slots, self.listeners, strict=True)
-            if self.session.listens(slot, listener)
-        ]
-        if running:
-            self.session.abort(running)
+        if running := self.running():
+            self.session.abort([self.slots[place] for place in running])
+
+    def running(self) -> list[int]:
+        """Return the places of its sequences that still run."""
+        listens = self.decision.worker.listens
+        slots = enumerate(zip(self.slots, self.listeners, strict=True))
+        return [place for place, (slot, listener) in slots if listens(slot, listener)]
 
     def abort_on(self, session: WorkerSession | None) -> None:
         """Abort it if it runs on this worker."""

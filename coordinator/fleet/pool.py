@@ -93,6 +93,9 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._changed = asyncio.Event()
         self._checking_keys: asyncio.Task[None] | None = None
         self._listeners: list[PoolListener] = []
+        self._on_capacity: list[PoolListener] = []
+        self._on_survived: list[PoolListener] = []
+        """Those that have a use for what is reported of every request."""
 
     @property
     def sessions(self) -> Sequence[WorkerSession]:
@@ -181,6 +184,10 @@ class WorkerPool(SessionListener[WorkerSession]):
     def subscribe(self, listener: PoolListener) -> None:
         """Add a listener; the error of one affects no other."""
         self._listeners.append(listener)
+        if type(listener).on_capacity is not PoolListener.on_capacity:
+            self._on_capacity.append(listener)
+        if type(listener).on_worker_survived is not PoolListener.on_worker_survived:
+            self._on_survived.append(listener)
 
     def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
         """Return the free capacity of a model's workers (of a revision), in sequences."""
@@ -399,7 +406,7 @@ class WorkerPool(SessionListener[WorkerSession]):
 
     def on_survived(self, session: WorkerSession, submission: Submission) -> None:
         """Pass on that a worker survived the start of a request."""
-        for_each(self._listeners, lambda listener: listener.on_worker_survived(session.model_name, submission))
+        for_each(self._on_survived, lambda listener: listener.on_worker_survived(session.model_name, submission))
 
     def on_session_change(self, session: WorkerSession) -> None:
         """Pass on losses, drains and free capacity, and reconcile drifted workers."""
@@ -445,7 +452,7 @@ class WorkerPool(SessionListener[WorkerSession]):
 
     def on_slots_freed(self) -> None:
         """Pass on that a worker may have free capacity."""
-        for_each(self._listeners, lambda listener: listener.on_capacity())
+        for_each(self._on_capacity, lambda listener: listener.on_capacity())
 
 
 def _free_capacity(session: WorkerSession) -> int:

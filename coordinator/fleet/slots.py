@@ -13,6 +13,14 @@ log = logging.getLogger(__name__)
 class SlotListener(Protocol):
     """Receives one sequence. Exactly one ending: `step` with a finish, `step` returning True, or `fail`."""
 
+    @property
+    def gained(self) -> int:
+        """Tokens from its current worker, or the last one."""
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of the prompt that the first worker had in its cache; 0 until that is known."""
+
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Called before the first tokens with how the prompt was computed."""
 
@@ -32,33 +40,10 @@ class SlotListener(Protocol):
         """Called when the sequence ends with an error."""
 
 
-class ForwardingListener:
-    """Passes on what is not a token or an end: the base of listeners that stand before another one."""
-
-    __slots__ = ("_listener",)
-
-    def __init__(self, listener: SlotListener) -> None:
-        self._listener = listener
-
-    def prefilled(self, info: pb.PrefillInfo) -> None:
-        """Pass on."""
-        self._listener.prefilled(info)
-
-    def scored(self, rows: pb.LogprobRows) -> None:
-        """Pass on."""
-        self._listener.scored(rows)
-
-    def weights(self, version: str) -> None:
-        """Pass on."""
-        self._listener.weights(version)
-
-    def resumed(self) -> None:
-        """Pass on."""
-        self._listener.resumed()
-
-
 class DiscardListener:
     """Occupies an aborted slot until the worker's terminal event, and counts the overshoot tokens."""
+
+    gained = cached_tokens = 0
 
     def __init__(self, stats: SessionStats | None = None) -> None:
         self.stats = stats or SessionStats()

@@ -86,6 +86,8 @@ class Choice:
     """None if the request has no log-probabilities."""
     token_by_token: bool = False
     prompt_logprobs: SharedPromptLogprobs | None = None
+    cached_tokens: int = field(default=0, init=False)
+    """Tokens of the prompt that its worker had in its cache."""
     _started: bool = field(default=False, init=False)
     _ended: bool = field(default=False, init=False)
     _resumed: bool = field(default=False, init=False)
@@ -93,8 +95,14 @@ class Choice:
     _versions: list[tuple[int, str]] = field(default_factory=list, init=False)
     """Weight versions, each with the number of tokens before it."""
 
+    @property
+    def gained(self) -> int:
+        """Its tokens so far."""
+        return self.reply.tokens_of(self.index)
+
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Pass the prefill on to the reply."""
+        self.cached_tokens = info.cached_tokens
         logprobs: list[ScoredPosition | None] | None = None
         if info.HasField("prompt_logprobs") and self.prompt_logprobs is not None:
             logprobs = self.prompt_logprobs.decode(info.prompt_logprobs)

@@ -4,8 +4,7 @@ import re
 import subprocess
 import sys
 
-MOST_CALLS = 9
-"""One of them counts for the tenant's share: about 0.1 µs, as benchmarks/results/counts.tsv says why."""
+MOST_CALLS = 8
 _OF_THE_REQUEST = 0.2
 """A function of tokens may be called a few times more for the request."""
 

@@ -154,6 +154,9 @@ class FailoverEnd:
         decision = Decision(session, RoutingInputs(1), 0, 1, 0, 0, "load")
         return PlacedRequest(decision, session.submit(submission, listeners), listeners)
 
+    def read_work(self) -> None:
+        """Count nothing."""
+
     def late(self, after_s: float) -> Sequence[LateTenant]:
         """Return that nobody waits."""
         return ()

@@ -41,6 +41,14 @@ class Input(NamedTuple):
 class QuietListener(SlotListener):
     """Takes nothing but tokens and the end."""
 
+    @property
+    def gained(self) -> int:
+        return 0
+
+    @property
+    def cached_tokens(self) -> int:
+        return 0
+
     def prefilled(self, info: pb.PrefillInfo) -> None:
         pass
 

@@ -24,11 +24,6 @@ EQUIVALENT = {
         "if self._requests and (not self._checks_soon):"
         "  ->  if self._requests or not self._checks_soon:"
     ): FASTER,
-    "coordinator/fleet/admission/work_meter.py: self._open = False  ->  self._open = None": FALSY,
-    (
-        "coordinator/fleet/admission/work_meter.py: "
-        "self._counts_prompt = self._open = False  ->  self._counts_prompt = self._open = None"
-    ): FALSY,
     "coordinator/fleet/admission/work_meter.py: self._counts_prompt = False  ->  self._counts_prompt = None": FALSY,
     (
         "coordinator/fleet/failover/failover.py: "

@@ -3,7 +3,7 @@
 import math
 
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
-from tokenwire.coordinator.fleet.slots import ForwardingListener, SlotListener
+from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -12,42 +12,61 @@ _REPLY_TOKENS = 256
 _CACHED_COST = 0.1
 
 
-class ObservedSequence(ForwardingListener):
+class ObservedSequence:
     """Passes on what a sequence gets, and keeps how much it was."""
 
     def __init__(self, listener: SlotListener, prompt_tokens: int) -> None:
-        super().__init__(listener)
+        self._listener = listener
         self._prompt_tokens: float = prompt_tokens
         """Those that count for this sequence."""
         self._counts_prompt = prompt_tokens > 0
         self._generated = 0
-        self._ended = self._lost = False
+
+    @property
+    def gained(self) -> int:
+        """Return what the sequence says."""
+        return self._listener.gained
+
+    @property
+    def cached_tokens(self) -> int:
+        """Return what the sequence says."""
+        return self._listener.cached_tokens
 
     def work(self, runs: bool) -> float:
         """Return the work so far; `runs`: it still has its worker."""
-        ended = self._ended or not (runs or self._lost)
-        reply = self._generated if ended else _REPLY_TOKENS * max(1, math.ceil(self._generated / _REPLY_TOKENS))
-        return self._prompt_tokens + reply
+        in_advance = _REPLY_TOKENS * max(1, math.ceil(self._generated / _REPLY_TOKENS))
+        return self._prompt_tokens + (in_advance if runs else self._generated)
+
+    def forget_prompt(self) -> None:
+        """Count no prompt: nobody waited when it was computed, or began to be."""
+        self._counts_prompt, self._prompt_tokens = False, 0
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Count cached tokens as a tenth."""
         if self._counts_prompt:
             self._counts_prompt = False
             self._prompt_tokens -= (1 - _CACHED_COST) * info.cached_tokens
-        super().prefilled(info)
+        self._listener.prefilled(info)
+
+    def scored(self, rows: pb.LogprobRows) -> None:
+        """Pass on."""
+        self._listener.scored(rows)
+
+    def weights(self, version: str) -> None:
+        """Pass on."""
+        self._listener.weights(version)
+
+    def resumed(self) -> None:
+        """Pass on."""
+        self._listener.resumed()
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Count tokens."""
         self._generated += len(token_ids)
-        if finish is not None:
-            self._lost, self._ended = finish.handed_back, not finish.handed_back
-        stops = self._listener.step(token_ids, finish)
-        self._ended |= stops and not self._lost
-        return stops
+        return self._listener.step(token_ids, finish)
 
     def fail(self, error: TokenwireError) -> None:
-        """Keep that it may go on elsewhere."""
-        self._lost = not self._ended
+        """Pass on."""
         self._listener.fail(error)
 
 
@@ -69,6 +88,12 @@ class ObservedPart:
         """What those count that still have their worker, when requests begin to wait."""
         handle = self._handle
         return _REPLY_TOKENS * sum(map(handle.session.listens, handle.slots, handle.listeners)) / self._weight
+
+    def forget_prompt(self) -> None:
+        """Count their prompt no longer."""
+        for sequence in self._handle.listeners:
+            assert isinstance(sequence, ObservedSequence)
+            sequence.forget_prompt()
 
     def work(self) -> float:
         """Return their work so far, relative to the weight."""

@@ -155,9 +155,9 @@ FAULTS = (
         "requests that leave the queue count against their tenant",
         "d75baf3",
         "coordinator/fleet/admission/fair_queue.py",
-        "            share.remove()\n",
-        "            if entry.listeners:\n                share.start(entry.tokens(entry.sequences))\n"
-        "            share.remove()\n",
+        "            entry.share.remove()\n",
+        "            if entry.listeners:\n                entry.share.start(entry.tokens(entry.sequences))\n"
+        "            entry.share.remove()\n",
     ),
     PastFault(
         "a reply goes on at a worker with other weights",
@@ -176,9 +176,9 @@ FAULTS = (
     PastFault(
         "a tenant that was idle may catch up on what it left to others",
         "",
-        "coordinator/fleet/admission/fair_queue.py",
-        "self.start_tags[tenant] = max(self._virtual_time, self.start_tags.get(tenant, 0.0))",
-        "self.start_tags.setdefault(tenant, 0.0)",
+        "coordinator/fleet/admission/shares.py",
+        "            self.tag = max(shares._virtual_time, self.tag)\n        shares.waiting",
+        "            pass\n        shares.waiting",
     ),
     PastFault(
         "frames of other weights are merged",

@@ -235,6 +235,8 @@ class QueueWitness:
             self._comebacks.forget(entry.submission.priority)
             for other in [other for other in self._parts if other[0] == entry.submission.priority]:
                 self._parts[other] = [part for part in self._parts[other] if part.runs]
+                for part in self._parts[other]:
+                    part.forget_prompt()
                 self._leads[other] = sum(part.in_advance for part in self._parts[other])
         if not any(each.placement.tenant == tenant for each in equals):
             self._periods[place] += 1
@@ -245,6 +247,10 @@ class QueueWitness:
 
     def _work(self, priority: int, tenant: str) -> float:
         return sum(part.work() for part in self._parts.get((priority, tenant), ()))
+
+    def read_work(self) -> None:
+        """Let the queue count what was done."""
+        self._queue.read_work()
 
     def late(self, after_s: float) -> Sequence[LateTenant]:
         """Return whose requests have waited for so long."""

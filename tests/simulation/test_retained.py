@@ -7,12 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from tests.clock import Clock
+from tests.coordinator.fleet.admission.fakes import QueuedPart
 from tests.simulation.retained import coordinator_tables, history_problems, prefix_problems, worker_tables
 from tests.workers import Listener
 from tokenwire.coordinator.app import Core, build_core
 from tokenwire.coordinator.auth.api_keys import ApiKey
 from tokenwire.coordinator.fleet.admission.fair_queue import FairQueue, _GroupQueue
 from tokenwire.coordinator.fleet.admission.shares import Shares
+from tokenwire.coordinator.fleet.admission.work_meter import WorkMeter
 from tokenwire.coordinator.fleet.outliers import _Ejections
 from tokenwire.coordinator.fleet.pool import _Member
 from tokenwire.coordinator.fleet.prefix_index import PrefixIndex
@@ -76,7 +78,12 @@ def _start_long_ago(core: Core) -> None:
             "keeps 1 groups of queued requests",
         ),
         (
-            lambda core: _queue(core)._shares.setdefault(0, Shares()).of("t", 1).begin_sequence(),
+            lambda core: (
+                _queue(core)
+                ._shares.setdefault(0, Shares())
+                .of("t", 1)
+                .meters.update({WorkMeter(QueuedPart(Submission(), []), [], False): None})
+            ),
             "keeps 1 shares in use",
         ),
         (lambda core: core.queue._memory._parts.update({"tenant": object()}), "tenants of queued requests"),

@@ -3,12 +3,12 @@
 import itertools
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from tokenwire.coordinator.fleet.admission.fair_bound import FairBound
 from tokenwire.coordinator.fleet.admission.queued_request import PartHandle, QueuedRequest
 from tokenwire.coordinator.fleet.admission.shares import Shares, TenantShare
-from tokenwire.coordinator.fleet.admission.work_meter import WorkMeter
+from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.process.pruned_dict import PrunedDict
 from tokenwire.protocol.model_revision import ModelRevision
 
@@ -56,13 +56,13 @@ class _GroupQueue:
             del self.lanes[of]
             del self._classes[bisect_left(self._classes, of)]
 
-    def first(self, shares: Mapping[int, Shares]) -> tuple[_QueueOrder, QueuedRequest]:
+    def first(self) -> tuple[_QueueOrder, QueuedRequest]:
         """Return the first request, after its order, which no two requests have alike."""
         is_new, priority = of = self._classes[0]
-        firsts = ((tenant, next(iter(lane))) for tenant, lane in self.lanes[of].items())
+        firsts = (next(iter(lane)) for lane in self.lanes[of].values())
         return min(
-            ((is_new, priority, shares[priority].tag(tenant) if is_new else 0.0, entry.arrival), entry)
-            for tenant, entry in firsts
+            ((is_new, priority, 0.0 if entry.share is None else entry.share.tag, entry.arrival), entry)
+            for entry in firsts
         )
 
 
@@ -89,15 +89,16 @@ class FairQueue:
         arrival = next(self._arrivals)
         entry.arrival = -arrival if entry.placement.preempted else arrival  # before others of its tenant, in all groups
         self._groups.setdefault(_group_of(entry), _GroupQueue()).add(entry)
-        if (share := self._share_of(entry)) is not None:
-            share.add()
+        if entry.share is not None:
+            entry.share.add()
         entry.queued = True
         self.requests += 1
         self.places.add(entry)
 
     def start(self, entry: QueuedRequest, part: PartHandle) -> None:
         """Count a part of a request, queued or not, as its tenant's work; the rest stays where it is."""
-        if (share := self._share_of(entry)) is not None:  # a resumed request counted when it was first started
+        share = entry.share
+        if share is not None and share.shares.waiting:
             share.start(entry.tokens(len(part.listeners)))
         if entry.queued:
             self.places.remove(entry)
@@ -105,21 +106,19 @@ class FairQueue:
         if entry.queued:
             self.places.add(entry)
 
-    def count_work(self, entry: QueuedRequest) -> None:
-        """Count the work of a request once it has started, as that of its tenant."""
-        share = self._share_of(entry)
-        if share is not None and entry.placement.tenant:  # without keys there is nobody to share with
-            entry.listeners = [WorkMeter(listener, share) for listener in entry.listeners]
-
-    def _share_of(self, entry: QueuedRequest) -> TenantShare | None:
+    def share_of(self, placement: Placement, priority: int) -> TenantShare | None:
         """Return the share that a request is of; None if it is resumed."""
-        is_new, priority = _class_of(entry)
-        if not is_new:
+        if placement.resumed:
             return None
         shares = self._shares.get(priority)
         if shares is None:
             shares = self._shares[priority] = Shares()
-        return shares.of(entry.placement.tenant, entry.placement.weight)
+        return shares.of(placement.tenant, placement.weight)
+
+    def read_work(self) -> None:
+        """Count what is on workers, so that shares are up to date."""
+        for shares in self._shares.values():
+            shares.read()
 
     def remove(self, entry: QueuedRequest) -> None:
         """Remove a queued request."""
@@ -128,8 +127,8 @@ class FairQueue:
         self._groups[group].remove(entry)
         if not self._groups[group].lanes:
             del self._groups[group]
-        if (share := self._share_of(entry)) is not None:
-            share.remove()
+        if entry.share is not None:
+            entry.share.remove()
         self.requests -= 1
         self.places.remove(entry)
 
@@ -140,10 +139,11 @@ class FairQueue:
 
     def waits(self, adapter_id: int, revision: ModelRevision | None = None) -> bool:
         """Return whether requests are queued that workers with an adapter and a revision may take."""
-        return any(adapter_id == adapter and _overlap(revision, other) for adapter, other, _ in self._groups)
+        groups = self._groups
+        return bool(groups) and any(adapter_id == adapter and _overlap(revision, other) for adapter, other, _ in groups)
 
     def is_behind(self, entry: QueuedRequest, tenant: str) -> bool:
-        """Return whether a queued request would go before one of another tenant, by their shares."""
+        """Return whether a queued request would go before one of another tenant, by their shares as last read."""
         is_new, priority = _class_of(entry)
         return not is_new or self._shares[priority].is_behind(entry.placement.tenant, tenant)
 
@@ -153,8 +153,8 @@ class FairQueue:
         return len(self._groups) > 1
 
     def heads(self) -> list[QueuedRequest]:
-        """Return the first request of each group, in order."""
-        return [entry for _, entry in sorted(group.first(self._shares) for group in self._groups.values())]
+        """Return the first request of each group, in order, by the shares as last read."""
+        return [entry for _, entry in sorted(group.first() for group in self._groups.values())]
 
 
 def _group_of(entry: QueuedRequest) -> _Group:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
@@ -69,7 +69,7 @@ class AdmissionQueue(PoolListener):
         """By model."""
         self._memory = FairBound(lambda entry: entry.size_bytes)
         """Of all queued requests."""
-        self._throughputs: dict[str, ThroughputEstimate] = {}
+        self._throughputs = defaultdict[str, ThroughputEstimate](ThroughputEstimate)
         self._check: asyncio.Handle | None = None
         self._checks_soon = False
         workers.subscribe(self)
@@ -100,11 +100,13 @@ class AdmissionQueue(PoolListener):
         queue = self._queues.get(model)
         if queue is None:
             queue = self._queues[model] = FairQueue()
-        entry = QueuedRequest(model, submission, listeners, placement, on_abort=self._remove)
-        queue.count_work(entry)
+        share = queue.share_of(placement, submission.priority)
+        entry = QueuedRequest(model, submission, listeners, placement, share, on_abort=self._remove)
         if not queue.waits(submission.lora.id, placement.revision):
             part = self._try_send(entry)
             if part is not None:
+                if queue.requests and share is not None:
+                    share.read()
                 queue.start(entry, part)
                 if not entry.listeners:
                     return entry
@@ -129,10 +131,18 @@ class AdmissionQueue(PoolListener):
             )
         return sum(entry.sequences for entry in found)
 
+    def read_work(self) -> None:
+        """Count what sequences have done, before some of them go on elsewhere."""
+        for queue in self._queues.values():
+            queue.read_work()
+
     def late(self, after_s: float) -> list[LateTenant]:
         """Return the tenants whose requests are next and have waited for so long."""
         since = time.monotonic() - after_s
-        heads = ((queue, head) for queue in self._queues.values() if queue.requests for head in queue.heads())
+        waiting = [queue for queue in self._queues.values() if queue.requests]
+        for queue in waiting:
+            queue.read_work()
+        heads = ((queue, head) for queue in waiting for head in queue.heads())
         return [self._late_tenant(queue, head) for queue, head in heads if head.waits_since < since]
 
     def _late_tenant(self, queue: FairQueue, head: QueuedRequest) -> LateTenant:
@@ -180,7 +190,7 @@ class AdmissionQueue(PoolListener):
 
     def _wait_s(self, model: str, queue: FairQueue, placement: Placement, sequences: int) -> int:
         """Return the seconds until the workers have started so many sequences more of a tenant, at fair shares."""
-        return self._throughput(model).wait_s(queue.places.fair_total(placement, sequences))
+        return self._throughputs[model].wait_s(queue.places.fair_total(placement, sequences))
 
     def _enqueue(self, queue: FairQueue, entry: QueuedRequest) -> None:
         queue.add(entry)
@@ -231,6 +241,8 @@ class AdmissionQueue(PoolListener):
 
     def _move(self, queue: FairQueue) -> None:
         """Place the first entry for which a worker has capacity, as long as there is one."""
+        if queue.requests:
+            queue.read_work()
         while queue.requests and any(self._start(entry) for entry in queue.heads()):
             pass
 
@@ -261,7 +273,7 @@ class AdmissionQueue(PoolListener):
     def _try_send(self, entry: QueuedRequest) -> PartHandle | None:
         part = self._workers.try_submit(entry.model, entry.submission, entry.listeners, entry.placement)
         if part is not None:
-            self._throughput(entry.model).started(len(part.listeners))
+            self._throughputs[entry.model].started(len(part.listeners))
         return part
 
     def _give_up(self, entry: QueuedRequest) -> None:
@@ -286,6 +298,3 @@ class AdmissionQueue(PoolListener):
         self._queues[entry.model].remove(entry)
         self._requests -= 1
         self._memory.remove(entry)
-
-    def _throughput(self, model: str) -> ThroughputEstimate:
-        return self._throughputs.setdefault(model, ThroughputEstimate())

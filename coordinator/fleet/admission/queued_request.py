@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from tokenwire.coordinator.fleet.admission.shares import TenantShare
 from tokenwire.coordinator.fleet.admission.work_meter import REPLY_TOKENS, WorkMeter
 from tokenwire.coordinator.fleet.request_handle import Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
@@ -28,6 +29,9 @@ class PartHandle(SubmissionHandle, Protocol):
     def abort_at(self, place: int) -> None:
         """Abort the sequence at this place among them."""
 
+    def running(self) -> Sequence[int]:
+        """Return the places of those that still run."""
+
 
 @dataclass(eq=False, slots=True)
 class QueuedRequest:
@@ -39,12 +43,14 @@ class QueuedRequest:
     listeners: Sequence[SlotListener]
     """Those of its queued sequences."""
     placement: Placement
+    share: TenantShare | None = None
+    """What its work counts for; None if it is resumed: then it counted when it was first started."""
     arrival: int = 0
     """Its number in the order of arrival."""
     queued: bool = False
     """Whether any of it is queued."""
-    parts: list[tuple[PartHandle, Sequence[SlotListener]]] = field(default_factory=list)
-    """What was sent to workers, with the listeners that it was sent with."""
+    parts: list[tuple[PartHandle, Sequence[SlotListener], WorkMeter | None]] = field(default_factory=list)
+    """What was sent to workers, with the listeners that it was sent with, and what reads their work."""
     waits_since: float = 0.0
     """When it was queued, or a part of it was last sent."""
     timer: asyncio.TimerHandle | None = None
@@ -52,42 +58,49 @@ class QueuedRequest:
     """Removes it from its queue."""
 
     def abort(self) -> None:
-        """Remove it from the queue, and abort it on its workers."""
-        self.on_abort(self)
-        for part, listeners in self.parts:
+        """Remove it from the queue, and abort it on its workers. Called at its end in any case."""
+        if self.queued:
+            self.on_abort(self)
+        for part, _, meter in self.parts:
             part.abort()
-            _settle(listeners)
+            if meter is not None and self.share is not None:
+                self.share.end(meter)
 
     def abort_on(self, session: "WorkerSession | None") -> None:
         """Abort what runs on one worker, or remove the rest from the queue if None."""
         if session is None:
             self.on_abort(self)
             return
-        for part, listeners in self.parts:
+        for part, _, meter in self.parts:
             if part.session is session:
                 part.abort()
-                _settle(listeners)
+                self._settle(meter)
 
     def abort_one(self, listener: SlotListener) -> None:
         """Abort one sequence that a worker has, by its listener."""
-        for part, listeners in self.parts:
+        for part, listeners, meter in self.parts:
             for place, own in enumerate(listeners):
-                if own is listener or (isinstance(own, WorkMeter) and own.is_of(listener)):
+                if own is listener:
                     part.abort_at(place)
-                    _settle([own])
+                    self._settle(meter)
                     return
+
+    def _settle(self, meter: WorkMeter | None) -> None:
+        if meter is not None and self.share is not None:
+            self.share.settle(meter)
 
     def explain(self) -> str:
         """Return which workers have it, each with why it got its last part; empty while it is queued."""
-        return ", ".join({part.session: part.explain() for part, _ in self.parts}.values())
+        return ", ".join({part.session: part.explain() for part, _, _ in self.parts}.values())
 
     def begin(self, part: PartHandle) -> None:
         """Keep what is left to send after a part."""
-        sent = len(part.listeners)
-        self.parts.append((part, self.listeners[:sent]))
-        for index, listener in enumerate(self.listeners[:sent]):
-            if isinstance(listener, WorkMeter):
-                listener.begin(counts_prompt=not (index or self.placement.preempted))
+        sent, share, meter = len(part.listeners), self.share, None
+        listeners = self.listeners[:sent]
+        if share is not None and self.placement.tenant:  # without tenants there is nobody to share with
+            meter = WorkMeter(part, listeners, not self.placement.preempted)
+            share.meters[meter] = None
+        self.parts.append((part, listeners, meter))
         self.listeners = self.listeners[sent:]
         if self.listeners:
             self.submission = replace(self.submission, start=self.submission.start + sent)
@@ -112,9 +125,3 @@ class QueuedRequest:
         """Return the approximate work of so many of its sequences; what is computed again is not its tenant's."""
         prompt_tokens = 0 if self.placement.preempted else len(self.submission.prompt_token_ids)
         return prompt_tokens + REPLY_TOKENS * sequences
-
-
-def _settle(listeners: Sequence[SlotListener]) -> None:
-    for listener in listeners:
-        if isinstance(listener, WorkMeter):
-            listener.settle()

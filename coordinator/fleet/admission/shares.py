@@ -5,9 +5,9 @@ tenants that wait get shares by their weights, whatever they did before the firs
 running then counts as if it had just been started, so whoever comes to workers that another fills goes first.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tokenwire.coordinator.fleet.admission.work_meter import REPLY_TOKENS
+from tokenwire.coordinator.fleet.admission.work_meter import REPLY_TOKENS, WorkMeter
 from tokenwire.process.pruned_dict import PrunedDict
 
 _REMEMBERED = 1024
@@ -20,38 +20,37 @@ class Shares:
     def __init__(self) -> None:
         self._virtual_time = 0.0
         self._tenants = PrunedDict[str, TenantShare](self._is_used, _REMEMBERED)
-        self._waiting = 0
-        """Queued requests."""
-        self._running = 0
-        """Metered sequences that run."""
+        self.waiting = 0
+        """Queued requests. Without any, no work takes anything from anybody."""
 
     def __bool__(self) -> bool:
-        """Return whether requests are queued, or sequences run."""
-        return bool(self._waiting or self._running)
+        """Return whether requests are queued, or on workers."""
+        return bool(self.waiting) or any(share.meters for share in self._tenants.values())
+
+    def read(self) -> None:
+        """Count what all that is on workers has done since the last call."""
+        for share in self._tenants.values():
+            share.read()
 
     def of(self, tenant: str, weight: int) -> "TenantShare":
-        """Return a tenant's share, which counts what its sequences do."""
+        """Return a tenant's share."""
         share = self._tenants.get(tenant)
         if share is None:
             share = self._tenants[tenant] = TenantShare(self, self._virtual_time)
         share.weight = weight
         return share
 
-    def tag(self, tenant: str) -> float:
-        """Return the tag of a tenant that waits."""
-        return self._tenants[tenant].tag
-
     def is_behind(self, tenant: str, other: str) -> bool:
         """Return whether a tenant that waits has had less than another one."""
         share = self._tenants.get(other)
-        return share is not None and self.tag(tenant) < max(self._virtual_time, share.tag)
+        return share is not None and self._tenants[tenant].tag < max(self._virtual_time, share.tag)
 
     def _is_used(self, share: "TenantShare") -> bool:
-        """Return whether a tenant waits, runs anything, or is ahead of others: that counts while somebody waits."""
-        return bool(share.waiting or share.running or (self._waiting and share.tag > self._virtual_time))
+        """Return whether a tenant waits, has workers, or is ahead of others: that counts while somebody waits."""
+        return bool(share.waiting or share.meters or (self.waiting and share.tag > self._virtual_time))
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class TenantShare:
     """What counts for one tenant."""
 
@@ -60,46 +59,47 @@ class TenantShare:
     weight: int = 1
     waiting: int = 0
     """Its queued requests."""
-    running: int = 0
-    """Its metered sequences that run."""
+    meters: dict[WorkMeter, None] = field(default_factory=dict)
+    """Of its requests that are on workers, in order."""
 
     def add(self) -> None:
         """Add a queued request."""
         shares = self.shares
-        if not shares._waiting:
+        if not shares.waiting:
             shares._virtual_time = 0.0
             for each in shares._tenants.values():
-                each.tag = REPLY_TOKENS * each.running / each.weight
+                each.tag = REPLY_TOKENS * sum(meter.restart() for meter in each.meters) / each.weight
         elif not self.waiting:
+            self.read()
             self.tag = max(shares._virtual_time, self.tag)
-        shares._waiting += 1
+        shares.waiting += 1
         self.waiting += 1
 
     def remove(self) -> None:
         """Remove a queued request."""
         assert self.waiting > 0, "a request left the queue twice"
-        self.shares._waiting -= 1
+        self.shares.waiting -= 1
         self.waiting -= 1
 
     def start(self, tokens: int) -> None:
-        """Count work that starts. As long as nobody waits, it takes nothing from anybody."""
+        """Count work that starts while somebody waits."""
         if self.waiting:
             self.shares._virtual_time = max(self.shares._virtual_time, self.tag)
         else:
             self.tag = max(self.shares._virtual_time, self.tag)
-        self.charge(tokens)
-
-    def charge(self, tokens: float) -> None:
-        """Count more work of what was started, or take back what was not needed."""
         self.tag += tokens / self.weight
 
-    def begin_sequence(self) -> None:
-        """Count one more that runs."""
-        self.shares._running += 1
-        self.running += 1
+    def read(self) -> None:
+        """Count what its sequences have done since the last call."""
+        for meter in self.meters:
+            self.tag += meter.read() / self.weight
 
-    def end_sequence(self) -> None:
-        """Count one less."""
-        self.shares._running -= 1
-        self.running -= 1
-        assert self.running >= 0, "a sequence ended twice"
+    def settle(self, meter: WorkMeter) -> None:
+        """Count what sequences have done of which some have ended here, before they go on elsewhere."""
+        self.tag += meter.read() / self.weight
+
+    def end(self, meter: WorkMeter) -> None:
+        """Count what sequences have done that have all ended."""
+        if self.shares.waiting:
+            self.tag += meter.read() / self.weight
+        self.meters.pop(meter, None)

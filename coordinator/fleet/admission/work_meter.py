@@ -1,10 +1,10 @@
-"""Counts what a sequence takes of its tenant's share while it runs, and corrects what was assumed when it started."""
+"""Reads what the sequences of a request do at one worker, and what that counts of their tenant's share.
 
+Nothing stands in the way of their tokens: what they have is read when it matters, which is while somebody waits.
+"""
+
+from collections.abc import Sequence
 from typing import Protocol
-
-from tokenwire.coordinator.fleet.slots import ForwardingListener, SlotListener
-from tokenwire.errors import TokenwireError
-from tokenwire.v1 import inference_pb2 as pb
 
 REPLY_TOKENS = 256
 """The length of a reply is unknown: its tokens are counted in advance, so many at a time."""
@@ -12,71 +12,58 @@ _CACHED_COST = 0.1
 """Of a prompt token that a worker had in its cache."""
 
 
-class WorkAccount(Protocol):
-    """What work counts for."""
+class MeteredSequence(Protocol):
+    """What is read of a sequence; see SlotListener."""
 
-    def charge(self, tokens: float) -> None:
-        """Count more work; negative if less was needed than was assumed."""
+    @property
+    def gained(self) -> int:
+        """Tokens from its worker."""
 
-    def begin_sequence(self) -> None:
-        """Count one more sequence that runs."""
-
-    def end_sequence(self) -> None:
-        """Count one less."""
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of the prompt that its worker had in its cache; 0 until that is known."""
 
 
-class WorkMeter(ForwardingListener):
-    """A slot listener that passes everything on."""
+class MeteredPart(Protocol):
+    """The sequences that were sent to one worker together."""
 
-    __slots__ = ("_account", "_charged", "_counts_prompt", "_generated", "_open")
+    def running(self) -> Sequence[int]:
+        """Return the places of those that still run there."""
 
-    def __init__(self, listener: SlotListener, account: WorkAccount) -> None:
-        self._listener = listener
-        self._account = account
-        self._charged = self._generated = 0
-        self._counts_prompt = self._open = False
 
-    def begin(self, counts_prompt: bool) -> None:
-        """Start: the first tokens of the reply are counted, and all of the prompt if it counts for this sequence."""
-        self._open, self._charged, self._counts_prompt = True, REPLY_TOKENS, counts_prompt
-        self._account.begin_sequence()
+class WorkMeter:
+    """The work of such sequences, in tokens."""
 
-    def settle(self) -> None:
-        """End: only what was generated counts. Safe at any time, more than once."""
-        if self._open:
-            self._account.charge(self._generated - self._charged)
-            self._close()
+    __slots__ = ("_counted", "_counts_prompt", "_part", "_sequences")
 
-    def is_of(self, listener: SlotListener) -> bool:
-        """Return whether it passes everything on to this listener."""
-        return self._listener is listener
+    def __init__(self, part: MeteredPart, sequences: Sequence[MeteredSequence], counts_prompt: bool) -> None:
+        """`counts_prompt`: whether the prompt was counted, all of it, besides the first tokens of each reply."""
+        self._part = part
+        self._sequences = sequences
+        self._counts_prompt = counts_prompt
+        self._counted = dict.fromkeys(range(len(sequences)), REPLY_TOKENS)
+        """Tokens of the replies, by place, of those that ran at the last call."""
 
-    def prefilled(self, info: pb.PrefillInfo) -> None:
-        """Take back most of what the prompt's cached tokens counted."""
-        if self._counts_prompt:
+    def read(self) -> float:
+        """Return how much more work it is than at the last call; less than 0 where less was needed than assumed."""
+        work = 0.0
+        if not self._counted:
+            return work
+        if self._counts_prompt and (cached := self._sequences[0].cached_tokens):
             self._counts_prompt = False
-            self._account.charge((_CACHED_COST - 1) * info.cached_tokens)
-        super().prefilled(info)
+            work = (_CACHED_COST - 1) * cached
+        running = self._part.running()
+        for place, counted in [*self._counted.items()]:
+            tokens = self._sequences[place].gained
+            if place in running:
+                tokens = self._counted[place] = max(REPLY_TOKENS, -(-tokens // REPLY_TOKENS) * REPLY_TOKENS)
+            else:
+                del self._counted[place]  # it has ended, or goes on elsewhere: only what it got here counts
+            work += tokens - counted
+        return work
 
-    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
-        """Count tokens; settle if these are the last, unless another worker goes on."""
-        self._generated += len(token_ids)
-        while self._generated > self._charged and self._open:
-            self._charged += REPLY_TOKENS
-            self._account.charge(REPLY_TOKENS)
-        if finish is not None and finish.handed_back:
-            self._close()
-        stops = self._listener.step(token_ids, finish)
-        if stops or finish is not None:
-            self.settle()
-        return stops
-
-    def fail(self, error: TokenwireError) -> None:
-        """Count nothing more: another worker may go on."""
-        self._close()
-        self._listener.fail(error)
-
-    def _close(self) -> None:
-        if self._open:
-            self._open = False
-            self._account.end_sequence()
+    def restart(self) -> int:
+        """Leave what was done so far, and return how many sequences run: each counts its next tokens in advance."""
+        self.read()
+        self._counts_prompt = False
+        return len(self._counted)

@@ -85,6 +85,9 @@ class AdmissionLayer(Fleet, Protocol):
     ) -> SubmissionHandle:
         """Send a request to workers of a model, in parts if need be."""
 
+    def read_work(self) -> None:
+        """Count what sequences have done, before some of them go on elsewhere."""
+
     def late(self, after_s: float) -> Sequence[LateTenant]:
         """Return the tenants whose requests are next and have waited for so long."""
 
@@ -216,6 +219,7 @@ class Failover(PoolListener):
     def _process_losses(self) -> None:
         losses = {sequence: loss for sequence, loss in self._lost if not sequence.ended}
         self._lost = []
+        self._below.read_work()
         deaths: dict[_WorkerDeath, list[ResumableSequence]] = {}
         _each(losses, lambda sequence: self._decide(sequence, losses[sequence], deaths))
         for_each(deaths, lambda death: self._on_death(*death, deaths[death]))
@@ -270,6 +274,8 @@ class Failover(PoolListener):
         if prefix and rest.max_tokens == 0:
             sequence.end_at_limit()
             return
+        if sequence.handle is not None:
+            sequence.handle.abort()  # its worker is lost, or it was aborted there: the handle has ended
         try:
             listener = replay if replayed or may_differ else sequence
             sequence.handle = self._below.submit(request.model, rest, [listener], placement)
@@ -330,6 +336,8 @@ class Failover(PoolListener):
     def _on_tick(self) -> None:
         self._tick = None
         waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._below.read_work()
         _each(waiting, self._resume)
         self._draining = [session for session in self._draining if self._move_some(session)]
         self._apply(self._detector.review())

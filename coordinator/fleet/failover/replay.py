@@ -15,7 +15,7 @@ class Replayed(SlotListener, Protocol):
     """The sequence behind a replay."""
 
     def on_verified(self, count: int) -> None:
-        """Called with the number of tokens that were generated again."""
+        """Called with the number of tokens that were generated, and are not passed on."""
 
     def on_diverged(self, position: int) -> None:
         """Called when the token at a position differs from the client's."""
@@ -33,6 +33,16 @@ class Replay:
         """Number of compared tokens."""
         self._rows: pb.LogprobRows | None = None
         self._version = ""
+
+    @property
+    def gained(self) -> int:
+        """Those of the sequence."""
+        return self._downstream.gained
+
+    @property
+    def cached_tokens(self) -> int:
+        """Those of the sequence."""
+        return self._downstream.cached_tokens
 
     def expect(self, known: "array[int]") -> None:
         """Compare with these tokens: its worker begins at the start after all."""
@@ -65,12 +75,14 @@ class Replay:
         known = self._expected[self._seen : self._seen + len(token_ids)]
         for offset, token_id in enumerate(known):
             if token_ids[offset] != token_id:
+                self._downstream.on_verified(len(token_ids))
                 self._downstream.on_diverged(self._seen + offset)
                 return True
         self._seen += len(known)
-        self._downstream.on_verified(len(known))
+        is_lost = finish is not None and finish.handed_back
+        self._downstream.on_verified(len(token_ids if is_lost else known))
         rows, self._rows = self._rows, None
-        if finish is not None and finish.handed_back:
+        if is_lost:
             return self._downstream.step([], finish)  # lost again, at any position
         if not self._caught_up:
             return finish is not None and self._end_early(finish)

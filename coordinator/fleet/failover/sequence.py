@@ -143,6 +143,7 @@ class ResumableSequence:
         "_revision",
         "_session",
         "avoid",
+        "cached_tokens",
         "ended",
         "engines",
         "forked",
@@ -162,6 +163,8 @@ class ResumableSequence:
         self.handle: SubmissionHandle | None = None
         """Its own submission; None while it runs in the request's first one, or waits."""
         self.losses = 0
+        self.cached_tokens = 0
+        """Of the prompt, at its first worker."""
         self.placed_at = 0.0
         """When its worker got it."""
         self.avoid: frozenset[str] = frozenset()
@@ -224,6 +227,7 @@ class ResumableSequence:
         """Pass on only the first one: usage is that of the request as the client sent it."""
         if not self._prefilled:
             self._prefilled = True
+            self.cached_tokens = info.cached_tokens
             self._listener.prefilled(info)
 
     def scored(self, rows: pb.LogprobRows) -> None:
@@ -260,7 +264,7 @@ class ResumableSequence:
         self._lose(died, False, counts, refused, error)
 
     def on_verified(self, count: int) -> None:
-        """Count tokens that a replay generated again as gained."""
+        """Count tokens that a replay generated, and did not pass on, as gained."""
         self._began_at -= count
 
     def on_diverged(self, position: int) -> None:
@@ -318,6 +322,7 @@ class ResumableSequence:
 
     def _close(self, token_ids: list[int], finish: pb.Finish) -> bool:
         assert not self.ended, "a sequence gets a second terminal event"
+        self._began_at -= len(token_ids)  # gained, though nobody continues from them
         # Ended only afterwards: a listener that raises on its last tokens must still be failed.
         stops = self._listener.step(token_ids, finish)
         self._end()

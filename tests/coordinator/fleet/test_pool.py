@@ -410,6 +410,21 @@ class Recorder(PoolListener):
         self.models.append(model)
 
 
+class Deaf(PoolListener):
+    """Has a use for nothing."""
+
+
+async def test_only_who_has_a_use_for_it_is_called_for_each_request(pool: WorkerPool) -> None:
+    """The others are called for what is rarer."""
+    recorder, deaf = Recorder(), Deaf()
+    pool.subscribe(deaf)
+    pool.subscribe(recorder)
+
+    assert deaf in pool._listeners
+    assert recorder in pool._on_capacity
+    assert deaf not in pool._on_capacity + pool._on_survived
+
+
 async def test_a_listener_that_raises_affects_no_other(pool: WorkerPool) -> None:
     """The others are still called when sequences end, and the session continues."""
     recorder = Recorder()

@@ -36,6 +36,12 @@ class QueuedPart:
         """Record the abort."""
         self.aborted = True
 
+    def running(self) -> list[int]:
+        """Return the places that have not ended."""
+        listeners = [] if self.aborted else [*enumerate(self.listeners)]
+        ended = {place for place, each in listeners if isinstance(each, Listener) and each.ended.is_set()}
+        return [place for place, _ in listeners if place not in ended.union(self.aborted_places)]
+
     def abort_on(self, session: WorkerSession | None) -> None:
         """Record the abort if it has this session."""
         self.aborted |= session is self.session

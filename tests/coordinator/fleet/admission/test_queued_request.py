@@ -3,15 +3,15 @@
 from tests.coordinator.fleet.admission.fakes import QueuedPart
 from tests.workers import Listener
 from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
-from tokenwire.coordinator.fleet.admission.shares import Shares
-from tokenwire.coordinator.fleet.admission.work_meter import WorkMeter
+from tokenwire.coordinator.fleet.admission.shares import Shares, TenantShare
 from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.fleet.submission import Submission
 
 
 def queued_for(placement: Placement, n: int = 5) -> QueuedRequest:
     """Return a queued request."""
-    return QueuedRequest("m", Submission("r", [1] * 10), [Listener() for _ in range(n)], placement)
+    share = Shares().of(placement.tenant, 1)
+    return QueuedRequest("m", Submission("r", [1] * 10), [Listener() for _ in range(n)], placement, share)
 
 
 def begin_part(entry: QueuedRequest, sequences: int) -> QueuedPart:
@@ -19,6 +19,11 @@ def begin_part(entry: QueuedRequest, sequences: int) -> QueuedPart:
     part = QueuedPart(entry.submission, entry.listeners[:sequences])
     entry.begin(part)
     return part
+
+
+def running_of(share: TenantShare) -> int:
+    """Return how many sequences run that count for a tenant."""
+    return sum(meter.restart() for meter in share.meters)
 
 
 def test_what_is_left_counts() -> None:
@@ -56,12 +61,22 @@ def test_each_worker_explains_itself_once() -> None:
 def test_one_sequence_is_aborted_by_its_listener() -> None:
     """Wherever it is, and whether its work is counted or not."""
     entry = queued_for(Placement(tenant="t"))
-    listeners = list(entry.listeners)
-    share = Shares().of("t", 1)
-    entry.listeners = [WorkMeter(listener, share) for listener in entry.listeners]
+    listeners, share = list(entry.listeners), entry.share
+    assert share is not None
     _, second = begin_part(entry, 2), begin_part(entry, 3)
-    assert share.running == 5
+    assert running_of(share) == 5
 
     entry.abort_one(listeners[3])
 
-    assert (second.aborted_places, share.running) == ([1], 4)
+    assert (second.aborted_places, running_of(share)) == ([1], 4)
+
+
+def test_an_aborted_request_counts_no_longer() -> None:
+    """All end so, whether anything is left to abort or not."""
+    entry = queued_for(Placement(tenant="t"))
+    assert entry.share is not None
+    begin_part(entry, 5)
+
+    entry.abort()
+
+    assert (running_of(entry.share), entry.share.meters) == (0, {})

@@ -2,7 +2,21 @@
 
 import pytest
 
-from tokenwire.coordinator.fleet.admission.shares import Shares
+from tests.coordinator.fleet.admission.fakes import QueuedPart
+from tests.workers import Listener
+from tokenwire.coordinator.fleet.admission.shares import Shares, TenantShare
+from tokenwire.coordinator.fleet.admission.work_meter import WorkMeter
+from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.v1 import inference_pb2 as pb
+
+
+def begun_by(share: TenantShare, tokens: int = 0, sequences: int = 1) -> list[Listener]:
+    """Start a request of a tenant, and return its sequences; whoever waits sees so much work."""
+    listeners = [Listener() for _ in range(sequences)]
+    if share.shares.waiting:
+        share.start(tokens)
+    share.meters[WorkMeter(QueuedPart(Submission(), listeners), listeners, True)] = None
+    return listeners
 
 
 def test_what_runs_counts_by_weight_when_others_begin_to_wait() -> None:
@@ -10,14 +24,42 @@ def test_what_runs_counts_by_weight_when_others_begin_to_wait() -> None:
     shares = Shares()
     heavy, light = shares.of("heavy", 2), shares.of("light", 1)
     for share in (heavy, light):
-        for _ in range(3):
-            share.start(5000)
-            share.begin_sequence()
-    light.end_sequence()
+        begun_by(share, sequences=2)
+    one, _ = begun_by(heavy, 5000), (ended := begun_by(light)[0])
+    one[0].step([1] * 1000, None)
+    ended.step([1], pb.Finish(reason=pb.FINISH_REASON_STOP))
 
-    shares.of("late", 1).add()
+    late = shares.of("late", 1)
+    late.add()
 
-    assert [shares.tag(tenant) for tenant in ("heavy", "light", "late")] == [3 * 256 / 2, 2 * 256, 0]
+    assert [share.tag for share in (heavy, light, late)] == [3 * 256 / 2, 2 * 256, 0]
+
+
+def test_work_counts_once_it_is_read() -> None:
+    """By weight, for the tenant that did it."""
+    shares = Shares()
+    heavy, late = shares.of("heavy", 2), shares.of("late", 1)
+    (sequence,) = begun_by(heavy)
+    late.add()
+    sequence.step([1] * 257, None)
+    assert heavy.tag == 256 / 2
+
+    shares.read()
+
+    assert (heavy.tag, late.tag) == (2 * 256 / 2, 0)
+
+
+def test_who_begins_to_wait_has_its_work_read() -> None:
+    """Else it would go before others that have done as much."""
+    shares = Shares()
+    early, late = shares.of("early", 1), shares.of("late", 1)
+    early.add()
+    (sequence,) = begun_by(late, 256)
+    sequence.step([1] * 1000, None)
+
+    late.add()
+
+    assert late.tag == 4 * 256
 
 
 def test_who_begins_to_wait_later_does_not_catch_up() -> None:
@@ -41,11 +83,12 @@ def test_shares_are_in_use_while_somebody_waits_or_runs() -> None:
     share = shares.of("any", 1)
     assert not shares
     share.add()
-    share.begin_sequence()
+    begun_by(share)
     share.remove()
     assert shares
 
-    share.end_sequence()
+    for meter in [*share.meters]:
+        share.end(meter)
 
     assert not shares
 
@@ -68,7 +111,7 @@ def test_nobody_is_behind_a_tenant_with_as_much() -> None:
     other.start(100)
     assert shares.is_behind("waiting", "other")
 
-    waiting.charge(100)
+    waiting.start(100)
 
     assert not shares.is_behind("waiting", "other")
 
@@ -77,7 +120,7 @@ def test_a_tenant_that_runs_something_is_remembered() -> None:
     """Thousands of others come and go meanwhile, and nobody waits."""
     shares = Shares()
     busy = shares.of("busy", 1)
-    busy.begin_sequence()
+    begun_by(busy)
 
     for number in range(3000):
         shares.of(f"tenant-{number}", 1)

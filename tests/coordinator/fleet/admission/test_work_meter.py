@@ -1,157 +1,106 @@
-"""What a sequence counts of its tenant's share, from its start to its end."""
+"""What sequences at a worker count of their tenant's share, from their start to their end."""
+
+from dataclasses import dataclass, field
 
 import pytest
 
-from tests.workers import Listener
 from tokenwire.coordinator.fleet.admission.work_meter import REPLY_TOKENS, WorkMeter
-from tokenwire.errors import WorkerLost
-from tokenwire.v1 import inference_pb2 as pb
-
-STOP = pb.Finish(reason=pb.FINISH_REASON_STOP)
 
 
-class StoppingListener(Listener):
-    """Stops at its first tokens."""
+@dataclass(slots=True)
+class Generated:
+    """What a sequence has."""
 
-    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
-        """Stop."""
-        super().step(token_ids, finish)
-        return True
-
-
-class RecordedAccount:
-    """Keeps what it is charged."""
-
-    def __init__(self) -> None:
-        self.charged: list[float] = []
-        self.running = 0
-
-    def charge(self, tokens: float) -> None:
-        """Keep it."""
-        self.charged.append(tokens)
-
-    def begin_sequence(self) -> None:
-        """Count it."""
-        self.running += 1
-
-    def end_sequence(self) -> None:
-        """Count it."""
-        self.running -= 1
+    gained: int = 0
+    cached_tokens: int = 0
 
 
-def running_meter(listener: Listener, counts_prompt: bool = False) -> tuple[WorkMeter, list[float]]:
-    """Return the meter of a sequence that has started, and what it charges from then on."""
-    account = RecordedAccount()
-    meter = WorkMeter(listener, account)
-    meter.begin(counts_prompt)
-    return meter, account.charged
+@dataclass(slots=True)
+class SentSequences:
+    """Sequences at a worker."""
+
+    sequences: list[Generated]
+    ended: set[int] = field(default_factory=set)
+
+    def running(self) -> list[int]:
+        """Return the places of those that have not ended."""
+        return [place for place in range(len(self.sequences)) if place not in self.ended]
 
 
-def test_everything_is_passed_on() -> None:
-    """The reply is that of the worker."""
-    listener = Listener()
-    meter, _ = running_meter(listener)
-
-    meter.weights("w")
-    meter.prefilled(pb.PrefillInfo(cached_tokens=3))
-    meter.scored(pb.LogprobRows(width=1))
-    meter.resumed()
-    assert not meter.step([1, 2], None)
-    assert not meter.step([3], STOP)
-    meter.fail(lost := WorkerLost("gone"))
-
-    assert (listener.versions, listener.resumptions, listener.token_ids) == ([(0, "w")], 1, [1, 2, 3])
-    assert (listener.prefills, listener.rows) == ([pb.PrefillInfo(cached_tokens=3)], [pb.LogprobRows(width=1)])
-    assert (listener.finish, listener.error) == (STOP, lost)
+def metered(count: int = 1, counts_prompt: bool = False) -> tuple[WorkMeter, SentSequences]:
+    """Return sequences that have started, and their meter."""
+    part = SentSequences([Generated() for _ in range(count)])
+    return WorkMeter(part, part.sequences, counts_prompt), part
 
 
 def test_a_short_reply_counts_what_it_has() -> None:
     """What was counted in advance is taken back at its end, once."""
-    meter, charged = running_meter(Listener())
-    meter.step([1, 2], None)
+    meter, part = metered()
+    part.sequences[0].gained = 3
+    assert meter.read() == 0
 
-    meter.step([3], STOP)
-    meter.settle()
+    part.ended.add(0)
 
-    assert charged == [3 - REPLY_TOKENS]
+    assert (meter.read(), meter.read()) == (3 - REPLY_TOKENS, 0)
 
 
 def test_more_is_counted_in_advance_only_once_it_is_needed() -> None:
     """Not for a reply that has exactly what was counted."""
-    meter, charged = running_meter(Listener())
-    meter.step([1] * REPLY_TOKENS, None)
-    assert charged == []
+    meter, part = metered()
+
+    part.sequences[0].gained = REPLY_TOKENS
+    assert meter.read() == 0
+    part.sequences[0].gained += 1
+    assert meter.read() == REPLY_TOKENS
 
 
-def test_a_long_reply_counts_as_it_goes() -> None:
-    """And exactly at its end."""
-    meter, charged = running_meter(Listener())
-    for length in (REPLY_TOKENS, 1, 2 * REPLY_TOKENS):
-        meter.step([1] * length, None)
+def test_a_long_reply_counts_exactly_what_it_has_however_often_it_is_read() -> None:
+    """It goes on after it was read, and is read again only at its end."""
+    meter, part = metered()
+    counted: float = REPLY_TOKENS
+    for gained in (REPLY_TOKENS + 1, 3 * REPLY_TOKENS, 7 * REPLY_TOKENS + 9):
+        part.sequences[0].gained = gained
+        counted += meter.read()
 
-    meter.step([1] * 9, STOP)
+    part.sequences[0].gained += 1
+    part.ended.add(0)
 
-    assert charged[:3] == [REPLY_TOKENS] * 3
-    assert REPLY_TOKENS + sum(charged) == 3 * REPLY_TOKENS + 10
-
-
-def test_cached_tokens_of_the_prompt_count_a_tenth() -> None:
-    """For the one sequence for which the prompt counts."""
-    for counts, expected in ((True, [-90.0]), (False, [])):
-        meter, charged = running_meter(Listener(), counts)
-        for _ in range(2):
-            meter.prefilled(pb.PrefillInfo(cached_tokens=100))
-        assert charged == pytest.approx(expected)
+    assert counted + meter.read() == 7 * REPLY_TOKENS + 10
 
 
-def test_a_sequence_that_its_listener_stops_has_ended() -> None:
-    """As one that ends by itself."""
-    meter, charged = running_meter(StoppingListener())
+@pytest.mark.parametrize(("counts_prompt", "expected"), [(True, -90), (False, 0)])
+def test_cached_tokens_of_the_prompt_count_a_tenth(counts_prompt: bool, expected: int) -> None:
+    """Once, where the prompt was counted."""
+    meter, part = metered(count=2, counts_prompt=counts_prompt)
+    assert meter.read() == 0
 
-    assert meter.step([1, 2], None)
+    for sequence in part.sequences:
+        sequence.cached_tokens = 100
 
-    assert charged == [2 - REPLY_TOKENS]
-
-
-@pytest.mark.parametrize("handed_back", [True, False])
-def test_what_was_counted_of_a_sequence_that_may_go_on_elsewhere_stays(handed_back: bool) -> None:
-    """Also if it is aborted there."""
-    meter, charged = running_meter(Listener())
-    if handed_back:
-        meter.step([1], pb.Finish(reason=pb.FINISH_REASON_ABORT, handed_back=True))
-    else:
-        meter.fail(WorkerLost("gone"))
-
-    meter.settle()
-
-    assert charged == []
+    assert (round(meter.read(), 6), meter.read()) == (expected, 0)
 
 
-def test_a_sequence_that_never_started_counts_nothing() -> None:
-    """It was aborted in the queue."""
-    account = RecordedAccount()
+def test_what_a_sequence_gains_once_it_has_gone_on_elsewhere_is_not_read() -> None:
+    """It left with what it had."""
+    meter, part = metered(count=2)
+    part.sequences[0].gained = 10
+    part.ended.add(0)
+    assert meter.read() == 10 - REPLY_TOKENS
 
-    WorkMeter(Listener(), account).settle()
+    part.sequences[0].gained = 500
 
-    assert (account.charged, account.running) == ([], 0)
+    assert meter.read() == 0
 
 
-@pytest.mark.parametrize("end", ["finish", "stop", "abort", "failure", "handed back"])
-def test_a_sequence_runs_until_it_ends_however_it_does(end: str) -> None:
-    """It is counted once."""
-    account = RecordedAccount()
-    meter = WorkMeter(StoppingListener() if end == "stop" else Listener(), account)
-    meter.begin(False)
-    assert account.running == 1
-    match end:
-        case "finish" | "handed back":
-            meter.step([1], pb.Finish(reason=pb.FINISH_REASON_STOP, handed_back=end == "handed back"))
-        case "stop":
-            meter.step([1], None)
-        case "failure":
-            meter.fail(WorkerLost("gone"))
+def test_all_that_runs_begins_anew() -> None:
+    """Others begin to wait: what was done before counts no more, and prompts do not."""
+    meter, part = metered(count=3, counts_prompt=True)
+    part.sequences[0].gained = 2 * REPLY_TOKENS
+    part.ended.add(2)
 
-    meter.settle()
-    meter.settle()
+    assert meter.restart() == 2
 
-    assert account.running == 0
+    part.sequences[0].cached_tokens = 100
+    assert meter.read() == 0
+    part.sequences[0].gained += 1
+    assert meter.read() == REPLY_TOKENS

@@ -119,6 +119,9 @@ async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) 
         def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
             pass
 
+        def read_work(self) -> None:
+            """Count nothing."""
+
         def late(self, after_s: float) -> Sequence[LateTenant]:
             return ()
 

@@ -239,6 +239,9 @@ class Sessionless:
     def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
         """Admit everything."""
 
+    def read_work(self) -> None:
+        """Count nothing."""
+
     def late(self, after_s: float) -> Sequence[LateTenant]:
         """Return that nobody waits."""
         return ()

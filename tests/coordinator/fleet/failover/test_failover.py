@@ -79,6 +79,8 @@ class SuccessiveWorkers:
         self.free = 9
         self.invariant: int | None = None
         self.checked: list[str] = []
+        self.read_at: list[int] = []
+        """How many parts there were whenever the work was read."""
         self.waiting: list[LateTenant] = []
 
     def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
@@ -94,6 +96,10 @@ class SuccessiveWorkers:
     def is_alive(self, instance_id: str) -> bool | None:
         """Return what the test set."""
         return self.living.get(instance_id)
+
+    def read_work(self) -> None:
+        """Record the time."""
+        self.read_at.append(len(self.parts))
 
     def late(self, after_s: float) -> Sequence[LateTenant]:
         """Return what the test set, once."""
@@ -399,6 +405,31 @@ async def test_a_refused_request_is_sent_again(failover: Failover, workers: Succ
     (await workers.part(1)).listeners[0].step([7], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
 
     assert (listener.token_ids, listener.error) == ([7], None)
+
+
+async def test_work_is_read_before_a_sequence_goes_on_elsewhere(failover: Failover, workers: SuccessiveWorkers) -> None:
+    """There it begins to count anew, whether its worker was lost or refused it."""
+    submitted(failover)
+    workers.parts[0].lose()
+    (await workers.part(1)).listeners[0].fail(Unavailable("full"))
+    await workers.part(2)
+
+    assert workers.read_at[0] == 1
+    assert 2 in workers.read_at
+
+
+async def test_a_handle_ends_when_its_sequence_goes_on_elsewhere(
+    failover: Failover, workers: SuccessiveWorkers
+) -> None:
+    """What counts it would keep it."""
+    submitted(failover)
+    workers.parts[0].lose()
+    second = await workers.part(1)
+
+    second.listeners[0].fail(Unavailable("full"))
+
+    await workers.part(2)
+    assert second.aborted
 
 
 async def test_a_request_has_as_many_attempts_as_configured(workers: SuccessiveWorkers) -> None:

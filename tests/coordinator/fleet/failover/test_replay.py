@@ -85,6 +85,7 @@ def test_another_token_ends_it() -> None:
     listener, behind = replay(1, 2, 3)
     assert listener.step([1, 9], None)
     assert (behind.diverged_at, behind.token_ids) == (1, [])
+    assert behind.checked == 2  # its worker generated them, whatever they are
 
 
 def test_an_earlier_finish_is_a_divergence() -> None:
@@ -124,4 +125,12 @@ def test_a_replay_that_is_handed_back_is_a_loss() -> None:
     listener, behind = replay(1, 2, 3)
     lost = pb.Finish(reason=pb.FINISH_REASON_ERROR, handed_back=True)
     listener.step([1], lost)
-    assert (behind.finish, behind.diverged_at) == (lost, None)
+    assert (behind.finish, behind.diverged_at, behind.checked) == (lost, None, 1)
+
+
+def test_what_a_worker_generated_counts_though_it_is_handed_back() -> None:
+    """Also what the client will get from another one."""
+    listener, behind = replay(1, 2, 3)
+    listener.step([1, 2, 3, 4, 5], pb.Finish(reason=pb.FINISH_REASON_ABORT, handed_back=True))
+    assert (behind.token_ids, behind.checked) == ([], 5)
+    assert (listener.gained, listener.cached_tokens) == (behind.gained, behind.cached_tokens)

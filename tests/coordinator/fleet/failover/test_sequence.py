@@ -173,6 +173,18 @@ def test_tokens_that_a_replay_verified_are_gained() -> None:
     assert sequence.gained == 4
 
 
+def test_the_last_tokens_are_gained() -> None:
+    """Though nobody continues from them, and so is what the worker had in its cache."""
+    sequence = ResumableSequence(REQUEST, 0, Listener(), RecordingPolicy())
+    placed(sequence)
+    sequence.prefilled(pb.PrefillInfo(cached_tokens=7))
+    sequence.step([1, 2, 3], None)
+
+    sequence.step([4, 5], pb.Finish(reason=pb.FINISH_REASON_STOP))
+
+    assert (sequence.gained, sequence.cached_tokens) == (5, 7)
+
+
 class On:
     """A handle of a worker."""
 
