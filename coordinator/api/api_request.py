@@ -128,7 +128,7 @@ class ApiRequest(Request):
             received, more, memory = 0, True, self.context.body
             most = memory.budget.max_body_bytes
             while more:
-                message = await self._receive()
+                message = await memory.receive(self._receive)
                 if message["type"] == "http.disconnect":
                     raise ClientDisconnect
                 pieces.append(message.get("body", b""))

@@ -3,13 +3,16 @@
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tokenwire.errors import Unavailable
 from tokenwire.options import Bounds, Option, Unit, check_bounds, option
 from tokenwire.process.fair_turns import FairTurns
+
+T = TypeVar("T")
 
 DEFAULT_BACKLOG_BYTES = 512 * 1024 * 1024
 _SHARE = 16
@@ -19,6 +22,8 @@ _LATER_SHARE = 0.5
 _OF_ONE = 0.75
 """Of that, one client may take this fraction."""
 _PATIENCE_S = 5.0
+_GRACE_S = 1.0
+"""After which room is made for a client that has less than others."""
 _RETRY_AFTER_S = 1.0
 
 
@@ -35,7 +40,8 @@ class BodySettings:
             "--max-bodies-mb",
             "Maximum memory of all bodies of more than 64 KiB, read and parsed, until their requests are submitted. "
             "Beyond it reading pauses; all but the oldest take half of it at most, those of one client three eighths. "
-            "Who waits for longer than 5 s gets a 503. Requests that are being received may take as much for their "
+            "Who waits for longer than 5 s gets a 503; after 1 s, the newest body that is still received of the client "
+            "with most gets it instead, if that has more. Requests that are being received may take as much for their "
             "heads and smaller bodies; beyond it the oldest get a 503.",
             unit=Unit.MiB,
             bounds=Bounds(above=0),
@@ -68,12 +74,17 @@ class Backpressure:
 class BodyBudget:
     """The memory of all bodies together, read and parsed, until their requests are submitted or answered."""
 
-    def __init__(self, settings: BodySettings | None = None, patience_s: float = _PATIENCE_S) -> None:
-        """`settings`: None for no limits. patience_s: the longest pause of reading a body, and turn."""
+    def __init__(
+        self, settings: BodySettings | None = None, patience_s: float = _PATIENCE_S, grace_s: float = _GRACE_S
+    ) -> None:
+        """`settings`: None for no limits. patience_s: the longest pause of reading a body, and turn. grace_s: after
+        which others make room for it.
+        """
         self.max_body_bytes = None if settings is None else settings.max_body_bytes
         self.held_bytes = 0
         self._limit_bytes = math.inf if settings is None else settings.max_bodies_bytes
         self.patience_s = patience_s
+        self._grace_s = grace_s
         self._holders: dict[BodyMemory, None] = {}
         """In order of arrival."""
         self._waiting: dict[BodyMemory, tuple[int, asyncio.Future[None]]] = {}
@@ -99,15 +110,18 @@ class BodyBudget:
         if self._may_hold(memory, size):
             self._hold(memory, size)
             return
-        held = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        held = loop.create_future()
         self._waiting[memory] = size, held
+        self._let_in()  # it goes before those of clients that hold more
+        grace = loop.call_later(self._grace_s, self._make_room, memory, size)
         try:
             async with asyncio.timeout(self.patience_s):
                 await held
         except TimeoutError:
-            message = "This server reads other large requests. Try again, or raise --max-bodies-mb."
-            raise Unavailable(message, retry_after_s=_RETRY_AFTER_S) from None
+            raise _refusal() from None
         finally:
+            grace.cancel()
             if self._waiting.pop(memory, None) is not None:
                 self._let_in()
 
@@ -142,6 +156,28 @@ class BodyBudget:
         own = self._of_share[memory.share] - (oldest.held_bytes if oldest.share == memory.share else 0)
         return own + size <= _OF_ONE * _LATER_SHARE * self._limit_bytes
 
+    def _make_room(self, memory: "BodyMemory", size: int) -> None:
+        """Refuse the newest bodies of clients that hold more than this one would: as few as it needs, or none."""
+        sizes, refused = Counter(self._of_share), list[BodyMemory]()
+        own, room = sizes[memory.share] + size, 0
+        later = list(self._holders)[1:]
+        while not self._fits(size - room):
+            larger = [each for each in later if each.is_received and sizes[each.share] > own and each not in refused]
+            if not memory.share or not larger:
+                return
+            refused.append(max(reversed(larger), key=lambda each: sizes[each.share]))
+            room += refused[-1].held_bytes
+            sizes[refused[-1].share] -= refused[-1].held_bytes
+        for each in refused:
+            self._refuse(each)
+
+    def _refuse(self, memory: "BodyMemory") -> None:
+        if memory in self._waiting:
+            _, held = self._waiting.pop(memory)
+            held.set_exception(_refusal())
+        else:
+            memory.stop_receiving()
+
     def _hold(self, memory: "BodyMemory", size: int) -> None:
         self._holders[memory] = None
         self._of_share[memory.share] += size
@@ -149,11 +185,12 @@ class BodyBudget:
         memory.held_bytes += size
 
     def _let_in(self) -> None:
-        """Let those in that may hold more now: the oldest, then others in order."""
+        """Let those in that may hold more now: the oldest, then those of clients that hold least, in order."""
         oldest = next(iter(self._holders or self._waiting), None)
         if oldest in self._waiting:
             self._admit(oldest)
-        for memory, (size, _) in list(self._waiting.items()):
+        for memory in sorted(self._waiting, key=lambda each: self._of_share[each.share]):
+            size, _ = self._waiting[memory]
             if not self._is_within_share(memory, size):
                 continue
             if not self._fits(size):
@@ -175,12 +212,35 @@ class BodyMemory:
     held_bytes: int = 0
     share: str = ""
     """Whom a share of the budget is for, which is never changed while it holds something."""
+    _receiving: asyncio.Timeout | None = None
     _turns: FairTurns | None = None
     _turn_end: asyncio.TimerHandle | None = None
 
     async def add(self, size: int) -> None:
         """Add bytes; wait while others take the whole budget. Raises Unavailable if that takes too long."""
         await self.budget.add(self, size)
+
+    async def receive(self, receive: Callable[[], Awaitable[T]]) -> T:
+        """Receive a further piece. Raises Unavailable if others need what it has taken so far."""
+        if not self.held_bytes:
+            return await receive()
+        try:
+            async with asyncio.timeout(None) as self._receiving:
+                return await receive()
+        except TimeoutError:
+            raise _refusal() from None
+        finally:
+            self._receiving = None
+
+    @property
+    def is_received(self) -> bool:
+        """Whether it waits for more of the body, or for memory."""
+        return self._receiving is not None or self in self.budget._waiting
+
+    def stop_receiving(self) -> None:
+        """Let `receive` raise."""
+        if self._receiving is not None:
+            self._receiving.reschedule(asyncio.get_running_loop().time())
 
     async def begin_turn(self, size: int) -> None:
         """Wait for the turn of a request with a body of more than 64 KiB; have it until `end_turn`, or for 5 s.
@@ -203,3 +263,8 @@ class BodyMemory:
         """Give everything back. Safe more than once."""
         self.end_turn()
         self.budget.remove(self)
+
+
+def _refusal() -> Unavailable:
+    message = "This server reads other large requests. Try again, or raise --max-bodies-mb."
+    return Unavailable(message, retry_after_s=_RETRY_AFTER_S)

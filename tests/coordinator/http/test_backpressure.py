@@ -33,9 +33,9 @@ def test_all_readers_together_are_bounded() -> None:
 KIB = 1024
 
 
-def budget(kib: int, patience_s: float = 60.0) -> BodyBudget:
+def budget(kib: int, patience_s: float = 60.0, grace_s: float = 60.0) -> BodyBudget:
     """Return an empty budget."""
-    return BodyBudget(BodySettings(max_bodies_bytes=kib * KIB), patience_s)
+    return BodyBudget(BodySettings(max_bodies_bytes=kib * KIB), patience_s, grace_s)
 
 
 async def begun(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -169,6 +169,80 @@ async def test_a_client_leaves_room_for_the_bodies_of_others() -> None:
     for memory in (*greedy, other):
         memory.release()
     assert (bodies.held_bytes, dict(bodies._of_share)) == (0, {})
+
+
+async def receiving(memory: BodyMemory) -> asyncio.Task[None]:
+    """Wait for more of a body, which never comes."""
+    return await begun(memory.receive(asyncio.get_running_loop().create_future))
+
+
+async def test_several_clients_together_leave_room_for_one_with_less() -> None:
+    """The newest body of the one with most is refused that is still received; what is prepared stays."""
+    bodies = budget(1600, grace_s=0.01)
+    oldest, first, second, prepared = (BodyMemory(bodies, share=name) for name in ("z", "a", "b", "b"))
+    for memory, size in ((oldest, 300), (first, 350), (second, 200), (prepared, 200)):
+        await memory.add(size * KIB)
+    tasks = [await receiving(memory) for memory in (oldest, first, second)]
+
+    small = BodyMemory(bodies, share="c")
+    waiting = await begun(small.add(100 * KIB))
+    with pytest.raises(Unavailable, match="--max-bodies-mb"):
+        await tasks[2]
+    second.release()
+    await waiting
+
+    assert [task.done() for task in tasks] == [False, False, True]
+    for task in tasks[:2]:
+        task.cancel()
+
+
+async def test_who_would_have_as_much_takes_nothing_from_others() -> None:
+    """Else they would refuse each other's forever."""
+    bodies = budget(1600, patience_s=0.1, grace_s=0.01)
+    oldest, first, second = (BodyMemory(bodies, share=name) for name in ("a", "b", "c"))
+    for memory, size in ((oldest, 100), (first, 400), (second, 300)):
+        await memory.add(size * KIB)
+    tasks = [await receiving(memory) for memory in (first, second)]
+
+    with pytest.raises(Unavailable):
+        await BodyMemory(bodies, share="d").add(400 * KIB)
+
+    assert not any(task.done() for task in tasks)
+    for task in tasks:
+        task.cancel()
+
+
+async def test_who_waits_for_memory_makes_room_for_one_with_less() -> None:
+    """It is refused at once, and not only after its own patience."""
+    bodies = budget(1600, grace_s=0.01)
+    oldest, greedy = BodyMemory(bodies, share="a"), BodyMemory(bodies, share="b")
+    await oldest.add(300 * KIB)
+    others = [BodyMemory(bodies, share="a"), greedy]
+    for memory in others:
+        await memory.add(400 * KIB)
+    rest = await begun(greedy.add(100 * KIB))
+
+    small = await begun(BodyMemory(bodies, share="c").add(100 * KIB))
+    with pytest.raises(Unavailable):
+        await rest
+    greedy.release()
+
+    await small
+
+
+async def test_who_holds_least_is_let_in_first() -> None:
+    """Though others have waited for longer."""
+    bodies = budget(1600)
+    oldest, greedy = BodyMemory(bodies, share="a"), BodyMemory(bodies, share="b")
+    await oldest.add(100 * KIB)
+    await greedy.add(500 * KIB)
+    more = await begun(BodyMemory(bodies, share="a").add(400 * KIB))
+    assert not more.done()
+
+    await BodyMemory(bodies, share="c").add(200 * KIB)
+
+    assert not more.done()
+    more.cancel()
 
 
 async def test_large_requests_are_prepared_in_turns_of_their_clients() -> None:
