@@ -1,5 +1,8 @@
 """Values of fields are the protocol's, or rejected by name."""
 
+import json
+from typing import Any
+
 import pytest
 
 from tests.coordinator.api.fields.requests import request_fields
@@ -10,6 +13,7 @@ from tokenwire.coordinator.api.fields.wire_values import (
     checked_cache_salt,
     checked_number,
     checked_prompts,
+    set_engine_fields,
 )
 from tokenwire.coordinator.generation.limits import MAX_BIASES, MAX_SEQUENCES
 from tokenwire.errors import InvalidRequest
@@ -30,9 +34,22 @@ def test_engine_objects_are_passed_as_json() -> None:
         None
     )
 
-    assert sampling.kv_transfer_params_json == '{"a": [1]}'
-    assert sampling.extra_args_json == '{"b": "c"}'
+    assert sampling.kv_transfer_params_json == '{"a":[1]}'
+    assert sampling.extra_args_json == '{"b":"c"}'
     assert not sampling.HasField("ec_transfer_params_json")
+
+
+@pytest.mark.parametrize("depth", [2, 400])
+def test_engine_fields_arrive_as_they_were_given(depth: int) -> None:
+    """However deep they are, with numbers that JSON does not have."""
+    value: dict[str, Any] = {"inf": float("inf"), "large": 10**30, "text": "\u00e9\u2028"}
+    for _ in range(depth):
+        value = {"a": value}
+    sampling = pb.SamplingParams()
+
+    set_engine_fields(sampling, None, None, value)
+
+    assert json.loads(sampling.extra_args_json) == value
 
 
 @pytest.mark.parametrize(

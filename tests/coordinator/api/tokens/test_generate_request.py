@@ -56,8 +56,8 @@ def test_other_fields_are_passed_on() -> None:
     assert (request.n, request.sampling.seed, request.cache_salt, request.priority) == (2, 2**62, "policy-7", -3)
     assert (request.conversation_id, request.data_parallel_rank, request.reasoning_ended) == ("s", 1, True)
     assert request.reasoning_parser_kwargs == {"chat_template_kwargs": {"enable_thinking": False}}
-    assert request.sampling.extra_args_json == '{"a": 1}'
-    assert request.sampling.kv_transfer_params_json == '{"b": 2}'
+    assert request.sampling.extra_args_json == '{"a":1}'
+    assert request.sampling.kv_transfer_params_json == '{"b":2}'
     assert list(request.sampling.trace_decode_token_ids) == [3]
     assert request.sampling.skip_reading_prefix_cache
 
