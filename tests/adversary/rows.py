@@ -67,6 +67,8 @@ ROWS = {
         ),
         _attack("unfinished", fields={"prompt": long_text(20 * MIB)}, sending="never finished", copies=60),
         _attack("detokenize", "/detokenize", {"tokens": id_list(4_000_000)}),
+        _attack("tokenize, 30 at once", "/tokenize", {"prompt": long_text(400_000)}, copies=30),
+        _attack("tokenize, a flood", "/tokenize", {"prompt": long_text(400_000)}, copies=150),
         _attack("prompts", fields={"prompt": id_lists(16_384, 3)}),
         _attack("prompts, too many", fields={"prompt": id_lists(65_536, 3)}),
         _attack("lists", fields={"prompt": small("hi")[0], UNKNOWN: many(10_000_000, "lists", "[]")}),
