@@ -186,6 +186,7 @@ class _ByteBackend(XgrammarBackend):  # type: ignore[misc]  # vLLM has no types
             [*_BYTES, b"</s>"], xgrammar.VocabType.RAW, vocab_size=self.vocab_size, stop_token_ids=[len(_BYTES)]
         )
         self.compiler = xgrammar.GrammarCompiler(tokens, max_threads=1, cache_limit_bytes=16 * 1024 * 1024)
+        self.full_vocab_compiler = self.compiler  # since vLLM 0.33, for tokens that only some grammars may use
 
 
 def _find_fault(backend: StructuredOutputBackend, kind: Any, grammar: str) -> str:
