@@ -7,19 +7,26 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.compat.environments import ENVIRONMENTS, MINORS, environment_of
+from tests.compat.environments import ENVIRONMENTS, MINORS, CannotInstall, environment_of
 from tests.compat.fleet import STREAMS, roll_minors
 from tests.compat.internals import fetched, installed, moved
-from tests.compat.minor import CHECKS, check_minor
+from tests.compat.minor import CHECKS, check_minor, provenance
 from tests.compat.page import tables
 from tests.marked_part import MarkedPart
 
-MIXED = ("0.28", MINORS[-1])
+MIXED = ("0.28", "0.32")
 
 
 def main() -> int:
-    """Run what is selected, or all; return 1 if a check failed."""
-    options = _options()
+    """Run what is selected, or all; return 1 if a check failed, 2 if a vLLM cannot be had."""
+    try:
+        return _run(_options())
+    except CannotInstall as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _run(options: argparse.Namespace) -> int:
     everything = not (options.minor or options.fleet or options.sources)
     results = json.loads(options.json.read_text()) if options.json and options.json.exists() else {"minors": {}}
     holds = True
@@ -33,7 +40,7 @@ def main() -> int:
         exact, sources = fetched(version)
         results.setdefault("sources", {})[version] = {
             "version": exact,
-            "internals": asdict(moved(sources, installed())),
+            "internals": {**provenance(), **asdict(moved(sources, installed()))},
         }
         _write(options, results)
     if everything or options.fleet:
@@ -67,7 +74,7 @@ def _holds(minor: str, found: dict[str, Any]) -> bool:
 
 
 def _keep_other_checks(found: dict[str, Any], before: dict[str, Any]) -> None:
-    """Keep the results of checks that were not run now, if they are of the same version."""
+    """Keep the results of checks that were not run now, if they are of the same version; each has its own date."""
     if before.get("version") == found["version"]:
         found["checks"] = before["checks"] | found["checks"]
 

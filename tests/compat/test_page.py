@@ -35,7 +35,9 @@ def test_a_difference_of_a_minor_is_told_from_others() -> None:
     other = Difference("body.choices.0.text", "a", "b")
     outcomes = [ParityOutcome(request, reply, reply, [known, *offsets]), ParityOutcome(request, reply, reply, [other])]
 
-    of_the_minor, unexplained = told_apart(outcomes)
+    of_the_minor, unexplained = told_apart(outcomes, "0.27")
 
     assert list(of_the_minor.values()) == [1, 1]
     assert unexplained == [f"one: {other}"]
+    assert told_apart(outcomes, "0.31")[1] == [f"one: {known}", f"one: {other}"]
+    assert told_apart(outcomes, "0.32") == ({}, [f"one: {each}" for each in (known, *offsets, other)])
