@@ -18,8 +18,13 @@ from tests.compat.environments import ENVIRONMENTS, fetched_wheel
 from tests.compat.sources import ANY, Sources, VllmClass, stored_on_self
 from tests.compat.use import Argument, Attribute, Used, used
 
-WITH_PARAMETER = {"prompt_token_id_logprobs"}
-"""What is read only after a parameter that a vLLM without it does not have."""
+GUARDED = {
+    "EngineCoreOutput: prompt_token_id_logprobs": "SamplingParams: prompt_logprob_token_ids",
+    "WeightVersionSpan: version": "CompletionOutput: weight_versions",
+    "vllm.exceptions: QueueOverflowError": "SchedulerConfig: max_num_queued_reqs",
+    "vllm.exceptions: MaxQueuedTokensError": "SchedulerConfig: max_num_queued_tokens",
+}
+"""What is used only in a vLLM that has something else, too."""
 
 
 @dataclass
@@ -36,12 +41,13 @@ class Moved:
 def moved(sources: Sources, reference: Sources, use: Used | None = None) -> Moved:
     """Compare a vLLM with what the adapters use, and what it has of that with a reference."""
     use = use or used()
-    asked = use.asked | WITH_PARAMETER
     found = Moved()
-    ours = lacking(reference, use)
+    ours, lacks = lacking(reference, use), lacking(sources, use)
+    named = {shown(each) for each in lacks}
     for each in sorted((use.attributes | use.arguments) - ours, key=shown):
-        if not _has(sources, each):
-            (found.handled if each.name in asked else found.missing).append(shown(each))
+        if each in lacks:
+            handled = each.name in use.asked or GUARDED.get(shown(each)) in named
+            (found.handled if handled else found.missing).append(shown(each))
         elif isinstance(each, Attribute) and (change := _change(sources, reference, each)):
             found.changed.append(f"{shown(each)}({change})")
     found.changed += _reordered(sources, reference, use)
