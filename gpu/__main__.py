@@ -13,6 +13,8 @@ from gpu.step import NAMES, describe_step, load_step
 
 OUT = Path(tempfile.gettempdir()) / "tokenwire-gpu-out"
 _SLOWER_ON_CPU = 5
+_WITHIN_S = 1200.0
+"""All steps together, on a GPU that is lent for half an hour."""
 
 
 def _step_names(_context: click.Context, _option: click.Parameter, value: str) -> list[str]:
@@ -29,9 +31,17 @@ def _step_names(_context: click.Context, _option: click.Parameter, value: str) -
 @click.option("--archive", type=click.Path(path_type=Path), help="Pack results and logs into this .tar.gz.")
 @click.option("--model", type=click.Path(exists=True, path_type=Path), help="The small model. [default: prepared]")
 @click.option("--small", is_flag=True, help="Let the small model stand for the large ones.")
-@click.option("--within", type=float, default=float("inf"), help="Seconds for all steps; none goes on after them.")
+@click.option(
+    "--within", type=float, help="Seconds for all steps; none goes on after them. [default: 1200 on CUDA, else no end]"
+)
 def main(
-    device: str, steps: list[str], out: Path, archive: Path | None, model: Path | None, small: bool, within: float
+    device: str,
+    steps: list[str],
+    out: Path,
+    archive: Path | None,
+    model: Path | None,
+    small: bool,
+    within: float | None,
 ) -> None:
     """Run the steps one after the other, each within its limit; a step that fails does not stop the others."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers are ended
@@ -43,7 +53,8 @@ def main(
         Planned(name, [sys.executable, "-m", "gpu.run_step", name, *shared], load_step(name).LIMIT_S * factor)
         for name in steps
     ]
-    outcomes = run_steps(planned, out, within_s=within, archive=archive, progress=click.echo)
+    within_s = within or (_WITHIN_S if device == "cuda" else float("inf"))
+    outcomes = run_steps(planned, out, within_s=within_s, archive=archive, progress=click.echo)
     click.echo(f"\n{table(outcomes)}")
     sys.exit(any(outcome.status == FAILED for outcome in outcomes))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu.kit import DEVICES, Kit
-from gpu.runner import FAILED, PASSED, SKIPPED, StepOutcome
+from gpu.runner import FAILED, PARTIAL, PASSED, SKIPPED, StepOutcome
 from gpu.step import NAMES, Skipped, load_step
 
 _LAST_CHARACTERS = 4000
@@ -40,9 +40,12 @@ def outcome_of(name: str, options: argparse.Namespace) -> StepOutcome:
 
 
 def judged(name: str, result: dict[str, Any]) -> StepOutcome:
-    """Return a step's outcome: it has failed if one of its parts has."""
-    failed = [part for part, each in result.get("parts", {}).items() if each["status"] == FAILED]
-    return StepOutcome(name, FAILED if failed else PASSED, reason=", ".join(failed), result=result)
+    """Return a step's outcome: it has failed if one of its parts has, and is partial if one was skipped."""
+    parts = result.get("parts", {})
+    failed = [part for part, each in parts.items() if each["status"] == FAILED]
+    skipped = [f"{part} skipped: {each['reason']}" for part, each in parts.items() if each["status"] == SKIPPED]
+    status = FAILED if failed else PARTIAL if skipped else PASSED
+    return StepOutcome(name, status, reason=", ".join(failed or skipped), result=result)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ import psutil
 
 from gpu.machine import describe_machine
 
-PASSED, SKIPPED, FAILED = "passed", "skipped", "failed"
+PASSED, PARTIAL, SKIPPED, FAILED = "passed", "partial", "skipped", "failed"
+"""A step is partial if it skipped some of its parts."""
 PARTS = "parts.json"
 """Where a step keeps the results of its parts, in its folder."""
 _SET_CHILD_SUBREAPER = 36

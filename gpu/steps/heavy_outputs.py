@@ -22,10 +22,10 @@ from gpu.step import Skipped
 from gpu.streams import Flood, StreamedReply, reply_of, streamed_chat, timings, words
 
 NAME = "heavy_outputs"
-LIMIT_S = 240
+LIMIT_S = 200
 
 _RESERVE_S = 10
-_STREAMS, _REQUESTS, _CLIENTS = 256, 512, 4
+_STREAMS, _REQUESTS, _CLIENTS = 256, 256, 4
 _DRY_STREAMS, _DRY_REQUESTS, _DRY_CLIENTS = 4, 6, 2
 _TOKENS, _DRY_TOKENS, _MOST_TOKENS = 128, 16, 400
 _UNTIMED = 4

@@ -26,7 +26,7 @@ from gpu.step import Skipped
 from gpu.streams import Conversations
 
 NAME = "load"
-LIMIT_S = 420
+LIMIT_S = 300
 
 _RESERVE_S = 20
 _FIRST_SHARE = 0.57
@@ -34,7 +34,7 @@ _FIRST_SHARE = 0.57
 _LOADS = (
     BenchRun(64, 128, seed=1),
     BenchRun(256, 512, seed=2),
-    BenchRun(1024, 1280, seed=3),
+    BenchRun(1024, 1024, seed=3),
     BenchRun(64, 128, seed=4, chat=True),
     BenchRun(64, 128, seed=5),
 )

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 
 from gpu.run_step import judged
-from gpu.runner import FAILED, PARTS, PASSED, SKIPPED, Planned, StepOutcome, run_steps, table
+from gpu.runner import FAILED, PARTIAL, PARTS, PASSED, SKIPPED, Planned, StepOutcome, run_steps, table
 
 
 def python_step(name: str, code: str, *arguments: str | Path, limit_s: float = 60) -> Planned:
@@ -123,12 +123,15 @@ def test_the_archive_has_results_and_logs_without_models(tmp_path: Path) -> None
 
 def test_a_step_fails_with_one_of_its_parts() -> None:
     """Its reason names them; skipped parts are none."""
-    parts = {"chat": {"status": FAILED}, "tools": {"status": SKIPPED}, "stop": {"status": PASSED}}
+    skipped = {"status": SKIPPED, "reason": "10 s are left"}
+    parts = {"chat": {"status": FAILED}, "tools": skipped, "stop": {"status": PASSED}}
 
     outcome = judged("job", {"parts": parts})
 
     assert (outcome.status, outcome.reason, outcome.result) == (FAILED, "chat", {"parts": parts})
-    assert judged("job", {"parts": {"tools": parts["tools"]}}).status == PASSED
+    partial = judged("job", {"parts": {"tools": skipped, "stop": parts["stop"]}})
+    assert (partial.status, partial.reason) == (PARTIAL, "tools skipped: 10 s are left")
+    assert judged("job", {"parts": {"stop": parts["stop"]}}).status == PASSED
 
 
 def test_the_table_has_a_line_for_each_step() -> None:
