@@ -90,6 +90,8 @@ class FleetAdmin:
     async def sleep(self, model: str | None, level: int, mode: str) -> WorkerResults:
         """Free memory: level 0 only pauses, 1 offloads weights, 2 drops them."""
         request = pb.SleepRequest(level=level, mode=_mode(mode))
+        if level > 0:
+            self._check_supported(model, "sleep")
         self._record_abort(model, mode)
         return await self._operate(model, "sleep", lambda stub: stub.Sleep, request, operations.sleep(level))
 
@@ -107,6 +109,8 @@ class FleetAdmin:
 
     async def transfer(self, model: str | None, stage: str, arguments: Mapping[str, Any]) -> WorkerResults:
         """Run a stage of a weight transfer: init, start, start_draft, update, finish or shutdown."""
+        if not _is_by_parameter(arguments):
+            self._check_supported(model, "weight_transfer", f"weight_transfer.{stage}")
         base = arguments.get("init_info", {}).get("rank_offset") if stage == "init" else None
         if isinstance(base, int):
             return await self._init_transfer(model, dict(arguments), base)
@@ -233,6 +237,15 @@ class FleetAdmin:
 
         return await _fan_out(list(requests), "init of a transfer", call)
 
+    def _check_supported(self, model: str | None, *names: str) -> None:
+        """Raise Unsupported if a worker announces that it cannot carry out an operation: before any does."""
+        for session in self._believed_sessions(model):
+            if lacking := [name for name in names if name in session.capabilities.unsupported_operations]:
+                engine = session.model.engine if session.model is not None else "its engine"
+                raise Unsupported(
+                    f"{session.address} ({engine}) does not support {lacking[0]} as it is configured: nothing was done."
+                )
+
     def _record_abort(self, model: str | None, mode: str) -> None:
         if mode == "abort" and self.sessions(model):
             self._on_abort(self.model(model))
@@ -319,6 +332,12 @@ async def _one(session: WorkerSession, call: ControlCall[Any]) -> WorkerResult:
         # The response may arrive before the session's own event.
         session.on_serving_state(response.serving)
     return WorkerResult(session.address, response)
+
+
+def _is_by_parameter(arguments: Mapping[str, Any]) -> bool:
+    """Return whether a stage is of a transfer parameter by parameter, which needs no transfer engine."""
+    info = arguments.get("init_info") or arguments.get("update_info") or {}
+    return bool(arguments.get("communicator")) or "communicator" in info or "named_param" in info
 
 
 def _mode(mode: str) -> "pb.PauseMode":

@@ -1,8 +1,14 @@
 """Capabilities that several engines have in common, and those that a request needs."""
 
+import json
 from collections.abc import Iterable
 
+from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.protocol.seeds import has_seed
 from tokenwire.v1 import inference_pb2 as pb
+
+_TRANSFERS = ("do_remote_prefill", "do_remote_decode")
+"""Keys of kv_transfer_params with which an engine hands a prompt over: others change nothing without a connector."""
 
 
 def common_capabilities(engines: Iterable[pb.EngineCapabilities]) -> pb.EngineCapabilities:
@@ -15,7 +21,22 @@ def common_capabilities(engines: Iterable[pb.EngineCapabilities]) -> pb.EngineCa
     )
 
 
-def unsupported_by(engine: pb.EngineCapabilities, params: pb.SamplingParams) -> list[str]:
-    """Return the parameters of a request that an engine does not have."""
-    lacking = engine.unsupported_sampling_params
-    return [field.name for field, _ in params.ListFields() if field.name in lacking]
+def needs_of(submission: Submission) -> frozenset[str]:
+    """Return what a request needs of an engine, by the names with which engines announce what they lack."""
+    params = submission.sampling_params
+    needs = {field.name.removesuffix("_json") for field, _ in params.ListFields()}
+    if not has_seed(params):
+        needs.discard("seed")
+    if "kv_transfer_params" in needs and not _transfers(params.kv_transfer_params_json):
+        needs.discard("kv_transfer_params")
+    if kind := params.structured_outputs.WhichOneof("constraint"):
+        needs.add(f"structured_outputs.{kind}")
+    if submission.lora.id:
+        needs.add("lora")
+    return frozenset(needs)
+
+
+def _transfers(kv_transfer_params: str) -> bool:
+    """Return whether a request's prompt is to come from another engine, or to go to one."""
+    given = json.loads(kv_transfer_params)
+    return isinstance(given, dict) and any(given.get(key) for key in _TRANSFERS)

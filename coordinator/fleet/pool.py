@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tokenwire.coordinator.fleet.capabilities import common_capabilities, unsupported_by
+from tokenwire.coordinator.fleet.capabilities import common_capabilities, needs_of
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.outliers import CHECK_INTERVAL_S, OutlierDetector, OutlierSettings
@@ -189,9 +189,12 @@ class WorkerPool(SessionListener[WorkerSession]):
         if type(listener).on_worker_survived is not PoolListener.on_worker_survived:
             self._on_survived.append(listener)
 
-    def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
-        """Return the free capacity of a model's workers (of a revision), in sequences."""
-        return sum(max(0, _free_capacity(session)) for session in self._candidates_for(model, adapter_id, revision))
+    def free_capacity(
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
+    ) -> int:
+        """Return the free capacity of a model's workers (of a revision, with a noise), in sequences."""
+        candidates = self._candidates_for(model, adapter_id, revision)
+        return sum(max(0, _free_capacity(each)) for each in candidates if _draws(each, seeded_noise))
 
     def plausible_capacity(self, model: str, revision: ModelRevision) -> int:
         """Return the free capacity of a revision's workers, none of them more than twice what its siblings run.
@@ -205,11 +208,16 @@ class WorkerPool(SessionListener[WorkerSession]):
         return sum(max(0, min(_free_capacity(session), most)) for session in found)
 
     def capabilities(
-        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
     ) -> pb.EngineCapabilities:
-        """Return what all workers of a model (of a revision) have that can take a request now; nothing without any."""
+        """Return what all workers of a model (of a revision, with a noise) have that can take a request now; nothing
+        without any."""
         candidates = self._candidates_for(model, adapter_id, revision)
-        return common_capabilities(session.capabilities for session in candidates)
+        return common_capabilities(each.capabilities for each in candidates if _draws(each, seeded_noise))
+
+    def draws(self, model: str, adapter_id: int, revision: ModelRevision | None, seeded_noise: str) -> bool:
+        """Return whether a worker of a model (of a revision) that draws with a noise can take a request now."""
+        return any(_draws(session, seeded_noise) for session in self._candidates_for(model, adapter_id, revision))
 
     def capacity(self, model: str) -> int:
         """Return how many sequences the workers of a model run at a time, including disconnected ones."""
@@ -240,8 +248,8 @@ class WorkerPool(SessionListener[WorkerSession]):
         Raises RevisionLost if no worker is left that could take it, InvalidRequest if none has what it needs.
         """
         sequences, candidates = 1, list[WorkerSession]()
-        able = self._supporting(self.candidates_to_place(model, submission.lora.id, placement), model, submission)
-        for session in able:
+        found = self.candidates_to_place(model, submission.lora.id, placement)
+        for session in self._able(found, model, submission, placement):
             free = min(len(listeners), _free_capacity(session))
             if free > sequences:
                 sequences, candidates = free, [session]
@@ -249,6 +257,7 @@ class WorkerPool(SessionListener[WorkerSession]):
                 candidates.append(session)
         if not candidates:
             self._check_revision(model, placement)
+            self._check_noise(model, placement)
             return None
         decision = self._router.choose(candidates, submission, placement)
         session, part = decision.worker, listeners[:sequences]
@@ -263,22 +272,23 @@ class WorkerPool(SessionListener[WorkerSession]):
             return self._candidates_for(model, adapter_id, placement.revision.tokenizer_only)
         return found
 
-    def _supporting(self, candidates: list[WorkerSession], model: str, submission: Submission) -> list[WorkerSession]:
-        """Return the candidates whose engines have all parameters of a request.
+    def _able(
+        self, candidates: list[WorkerSession], model: str, submission: Submission, placement: Placement
+    ) -> list[WorkerSession]:
+        """Return the candidates whose engines have all that a request needs.
 
-        Raises InvalidRequest if no worker of the model has them; one that takes no requests now may later.
+        Raises InvalidRequest if no worker of the model has it; one that takes no requests now may later.
         """
-        if not any(session.capabilities.unsupported_sampling_params for session in candidates):
+        if placement.seeded_noise:
+            candidates = [session for session in candidates if _draws(session, placement.seeded_noise)]
+        if not any(session.unsupported for session in candidates):
             return candidates
-        params = submission.sampling_params
-        able = [session for session in candidates if not unsupported_by(session.capabilities, params)]
+        needs = needs_of(submission)
+        able = [session for session in candidates if not needs & session.unsupported]
         if not able:
             listed = (session for session in self.sessions if session.model_name == model)
-            if all(unsupported_by(session.capabilities, params) for session in listed):
-                names = unsupported_by(candidates[0].capabilities, params)
-                engines = ", ".join(sorted({each.model.engine for each in candidates if each.model}))
-                message = f"No worker of {model} supports {', '.join(names)}: its workers run {engines}."
-                raise InvalidRequest(message, param=names[0])
+            if all(needs & session.unsupported for session in listed):
+                raise _unsupported(model, candidates, sorted(needs & candidates[0].unsupported), placement)
         return able
 
     def _check_revision(self, model: str, placement: Placement) -> None:
@@ -303,6 +313,16 @@ class WorkerPool(SessionListener[WorkerSession]):
             f"{', '.join(sorted(others))}, which is served now, would continue it differently.",
             retry_after_s=1,
         )
+
+    def _check_noise(self, model: str, placement: Placement) -> None:
+        """Raise RevisionLost if no listed worker draws the tokens of a seeded reply; one that is away may come back."""
+        listed = (session for session in self.sessions if session.model_name == model)
+        if placement.seeded_noise and not any(_draws(session, placement.seeded_noise) for session in listed):
+            raise RevisionLost(
+                f"The last worker of {model} that draws the tokens of this seeded reply is gone; those that are left "
+                "draw others for its seed.",
+                retry_after_s=1,
+            )
 
     def _candidates_for(self, model: str, adapter_id: int, revision: ModelRevision | None) -> list[WorkerSession]:
         key = model, adapter_id, "" if revision is None else revision.key
@@ -457,3 +477,18 @@ class WorkerPool(SessionListener[WorkerSession]):
 
 def _free_capacity(session: WorkerSession) -> int:
     return session.workload.free_capacity(session.breaker.half_open)
+
+
+def _draws(session: WorkerSession, seeded_noise: str) -> bool:
+    """Return whether a worker draws with a noise, as far as it is known."""
+    return not seeded_noise or session.capabilities.seeded_noise in ("", seeded_noise)
+
+
+def _unsupported(
+    model: str, workers: Sequence[WorkerSession], names: Sequence[str], placement: Placement
+) -> InvalidRequest | RevisionLost:
+    engines = ", ".join(sorted({each.model.engine for each in workers if each.model}))
+    message = f"No worker of {model} supports {', '.join(names)}, as they are configured: they run {engines}."
+    if placement.begun:
+        return RevisionLost(f"The last worker is gone that could go on with this reply. {message}", retry_after_s=1)
+    return InvalidRequest(message, param="model" if names[0] == "lora" else names[0])

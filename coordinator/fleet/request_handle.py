@@ -45,6 +45,8 @@ class Placement:
     begun: bool = False
     """Whether the client has a part of the reply: else another revision with the same tokenizer may take it, if there
     are no workers of its own."""
+    seeded_noise: str = ""
+    """That of the engines that may take it, for a seeded reply that has begun; empty: any."""
     on_placed: OnPlaced = _ignore
     """Called with each worker, what it gets of the request and how many sequences of it, just before it is sent."""
 

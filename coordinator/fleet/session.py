@@ -78,6 +78,8 @@ class WorkerSession:
         self.revision = ModelRevision()
         """What it serves, in that state."""
         self.capabilities = pb.EngineCapabilities()
+        self.unsupported = frozenset[str]()
+        """What of a request its engine cannot serve."""
         """How its engine samples."""
         self._coordinator_id = coordinator_id
         self._prepare = prepare
@@ -294,6 +296,7 @@ class WorkerSession:
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
         self.revision = ModelRevision.of(welcome.model, welcome.serving)
         self.capabilities = welcome.capabilities
+        self.unsupported = frozenset(welcome.capabilities.unsupported)
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
         stats = self._slots.discard.stats = self._stats_by_model.setdefault(self.model_name, SessionStats())
         # Plain vLLM servers have neither heartbeats nor steps.

@@ -161,15 +161,21 @@ class FailoverEnd:
         """Return that nobody waits."""
         return ()
 
-    def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
+    def free_capacity(
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
+    ) -> int:
         """Return that there is some, as long as a worker is ready."""
         return sum(each.state is SessionState.READY for each in self._sessions)
 
     def capabilities(
-        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
     ) -> pb.EngineCapabilities:
         """Return those of all workers."""
         return self._engines
+
+    def draws(self, model: str, adapter_id: int, revision: ModelRevision | None, seeded_noise: str) -> bool:
+        """Return that all do."""
+        return True
 
     def is_alive(self, instance_id: str) -> bool | None:
         """Return that no worker has died: connections break."""

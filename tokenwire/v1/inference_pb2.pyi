@@ -102,16 +102,20 @@ class Welcome(_message.Message):
     def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., instance_id: _Optional[str] = ..., model: _Optional[_Union[Model, _Mapping]] = ..., weight_version: _Optional[str] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., draining: bool = ..., serving: _Optional[_Union[ServingState, _Mapping]] = ..., heartbeat_ms: _Optional[int] = ..., capabilities: _Optional[_Union[EngineCapabilities, _Mapping]] = ...) -> None: ...
 
 class EngineCapabilities(_message.Message):
-    __slots__ = ("seeds", "positional_seeds", "batch_invariant", "unsupported_sampling_params")
+    __slots__ = ("seeds", "positional_seeds", "batch_invariant", "unsupported", "unsupported_operations", "seeded_noise")
     SEEDS_FIELD_NUMBER: _ClassVar[int]
     POSITIONAL_SEEDS_FIELD_NUMBER: _ClassVar[int]
     BATCH_INVARIANT_FIELD_NUMBER: _ClassVar[int]
-    UNSUPPORTED_SAMPLING_PARAMS_FIELD_NUMBER: _ClassVar[int]
+    UNSUPPORTED_FIELD_NUMBER: _ClassVar[int]
+    UNSUPPORTED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    SEEDED_NOISE_FIELD_NUMBER: _ClassVar[int]
     seeds: bool
     positional_seeds: bool
     batch_invariant: bool
-    unsupported_sampling_params: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, seeds: bool = ..., positional_seeds: bool = ..., batch_invariant: bool = ..., unsupported_sampling_params: _Optional[_Iterable[str]] = ...) -> None: ...
+    unsupported: _containers.RepeatedScalarFieldContainer[str]
+    unsupported_operations: _containers.RepeatedScalarFieldContainer[str]
+    seeded_noise: str
+    def __init__(self, seeds: bool = ..., positional_seeds: bool = ..., batch_invariant: bool = ..., unsupported: _Optional[_Iterable[str]] = ..., unsupported_operations: _Optional[_Iterable[str]] = ..., seeded_noise: _Optional[str] = ...) -> None: ...
 
 class ServingState(_message.Message):
     __slots__ = ("epoch", "revision", "unmanaged", "paused", "sleeping", "sleep_level", "awake_parts", "weight_version", "weights_epoch", "weights_path", "weights_fault", "adapters", "records")

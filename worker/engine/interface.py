@@ -63,7 +63,7 @@ class Engine(Protocol):
         """Describe the started model; the tokenizer digest is left empty."""
 
     def capabilities(self) -> pb.EngineCapabilities:
-        """Return how the started engine samples: safe seeds, positional noise, batch invariance."""
+        """Return how the started engine samples, and what it cannot do."""
 
     def configuration(self) -> dict[str, Any]:
         """Return the configuration that clients may read, with vLLM's names: model_config, parallel_config (world_size,

@@ -106,8 +106,14 @@ class SimulatedEngine(Engine):
         )
 
     def capabilities(self) -> pb.EngineCapabilities:
-        """Return safe seeds and batch invariance; the settings decide whether noise is positional."""
-        return pb.EngineCapabilities(seeds=True, positional_seeds=not self._settings.generators, batch_invariant=True)
+        """Return safe seeds and batch invariance; the settings decide about the noise, and what is missing."""
+        return pb.EngineCapabilities(
+            seeds=True,
+            positional_seeds=not self._settings.generators,
+            batch_invariant=True,
+            unsupported=self._settings.unsupported,
+            seeded_noise=f"simulated {self._settings.seeds}",
+        )
 
     def configuration(self) -> dict[str, Any]:
         """Return the configuration of an engine of one process that accepts adapters."""

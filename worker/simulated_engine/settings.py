@@ -110,6 +110,16 @@ class SimulationSettings:
             Section.SIMULATION,
         ),
     )
+    unsupported: tuple[str, ...] = option(
+        (),
+        Option(
+            "--sim-unsupported",
+            "What to announce as missing, as older or otherwise configured engines do: lora, seed, watermarking, "
+            "structured_outputs.regex …; repeat for more.",
+            Section.SIMULATION,
+            repeated=True,
+        ),
+    )
     faults: FaultPlan = option(
         FaultPlan(),
         Option(

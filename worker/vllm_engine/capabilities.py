@@ -1,5 +1,6 @@
 """What a vLLM engine reports of itself: how it samples, which valid parameters would kill it, its configuration."""
 
+import asyncio
 import logging
 import pkgutil
 from typing import Any
@@ -12,7 +13,8 @@ from vllm.sampling_params import SamplingType
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.vllm_engine.partial_prefills import PartialPrefills
-from tokenwire.worker.vllm_engine.sampling import scored_ids, unsupported_params
+from tokenwire.worker.vllm_engine.sampling import scored_ids
+from tokenwire.worker.vllm_engine.unsupported import unsupported, unsupported_operations
 
 log = logging.getLogger(__name__)
 
@@ -27,17 +29,31 @@ _BATCH_INVARIANT_SINCE = (0, 27)
 
 
 async def engine_capabilities(llm: Any) -> pb.EngineCapabilities:
-    """Return how a started AsyncLLM samples, after making seeded requests safe where possible."""
+    """Return what a started AsyncLLM can do, after making seeded requests safe where possible."""
     config = llm.vllm_config
-    on_cpu = _on_cpu(config)
     # This runner's noise is a hash of seed and position, except with speculative decoding, where it verifies drafts.
     positional = bool(getattr(config, "use_v2_model_runner", False)) and config.speculative_config is None
+    seeds = not _on_cpu(config) or await _seeds_are_safe(llm)
+    scores = not _scores_may_kill(config)
+    lacking = asyncio.to_thread(unsupported, config, llm.get_tokenizer(), seeds=seeds, prompt_scores=scores)
     return pb.EngineCapabilities(
-        seeds=not on_cpu or await _seeds_are_safe(llm),
+        seeds=seeds,
         positional_seeds=positional,
         batch_invariant=is_batch_invariant(config, bool(envs.VLLM_BATCH_INVARIANT), vllm.__version_tuple__),
-        unsupported_sampling_params=unsupported_params(),
+        unsupported=await lacking,
+        unsupported_operations=unsupported_operations(config),
+        seeded_noise=await _seeded_noise(llm, positional),
     )
+
+
+async def _seeded_noise(llm: Any, positional: bool) -> str:
+    """Return a name for the noise of seeds: of what a seed draws where it comes from a generator, else of vLLM."""
+    if positional:
+        return "positional, vllm " + ".".join(map(str, vllm.__version_tuple__[:2]))
+    if not _has_own_extension(llm):
+        return ""
+    drawn = set(await llm.collective_rpc("tokenwire_seeded_draw"))
+    return str(drawn.pop()) if len(drawn) == 1 else ""
 
 
 def is_batch_invariant(config: Any, requested: bool, version: tuple[int | str, ...]) -> bool:
@@ -60,12 +76,16 @@ def check_engine_safety(params: SamplingParams, capabilities: pb.EngineCapabilit
         )
         raise InvalidRequest(message, param="stop_token_ids")
     scored = params.prompt_logprobs is not None or scored_ids(params) is not None
-    # Adapters are applied to the logits of a prompt's rows as if these were the batch's sequences.
-    if scored and config.lora_config is not None and _on_cpu(config):
+    if scored and _scores_may_kill(config):
         message = (
             "This engine does not support prompt log-probabilities: they may kill vLLM on CPUs with --enable-lora."
         )
         raise InvalidRequest(message, param="prompt_logprobs")
+
+
+def _scores_may_kill(config: Any) -> bool:
+    """Return whether adapters are applied to the logits of a prompt's rows as if these were the batch's sequences."""
+    return config.lora_config is not None and _on_cpu(config)
 
 
 def _on_cpu(config: Any) -> bool:
@@ -75,11 +95,15 @@ def _on_cpu(config: Any) -> bool:
 async def _seeds_are_safe(llm: Any) -> bool:
     if not llm.vllm_config.scheduler_config.enable_chunked_prefill:
         return True
-    extension = pkgutil.resolve_name(llm.vllm_config.parallel_config.worker_extension_cls)
-    if issubclass(extension, PartialPrefills) and all(await llm.collective_rpc("tokenwire_keep_generators")):
+    if _has_own_extension(llm) and all(await llm.collective_rpc("tokenwire_keep_generators")):
         return True
     log.warning("refusing seeded requests: one with a chunked prompt would kill this engine")
     return False
+
+
+def _has_own_extension(llm: Any) -> bool:
+    extension = pkgutil.resolve_name(llm.vllm_config.parallel_config.worker_extension_cls)
+    return issubclass(extension, PartialPrefills)
 
 
 def engine_configuration(config: Any) -> dict[str, Any]:

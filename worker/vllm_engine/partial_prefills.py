@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tokenwire.worker.vllm_engine.seeded_rows import draw_unseeded, use_all_generators
+from tokenwire.worker.vllm_engine.seeded_rows import draw_unseeded, seeded_draw, use_all_generators
 
 
 class PartialPrefills:
@@ -26,6 +26,13 @@ class PartialPrefills:
         draw_unseeded(runner.sampler.topk_topp_sampler, worker.vllm_config.model_config.get_vocab_size())
         runner.sample_tokens = without_generators_of_partial_prefills(runner, runner.sample_tokens)
         return True
+
+    def tokenwire_seeded_draw(self) -> str:
+        """Return what a seed draws in this process, on its device; empty for a runner that draws otherwise."""
+        worker: Any = self
+        if worker.vllm_config.use_v2_model_runner:
+            return ""
+        return f"{worker.device.type} {seeded_draw(worker.model_runner.sampler.topk_topp_sampler, worker.device)}"
 
 
 def without_generators_of_partial_prefills(runner: Any, sample: Callable[..., Any]) -> Callable[..., Any]:

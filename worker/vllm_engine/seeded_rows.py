@@ -34,6 +34,15 @@ def uses_generators(sample: Sample) -> bool:
     return all(draw() == first for _ in range(2))
 
 
+def seeded_draw(sampler: Any, device: Any) -> int:
+    """Return the first id that a seed draws of equally likely ones: engines that draw another one draw other tokens."""
+    import torch
+
+    with torch.inference_mode(), torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]):
+        generator = torch.Generator(device).manual_seed(7)
+        return int(sampler.forward(torch.zeros(1, _IDS, device=device), {0: generator}, None, None)[0][0])
+
+
 def draw_unseeded(sampler: Any, vocabulary: int) -> None:
     """Draw one row and several ones without generators; the engine's own one keeps its state."""
     import torch

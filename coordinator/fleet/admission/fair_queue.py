@@ -19,8 +19,9 @@ _QueueOrder = tuple[bool, int, float, int]
 _KEPT = 16
 """Priorities that nobody uses, before they are forgotten: clients choose them."""
 
-_Group = tuple[int, ModelRevision | None, bool]
-"""Requests that the same workers may take: those with an adapter, of a revision, and begun: bound to just that one."""
+_Group = tuple[int, ModelRevision | None, bool, str]
+"""Requests that the same workers may take: those with an adapter, of a revision, begun: bound to just that one, and to
+the noise of their seed."""
 _Class = tuple[bool, int]
 """What goes before shares: whether requests are new, and their priority."""
 
@@ -140,7 +141,7 @@ class FairQueue:
     def waits(self, adapter_id: int, revision: ModelRevision | None = None) -> bool:
         """Return whether requests are queued that workers with an adapter and a revision may take."""
         groups = self._groups
-        return bool(groups) and any(adapter_id == adapter and _overlap(revision, other) for adapter, other, _ in groups)
+        return bool(groups) and any(adapter_id == adapter and _overlap(revision, other) for adapter, other, *_ in groups)
 
     def is_behind(self, entry: QueuedRequest, tenant: str) -> bool:
         """Return whether a queued request would go before one of another tenant, by their shares as last read."""
@@ -158,7 +159,8 @@ class FairQueue:
 
 
 def _group_of(entry: QueuedRequest) -> _Group:
-    return entry.submission.lora.id, entry.placement.revision, entry.placement.begun
+    placement = entry.placement
+    return entry.submission.lora.id, placement.revision, placement.begun, placement.seeded_noise
 
 
 def _overlap(one: ModelRevision | None, other: ModelRevision | None) -> bool:

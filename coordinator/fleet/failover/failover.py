@@ -56,7 +56,7 @@ _LATE_CHECK_S = 1.0
 
 _WorkerDeath = tuple[str, bool, str]
 """Of a worker: its instance id, whether it is certain, and its address if it had served no request."""
-Capabilities = Callable[[str, int, ModelRevision | None], pb.EngineCapabilities]
+Capabilities = Callable[[str, int, ModelRevision | None, str], pb.EngineCapabilities]
 
 _NO_CAPABILITIES = pb.EngineCapabilities()
 _LOST = WorkerLost("The worker that generated this reply was lost.", retry_after_s=1)
@@ -65,13 +65,18 @@ _LOST = WorkerLost("The worker that generated this reply was lost.", retry_after
 class FailoverWorkers(Protocol):
     """What failover needs of the workers; see WorkerPool."""
 
-    def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
-        """Return the free capacity of a model's workers (of a revision), in sequences."""
+    def free_capacity(
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
+    ) -> int:
+        """Return the free capacity of a model's workers (of a revision, with a noise), in sequences."""
 
     def capabilities(
-        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
     ) -> pb.EngineCapabilities:
-        """Return the capabilities common to a model's workers (of a revision)."""
+        """Return the capabilities common to a model's workers (of a revision, with a noise)."""
+
+    def draws(self, model: str, adapter_id: int, revision: ModelRevision | None, seeded_noise: str) -> bool:
+        """Return whether a worker of a model (of a revision) that draws with a noise can take a request now."""
 
     def is_alive(self, instance_id: str) -> bool | None:
         """Return whether the process of a lost worker still runs; None while unknown."""
@@ -269,6 +274,7 @@ class Failover(PoolListener):
             avoid=sequence.avoid,
             revision=self._revision(sequence),
             begun=request.has_output,
+            seeded_noise=self._noise_needed(sequence),
             on_placed=functools.partial(self._on_placed, sequence, replay) if may_differ else request.on_resumed,
         )
         if prefix and rest.max_tokens == 0:
@@ -312,7 +318,8 @@ class Failover(PoolListener):
     def _recovery(self, sequence: ResumableSequence, capabilities: Capabilities | None = None) -> Recovery:
         """Return how a sequence with tokens is resumed; `capabilities` defaults to those of the workers."""
         request, capabilities = sequence.request, capabilities or self._workers.capabilities
-        workers = capabilities(request.model, request.submission.lora.id, self._revision(sequence))
+        revision, noise = self._revision(sequence), sequence.seeded_noise
+        workers = capabilities(request.model, request.submission.lora.id, revision, noise)
         return sequence.recovery(workers, self._is_exact(request))
 
     def _revision(self, sequence: ResumableSequence) -> ModelRevision | None:
@@ -322,6 +329,17 @@ class Failover(PoolListener):
 
     def _can_resume(self, sequence: ResumableSequence) -> bool:
         return not sequence.token_ids or self._recovery(sequence) is not Recovery.NONE
+
+    def _noise_needed(self, sequence: ResumableSequence) -> str:
+        """Return the noise of the workers that may resume a seeded sequence; empty for any.
+
+        One that may go on with other tokens waits for no worker that is not there.
+        """
+        request, noise = sequence.request, sequence.seeded_noise
+        if not noise or self._is_exact(request) or not can_continue_plausibly(request.submission.sampling_params):
+            return noise
+        key = request.model, request.submission.lora.id, self._revision(sequence)
+        return noise if self._workers.draws(*key, noise) else ""
 
     def _is_movable(self, sequence: ResumableSequence, capabilities: Capabilities) -> bool:
         """Return whether a running sequence can continue elsewhere without a visible effect."""
@@ -388,10 +406,10 @@ class Failover(PoolListener):
         capabilities = functools.cache(self._workers.capabilities)  # the same for many sequences, and looked up often
         running = (sequence for sequence in self.live if sequence.session is session)
         movable = list(islice((each for each in running if self._is_movable(each, capabilities)), _MOVED_AT_ONCE))
-        free: dict[tuple[str, int, ModelRevision | None], int] = {}
+        free: dict[tuple[str, int, ModelRevision | None, str], int] = {}
         for sequence in movable:
             request = sequence.request
-            key = request.model, request.submission.lora.id, self._revision(sequence)
+            key = request.model, request.submission.lora.id, self._revision(sequence), sequence.seeded_noise
             free[key] = free.get(key, self._workers.free_capacity(*key)) - 1
             if free[key] >= 0 and sequence.session is session:  # else it has left with another one of its request
                 _each([sequence], lambda sequence: self._move(sequence, session))

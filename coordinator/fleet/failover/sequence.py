@@ -18,6 +18,7 @@ from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
 from tokenwire.process.for_each import for_each
 from tokenwire.protocol.model_revision import ModelRevision
+from tokenwire.protocol.seeds import has_seed
 from tokenwire.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:
@@ -195,6 +196,13 @@ class ResumableSequence:
         if self._session is None or (self._revision is not None and not self._session.revision.is_known):
             return self._revision
         return self._session.revision
+
+    @property
+    def seeded_noise(self) -> str:
+        """The noise that drew its tokens, if they were drawn by a seed; empty if it is not known, or any will do."""
+        if self.forked or not self.token_ids or not has_seed(self.request.submission.sampling_params):
+            return ""
+        return next((engine.seeded_noise for engine in self.engines if engine.seeded_noise), "")
 
     @property
     def gained(self) -> int:

@@ -16,6 +16,8 @@ from tokenwire.errors import FleetFailed, InvalidRequest, NotFound, Unavailable,
 from tokenwire.peer_auth.grpc_options import open_channel
 from tokenwire.v1 import control_pb2, control_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine
+from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 NAMES = ("one", "two", "three")
 
@@ -237,6 +239,38 @@ async def test_an_invalid_operation_is_the_callers_error(coordinator: Coordinato
         await coordinator.admin.resume("unknown")
 
     assert coordinator.desired.get("simulated") is None
+
+
+class Sleepless(SimulatedEngine):
+    """Announces that it can neither sleep nor take weights by a transfer."""
+
+    def capabilities(self) -> pb.EngineCapabilities:
+        """Announce it."""
+        capabilities = super().capabilities()
+        capabilities.unsupported_operations.extend(["sleep", "weight_transfer"])
+        return capabilities
+
+
+async def test_an_operation_that_a_worker_lacks_changes_none(
+    coordinator: CoordinatorFleet, fleet: RestartableWorkers, tmp_path: Path
+) -> None:
+    """The error names the worker; parameters one by one need no transfer engine, level 0 only pauses."""
+    await fleet.kill("three")
+    address = unix_address(tmp_path, "three")
+    async with running_worker(address, Sleepless(SimulationSettings(step_ms=1))):
+        await coordinator.wait_ready(3)
+        for operation in (
+            coordinator.admin.sleep(None, 1, "abort"),
+            coordinator.admin.transfer(None, "start", {}),
+            coordinator.admin.transfer(None, "init", {"init_info": {"rank_offset": 1}}),
+        ):
+            with pytest.raises(Unsupported, match=f"{address} .* does not support"):
+                await operation
+        assert not any(session.serving.epoch for session in coordinator.pool.sessions)
+
+        await coordinator.admin.sleep(None, 0, "keep")
+        with pytest.raises(InvalidRequest, match="needs a start"):  # of the workers themselves
+            await coordinator.admin.transfer(None, "update", {"update_info": {"named_param": {"name": "a"}}})
 
 
 async def test_operations_without_workers_are_unavailable(tmp_path: Path) -> None:

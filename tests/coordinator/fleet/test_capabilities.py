@@ -1,6 +1,11 @@
-"""What several engines can do is what each of them can."""
+"""What several engines can do is what each of them can; what a request needs is named as engines name it."""
 
-from tokenwire.coordinator.fleet.capabilities import common_capabilities
+from typing import Any
+
+import pytest
+
+from tokenwire.coordinator.fleet.capabilities import common_capabilities, needs_of
+from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.v1 import inference_pb2 as pb
 
 ALL = pb.EngineCapabilities(seeds=True, positional_seeds=True, batch_invariant=True)
@@ -19,3 +24,27 @@ def test_one_engine_that_cannot_is_enough() -> None:
 def test_without_engines_nothing_is_promised() -> None:
     """Workers that come later may be of any kind."""
     assert common_capabilities([]) == pb.EngineCapabilities()
+
+
+@pytest.mark.parametrize(
+    ("params", "lora", "needs"),
+    [
+        ({"temperature": 0.0, "max_tokens": 5}, 0, {"temperature", "max_tokens"}),
+        ({"seed": 5}, 0, {"seed"}),
+        ({"seed": 5, "temperature": 0.0}, 0, {"temperature"}),
+        ({"watermarking": True}, 7, {"watermarking", "lora"}),
+        (
+            {"structured_outputs": pb.StructuredOutputs(regex="a")},
+            0,
+            {"structured_outputs", "structured_outputs.regex"},
+        ),
+        ({"kv_transfer_params_json": '{"do_remote_decode": true}'}, 0, {"kv_transfer_params"}),
+        ({"kv_transfer_params_json": '{"do_remote_prefill": false, "a": 1}'}, 0, set()),
+        ({"extra_args_json": '{"a": 1}'}, 0, {"extra_args"}),
+    ],
+)
+def test_a_request_needs_what_it_has(params: dict[str, Any], lora: int, needs: set[str]) -> None:
+    """A greedy one draws nothing by its seed; parameters of a transfer that ask for none change nothing."""
+    submission = Submission("r", [1], pb.SamplingParams(**params), lora=pb.LoraAdapter(id=lora))
+
+    assert needs_of(submission) == needs

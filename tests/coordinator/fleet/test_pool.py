@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,12 +33,13 @@ from tokenwire.coordinator.fleet.outliers import OutlierDetector, OutlierSetting
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
+from tokenwire.coordinator.fleet.request_handle import NEW
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.fleet.status import FleetStatus
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
-from tokenwire.errors import InvalidRequest
+from tokenwire.errors import InvalidRequest, RevisionLost
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.server import WorkerServer
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
@@ -533,7 +535,7 @@ class OlderEngine(SimulatedEngine):
     def capabilities(self) -> pb.EngineCapabilities:
         """Return how the engine samples."""
         capabilities = super().capabilities()
-        capabilities.unsupported_sampling_params.append("watermarking")
+        capabilities.unsupported.append("watermarking")
         return capabilities
 
 
@@ -555,7 +557,50 @@ async def test_a_request_goes_to_a_worker_that_has_its_parameters(tmp_path: Path
         with pytest.raises(InvalidRequest, match=f"No worker of {MODEL} supports watermarking") as refused:
             send(pool, watermarked, [Listener()])
         assert refused.value.param == "watermarking"
+        with pytest.raises(RevisionLost, match="The last worker is gone that could go on with this reply"):
+            send(pool, watermarked, [Listener()], placement=replace(NEW, begun=True))
         send(pool, submission(), [Listener()])
+
+
+@pytest.mark.parametrize(
+    ("lacks", "needs", "param"),
+    [
+        ("seed", {"sampling_params": pb.SamplingParams(seed=5)}, "seed"),
+        (
+            "structured_outputs.structural_tag",
+            {
+                "sampling_params": pb.SamplingParams(
+                    structured_outputs=pb.StructuredOutputs(structural_tag="{}"), temperature=0
+                )
+            },
+            "structured_outputs.structural_tag",
+        ),
+        (
+            "kv_transfer_params",
+            {"sampling_params": pb.SamplingParams(kv_transfer_params_json='{"do_remote_decode": true}')},
+            "kv_transfer_params",
+        ),
+    ],
+)
+async def test_routing_obeys_what_workers_announce(
+    lacks: str, needs: dict[str, Any], param: str, tmp_path: Path
+) -> None:
+    """Whatever it is that they lack: a request that needs it goes to another one, or is rejected."""
+    lacking, able = unix_address(tmp_path, "lacking"), unix_address(tmp_path, "able")
+    request = replace(submission(), **needs)
+    async with (
+        running_worker(lacking, unsupported=(lacks,)),
+        running_worker(able),
+        ready_pool(lacking, able) as pool,
+    ):
+        placed = [pool.try_submit(MODEL, replace(request), [Listener()]) for _ in range(4)]
+        assert {each.session.address for each in placed if each is not None} == {able}
+
+        pool.update([lacking])
+        await until(lambda: able not in {session.address for session in pool.sessions})
+        with pytest.raises(InvalidRequest, match=f"No worker of {MODEL} supports {lacks}") as refused:
+            pool.try_submit(MODEL, replace(request), [Listener()])
+        assert refused.value.param == param
 
 
 async def test_a_request_waits_for_the_worker_that_has_its_parameters(tmp_path: Path) -> None:

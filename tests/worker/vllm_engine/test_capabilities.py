@@ -27,19 +27,27 @@ class ConfiguredLlm:
         self._keeps_generators = keeps_generators
         usual: dict[str, Any] = {
             "device_config": SimpleNamespace(device_type=device),
-            "model_config": SimpleNamespace(dtype=torch.float32, get_vocab_size=lambda: 100),
+            "model_config": SimpleNamespace(dtype=torch.float32, get_vocab_size=lambda: 100, enable_sleep_mode=True),
             "scheduler_config": SimpleNamespace(enable_chunked_prefill=True),
             "parallel_config": SimpleNamespace(worker_extension_cls=WORKER_EXTENSION),
             "speculative_config": None,
             "lora_config": None,
             "use_v2_model_runner": False,
+            "kv_transfer_config": None,
+            "weight_transfer_config": None,
+            "structured_outputs_config": None,
         }
         self.vllm_config = SimpleNamespace(**{**usual, **changed})
 
-    async def collective_rpc(self, method: str) -> list[bool]:
+    async def collective_rpc(self, method: str) -> list[bool] | list[str]:
         """Return the processes' answers."""
+        if method == "tokenwire_seeded_draw":
+            return ["cpu 5", "cpu 5"]
         assert method == "tokenwire_keep_generators"
         return [True, self._keeps_generators]
+
+    def get_tokenizer(self) -> None:
+        """Return none: no grammar can be checked."""
 
 
 async def test_seeds_are_safe_where_every_process_keeps_generators() -> None:
@@ -59,13 +67,43 @@ async def test_seeds_are_safe_where_every_process_keeps_generators() -> None:
 async def test_noise_and_batches_depend_on_the_runner_and_the_type() -> None:
     """Noise is positional in the new runner without drafts; batches do not matter on CPUs in full precision."""
     drafting = ConfiguredLlm("cuda", use_v2_model_runner=True, speculative_config=object())
-    half = ConfiguredLlm(model_config=SimpleNamespace(dtype=torch.float16))
+    half = ConfiguredLlm(model_config=SimpleNamespace(dtype=torch.float16, enable_sleep_mode=True))
     found = [
         await capabilities.engine_capabilities(llm)
         for llm in (ConfiguredLlm(), ConfiguredLlm("cuda", use_v2_model_runner=True), drafting, half)
     ]
     assert [each.positional_seeds for each in found] == [False, True, False, False]
     assert [each.batch_invariant for each in found] == [True, False, False, False]
+
+
+async def test_what_cannot_be_served_is_announced() -> None:
+    """By how vLLM was started; what it cannot be asked for is not missing."""
+    bare = ConfiguredLlm(keeps_generators=False, lora_config=True)
+    full = ConfiguredLlm("cuda", lora_config=True, kv_transfer_config=True, weight_transfer_config=True)
+
+    of_bare, of_full = [await capabilities.engine_capabilities(llm) for llm in (bare, full)]
+
+    common = set(of_full.unsupported)
+    assert common == set(sampling.unsupported_params())
+    assert {*of_bare.unsupported} - common == {
+        "seed",
+        "kv_transfer_params",
+        "prompt_logprobs",
+        *({"prompt_logprob_token_ids"} - common),
+    }
+    assert "weight_transfer" in of_bare.unsupported_operations
+    assert {*of_full.unsupported_operations} <= {"weight_transfer.shutdown"}
+
+
+async def test_the_noise_of_seeds_has_a_name() -> None:
+    """That of what a seed draws in all processes, or of vLLM where it draws by position."""
+    positional = await capabilities.engine_capabilities(ConfiguredLlm("cuda", use_v2_model_runner=True))
+    another = SimpleNamespace(worker_extension_cls="builtins.object")
+    unknown = await capabilities.engine_capabilities(ConfiguredLlm("cuda", parallel_config=another))
+
+    assert (await capabilities.engine_capabilities(ConfiguredLlm())).seeded_noise == "cpu 5"
+    assert positional.seeded_noise == "positional, vllm " + ".".join(installed_vllm().split(".")[:2])
+    assert unknown.seeded_noise == ""
 
 
 async def test_batch_invariance_is_requested_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import gc
 import json
 from collections.abc import AsyncIterator
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 arguments_read = Lazily("tokenwire.worker.vllm_engine.arguments")
 engines = Lazily("tokenwire.worker.vllm_engine.engine")
 sampling = Lazily("tokenwire.worker.vllm_engine.sampling")
+unsupported = Lazily("tokenwire.worker.vllm_engine.unsupported")
 core_driver = Lazily("tokenwire.worker.vllm_engine.core_driver")
 
 pytestmark = [
@@ -408,10 +410,26 @@ async def test_a_seed_survives_a_prompt_that_takes_several_steps(run: Run) -> No
 
 
 async def test_the_engines_capabilities_are_reported(run: Run) -> None:
-    """On a CPU in float32: safe seeds, noise from generators, batch invariance."""
-    lacking = sampling.unsupported_params()
-    expected = pb.EngineCapabilities(seeds=True, batch_invariant=True, unsupported_sampling_params=lacking)
-    assert run.engine.capabilities() == expected
+    """On a CPU in float32: safe seeds, noise from generators, batch invariance; grammars of every kind."""
+    found = run.engine.capabilities()
+    assert (found.seeds, found.positional_seeds, found.batch_invariant) == (True, False, True)
+    assert found.seeded_noise.startswith("cpu ")
+    transfers = ["kv_transfer_params", "lora"]
+    assert list(found.unsupported) == sorted([*sampling.unsupported_params(), *transfers])
+    assert "sleep" in found.unsupported_operations
+
+
+async def test_kinds_of_grammars_that_a_backend_lacks_are_announced(run: Run) -> None:
+    """vLLM itself is asked; whether the backend's package is installed or not."""
+    config = run.engine.llm.vllm_config
+    chosen = copy(config)
+    chosen.structured_outputs_config = copy(config.structured_outputs_config)
+    chosen.structured_outputs_config.backend = "lm-format-enforcer"
+
+    found = unsupported.unsupported(chosen, run.engine.llm.get_tokenizer(), seeds=True, prompt_scores=True)
+
+    assert "structured_outputs.grammar" in found
+    assert "structured_outputs.regex" not in found
 
 
 async def test_seeds_are_refused_if_they_may_kill_the_engine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.lazily import Lazily
-from tokenwire.worker.vllm_engine.seeded_rows import draw_unseeded, use_all_generators, uses_generators
+from tokenwire.worker.vllm_engine.seeded_rows import draw_unseeded, seeded_draw, use_all_generators, uses_generators
 
 torch = Lazily("torch")
 
@@ -60,4 +60,14 @@ def test_what_draws_unseeded_rows_is_compiled_and_leaves_no_trace() -> None:
     state = torch.get_rng_state()
     draw_unseeded(sampler, 8)
     assert sampler.rows == [1, 2]
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_what_a_seed_draws_names_the_noise() -> None:
+    """It is the same each time, and changes nothing of the engine's own generator."""
+    state = torch.get_rng_state()
+
+    assert seeded_draw(_Sampler(ignores=False), torch.device("cpu")) == seeded_draw(
+        _Sampler(ignores=False), torch.device("cpu")
+    )
     assert torch.equal(torch.get_rng_state(), state)

@@ -15,7 +15,7 @@ from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.request_handle import NEW, LateTenant, Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
-from tokenwire.errors import EngineFailed
+from tokenwire.errors import EngineFailed, RevisionLost
 from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
@@ -74,11 +74,65 @@ async def test_a_diverging_replay_continues_from_the_tokens_for_clients_that_get
     assert cluster.pool.open_slots == 0
 
 
+class OtherNoise(SimulatedEngine):
+    """Draws other tokens for a seed, as another minor of vLLM may, and says so."""
+
+    def __init__(self) -> None:
+        super().__init__(SimulationSettings(step_ms=4, seeds="generator"))
+
+    def capabilities(self) -> pb.EngineCapabilities:
+        """Announce it."""
+        capabilities = super().capabilities()
+        capabilities.seeded_noise = "another"
+        return capabilities
+
+
+@GENERATORS
+async def test_a_seeded_reply_goes_on_where_its_noise_is_drawn(cluster: Cluster) -> None:
+    """Not with a worker that draws other tokens for its seed, though that one is idle."""
+    alone = await cluster.undisturbed(**SEEDED)
+    await cluster.start("three", engine=OtherNoise())
+    listener = Listener()
+    handle = cluster.failover.submit("simulated", greedy_submit(**SEEDED), [listener], Placement(exact=True))
+    while handle.explain().endswith("three.sock"):
+        listener = Listener()
+        handle = cluster.failover.submit("simulated", greedy_submit(**SEEDED), [listener], Placement(exact=True))
+    await some_tokens(listener)
+
+    await cluster.lose(handle.explain().partition(";")[0].rpartition("/")[2].removesuffix(".sock"))
+    await listener.ended.wait()
+
+    assert listener.error is None
+    assert listener.token_ids == alone
+
+
+@GENERATORS
+async def test_a_seeded_reply_ends_where_nobody_draws_its_noise(cluster: Cluster) -> None:
+    """For a client that gets ids, at once with an error that says so; another one gets tokens of the other noise."""
+    await cluster.start("three", engine=OtherNoise())
+    one, three = (cluster.worker(name).address for name in ("one", "three"))
+    cluster.pool.update([one])
+    exact, text = Listener(), Listener()
+    cluster.failover.submit("simulated", greedy_submit(**SEEDED), [exact], Placement(exact=True))
+    cluster.failover.submit("simulated", greedy_submit(**SEEDED), [text])
+    await some_tokens(exact)
+    await some_tokens(text)
+
+    cluster.pool.update([three])
+    await cluster.lose("one")
+    await exact.ended.wait()
+    await text.ended.wait()
+
+    assert isinstance(exact.error, RevisionLost)
+    assert "draw others for its seed" in exact.error.message
+    assert (text.error, len(text.token_ids)) == (None, 120)
+
+
 class Unpromising(WorkerPool):
     """Workers without known capabilities."""
 
     def capabilities(
-        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
     ) -> pb.EngineCapabilities:
         """Return no capabilities."""
         return pb.EngineCapabilities()

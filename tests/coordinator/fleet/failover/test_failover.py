@@ -83,15 +83,21 @@ class SuccessiveWorkers:
         """How many parts there were whenever the work was read."""
         self.waiting: list[LateTenant] = []
 
-    def free_capacity(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> int:
+    def free_capacity(
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
+    ) -> int:
         """Return what the test set."""
         return self.free
 
     def capabilities(
-        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
     ) -> pb.EngineCapabilities:
         """Return whether they compute an adapter's tokens alike in any batch."""
         return pb.EngineCapabilities(batch_invariant=adapter_id == self.invariant)
+
+    def draws(self, model: str, adapter_id: int, revision: ModelRevision | None, seeded_noise: str) -> bool:
+        """Return that they do."""
+        return True
 
     def is_alive(self, instance_id: str) -> bool | None:
         """Return what the test set."""
