@@ -178,6 +178,8 @@ LONG = {
         "make compat",
         "make compat ARGS=--minor 0.29",
         "make compat ARGS=--fleet 0.28 0.32",
+        "make compat ARGS=--minor 0.33",
+        "make compat ARGS=--minor 0.34",
         "make compat ARGS=--sources 0.33",
     ),
     "minutes for each of its parts, which have tests in tests/faults": ("make faults",),
