@@ -10,6 +10,7 @@ from tokenwire.coordinator.text.logprobs import ScoredPosition, TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.text.tokenizer import ModelTokenizer
+from tokenwire.process.value_class import value_class
 from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -63,7 +64,7 @@ class ServedModel:
         object.__setattr__(self, "sampling_defaults", defaults)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class KnownPrefix:
     """Ids with which a conversation starts, from the client."""
 
@@ -76,7 +77,7 @@ class KnownPrefix:
     """Whether a prompt that does not start with them is an error."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ExactHistory:
     """Makes a chat's prompt reuse the ids of earlier prompts and completions within a scope."""
 
@@ -88,7 +89,7 @@ class ExactHistory:
     """Whether the replies are stored for later requests."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ChatPrompt:
     """Messages, rendered by the chat template."""
 
@@ -99,7 +100,7 @@ class ChatPrompt:
     """None: the template renders the whole prompt."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TextPrompt:
     """Text, which is tokenized."""
 
@@ -107,7 +108,7 @@ class TextPrompt:
     add_special_tokens: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TokenPrompt:
     """Ids, used as they are."""
 
@@ -119,7 +120,7 @@ class TokenPrompt:
 Prompt = ChatPrompt | TextPrompt | TokenPrompt
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Truncation:
     """Truncates a prompt that is too long, as requested."""
 
@@ -129,7 +130,7 @@ class Truncation:
     """The side to cut, including special tokens. None: the left of the text, keeping special tokens."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class GenerationRequest:
     """One request of any route. Choice i of prompt p has index p * n + i."""
 
@@ -178,7 +179,7 @@ class Usage:
     """Reasoning tokens of the completion; None without a reasoning parser."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Prefill:
     """How a choice's prompt was computed."""
 
@@ -188,7 +189,7 @@ class Prefill:
     """One entry per prompt token, the first one None; None: not requested."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class WeightSpan:
     """Output tokens [start, end) of a choice were sampled by weights of one version."""
 
@@ -197,7 +198,7 @@ class WeightSpan:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Finish:
     """Why a choice ended, in OpenAI's and vLLM's terms."""
 

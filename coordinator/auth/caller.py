@@ -1,14 +1,14 @@
 """The caller of a request: what its key allows, or without keys the address that it comes from."""
 
 import ipaddress
-from dataclasses import dataclass
 from functools import lru_cache
 
 from tokenwire.coordinator.auth.rate_limit import Account
 from tokenwire.errors import Forbidden
+from tokenwire.process.value_class import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Caller:
     """The tenant of a request and its permissions."""
 

@@ -1,14 +1,14 @@
 """The handle of a request, or of a part of it, that was sent to a worker."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tokenwire.coordinator.fleet.routing import Decision
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.process.value_class import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class PlacedRequest:
     """Its worker, with the reasons for it, and its slots there."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.process.value_class import value_class
 from tokenwire.protocol.model_revision import ModelRevision
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def _ignore(session: "WorkerSession", submission: Submission, sequences: int) ->
     pass
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Placement:
     """How a request is queued and placed, in addition to what its worker gets."""
 

@@ -5,7 +5,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.errors import InvalidRequest
+from tokenwire.process.value_class import value_class
 from tokenwire.protocol.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -47,7 +48,7 @@ W = TypeVar("W", bound=Candidate)
 WCo = TypeVar("WCo", bound=Candidate, covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RoutingInputs:
     """What the choice depends on besides the workers' load."""
 
@@ -63,7 +64,7 @@ class RoutingInputs:
     adapter_worker: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Decision(Generic[WCo]):
     """The chosen worker and the reasons. All figures are prompt tokens to compute."""
 

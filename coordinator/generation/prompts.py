@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from tokenwire.coordinator.generation.limits import (
@@ -17,13 +17,14 @@ from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.coordinator.types import ChatPrompt, KnownPrefix, Prompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import InvalidRequest
+from tokenwire.process.value_class import value_class
 
 _LEAST_PART_CHARS = 2**16
 _CHARS_PER_TOKEN = 8
 """Of the first part of a long text that is tokenized to keep some tokens: most texts have fewer characters in each."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class PreparedPrompt:
     """A prompt as a worker gets it."""
 

@@ -35,7 +35,7 @@ _PROMPTS_BETWEEN_YIELDS = 64
 """Prompts prepared or submitted before yielding to the event loop."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PreparedRequest:
     """A request with its prompts as ids and its parameters checked."""
 
@@ -60,10 +60,10 @@ class PreparedRequest:
     """Stores the choices for later requests; None if they are not stored."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "choices", len(self.prompts) * self.request.n)
-        object.__setattr__(self, "prompt_tokens", sum([len(prompt.token_ids) for prompt in self.prompts]))
-        object.__setattr__(self, "reused_tokens", sum([prompt.reused for prompt in self.prompts]))
-        object.__setattr__(self, "history_writer", self._history_writer())
+        self.choices = len(self.prompts) * self.request.n
+        self.prompt_tokens = sum([len(prompt.token_ids) for prompt in self.prompts])
+        self.reused_tokens = sum([prompt.reused for prompt in self.prompts])
+        self.history_writer = self._history_writer()
 
     def _history_writer(self) -> HistoryWriter | None:
         prompt, parsed = self.prompts[0], self.request.plan is not None
@@ -204,8 +204,9 @@ class GenerationService:
             for position in range(len(prepared.prompts)):
                 submission = _submission(prepared, position, max_tokens, caller, record.trace_headers)
                 choices = _choices(prepared, position, texts, reply)
+                if position == 1:
+                    placement = replace(placement, joins=True)
                 handle.handles.append(self._fleet.submit(model.base_model, submission, choices, placement))
-                placement = replace(placement, joins=True)
                 await _yield_to_others(position)
         except BaseException:
             handle.abort()

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tokenwire.coordinator.text.logprobs import ScoredPosition
@@ -155,11 +155,11 @@ class Choice:
             return False
         else:
             text, kept, matched = self.text.step(token_ids, finish.reason == pb.FINISH_REASON_STOP, True)
-        ending = _finish_of(finish) if matched is None and finish is not None else Finish("stop", matched)
-        if self._resumed:
-            ending = replace(ending, resumed=True)
-        if self._versions:
-            ending = replace(ending, weight_versions=self._spans(self.reply.tokens_of(self.index) + kept))
+        versions = self._spans(self.reply.tokens_of(self.index) + kept) if self._versions else None
+        if matched is None and finish is not None:
+            ending = _finish_of(finish, self._resumed, versions)
+        else:
+            ending = Finish("stop", matched, None, self._resumed, versions)
         logprobs = None if self._logprobs is None else self._logprobs.take(kept)
         self.reply.delta(self.index, text, token_ids[:kept], ending, logprobs)
         self._ended = True  # only now: if the last delta raises, `fail` must still reach the reply
@@ -167,7 +167,7 @@ class Choice:
 
     def _spans(self, tokens: int) -> list[WeightSpan] | None:
         known = [(start, version) for start, version in self._versions if start < tokens]
-        if not all(version for _, version in known):
+        if "" in [version for _, version in known]:
             return None
         ends = [start for start, _ in known[1:]] + [tokens]
         return [WeightSpan(version, start, end) for (start, version), end in zip(known, ends, strict=False)]
@@ -198,9 +198,9 @@ class _Logprobs:
         return taken
 
 
-def _finish_of(finish: pb.Finish) -> Finish:
-    stop_id = finish.stop_token_id if finish.WhichOneof("matched") == "stop_token_id" else None
+def _finish_of(finish: pb.Finish, resumed: bool, versions: list[WeightSpan] | None) -> Finish:
     if finish.reason == pb.FINISH_REASON_REPETITION:
-        return Finish("repetition", _REPEATED)
+        return Finish("repetition", _REPEATED, None, resumed, versions)
+    stop_id = finish.stop_token_id if finish.WhichOneof("matched") == "stop_token_id" else None
     kv_transfer_params = json.loads(finish.kv_transfer_params_json) if finish.kv_transfer_params_json else None
-    return Finish(_REASONS.get(finish.reason, "stop"), stop_id, kv_transfer_params)
+    return Finish(_REASONS.get(finish.reason, "stop"), stop_id, kv_transfer_params, resumed, versions)

@@ -1,11 +1,12 @@
 """The types and interfaces of parsing: messages, deltas and the parsers that produce them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from tokenwire.coordinator.parsing.rules import CheckedToolChoice, MessageRules, ParsedToolCall
 from tokenwire.errors import EngineFailed, TokenwireError
+from tokenwire.process.value_class import value_class
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -17,7 +18,7 @@ class ParserFailed(EngineFailed):
     """A parser failed on the model's output."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ToolCallDelta:
     """New parts of one tool call. Its first delta has the id and the name."""
 
@@ -28,7 +29,7 @@ class ToolCallDelta:
     """Characters to append; all together should be JSON."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class MessageDelta:
     """New parts of a message; parts without news are None or empty."""
 
@@ -37,7 +38,7 @@ class MessageDelta:
     tool_calls: tuple[ToolCallDelta, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ParsedMessage:
     """A complete message, as sent to the client."""
 

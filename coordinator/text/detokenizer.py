@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tokenizers.decoders import DecodeStream
 
 from tokenwire.coordinator.text.stops import StopAutomaton, StopScanner, compile_stops
 from tokenwire.coordinator.text.tokenizer import REPLACEMENT_CHARACTER, ModelTokenizer
+from tokenwire.process.value_class import value_class
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ _INVALID_PREFIX = "Invalid prefix encountered"
 _SUFFIX_LENGTHS = (8, 16, 32, 64)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TextRules:
     """A request's rules for decoding and stop strings; never sent to a worker."""
 

@@ -1,7 +1,6 @@
 """Log-probabilities in the formats of OpenAI's chat and completions, as vLLM fills them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -11,6 +10,7 @@ from pydantic_core import to_json
 from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.errors import ProtocolError
+from tokenwire.process.value_class import value_class
 
 LOGPROB_FLOOR = -9999.0
 """Replaces minus infinity, which JSON cannot represent."""
@@ -19,7 +19,7 @@ _MOST_RENDERED = 8192
 """Tokens whose JSON is kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class LogprobStyle:
     """Which tokens of each position are returned, and how they are written."""
 

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -32,9 +31,10 @@ from tokenwire.coordinator.parsing.message import MessageParser, ParsedMessage, 
 from tokenwire.coordinator.parsing.rules import require_tool_parser
 from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import ServedModel, Usage
+from tokenwire.process.value_class import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ChatCall:
     """One chat request: its body, the prepared request, and the plan of parsers for its reply."""
 

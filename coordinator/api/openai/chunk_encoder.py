@@ -1,7 +1,6 @@
 """Streamed chunks as bytes: constant parts are rendered once per request, and only the delta per step."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -15,6 +14,7 @@ from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError
+from tokenwire.process.value_class import value_class
 
 # As in vLLM, chunks of completions have every field.
 COMPLETION_ENDING = (
@@ -23,7 +23,7 @@ COMPLETION_ENDING = (
 PLAIN_ENDING = ',"logprobs":null,"finish_reason":null,"token_ids":null}]}\n\n'
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ChunkOptions:
     """Which fields a stream has in addition to the text."""
 

@@ -1,11 +1,13 @@
 """A request's options of rendering."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
+from tokenwire.process.value_class import value_class
 
-@dataclass(frozen=True, slots=True)
+
+@value_class
 class TemplateOptions:
     """A request's fields that reach its template."""
 
