@@ -87,7 +87,6 @@ JSON_FOR = {
     "history/digests.py": "digests",
     "http/bounded_protocol.py": "clients: errors of their connection",
     "observability/metrics/exposition.py": "the processes of a port",
-    "output/json_text.py": "clients: the encoder that the API uses",
     "parsing/grammar.py": "workers",
     "text/template/filters.py": "prompts",
     "text/template/renderer_main.py": "the coordinator",

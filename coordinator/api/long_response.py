@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+from tokenwire.coordinator.api.json_text import json_bytes
 
 _BYTES_BETWEEN_YIELDS = 64 * 1024
 _VALUES_BETWEEN_YIELDS = 8192
-_encode = JSONResponse(None).render
 
 
 class LongResponse(Response):
@@ -36,10 +37,10 @@ async def long_response(body: Mapping[str, Any], array: str) -> LongResponse:
     No key before it may have the same name.
     """
     elements: Iterable[Mapping[str, Any]] = body[array]
-    head, name, tail = _encode({**body, array: []}).partition(f'"{array}":['.encode())
+    head, name, tail = json_bytes({**body, array: []}).partition(f'"{array}":['.encode())
     parts, part = [], bytearray(head + name)
     for index, element in enumerate(elements):
-        part += b"," * bool(index) + _encode(element)
+        part += b"," * bool(index) + json_bytes(element)
         if len(part) > _BYTES_BETWEEN_YIELDS:
             parts.append(bytes(part))
             part.clear()
@@ -54,14 +55,14 @@ def slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 async def with_long_lists(body: Mapping[str, Any], lists: Mapping[str, Iterable[Sequence[Any]] | None]) -> LongResponse:
     """Encode an object that has, after its other fields, long lists of small values, given in slices; None is null."""
-    parts = [_encode(body)[:-1]]
+    parts = [json_bytes(body)[:-1]]
     for name, values in lists.items():
         if values is None:
-            parts.append(b"," + _encode(name) + b":null")
+            parts.append(b"," + json_bytes(name) + b":null")
             continue
-        parts.append(b"," + _encode(name) + b":[")
+        parts.append(b"," + json_bytes(name) + b":[")
         for index, part in enumerate(values):
-            parts.append(b"," * bool(index) + _encode(list(part))[1:-1])
+            parts.append(b"," * bool(index) + json_bytes(list(part))[1:-1])
             await asyncio.sleep(0)
         parts.append(b"]")
     return LongResponse([*parts, b"}"])

@@ -6,9 +6,9 @@ from typing import Any
 from tokenwire.coordinator.api.anthropic.response import as_messages, new_signature, opened_block, shown_usage, stop
 from tokenwire.coordinator.api.errors import anthropic_error_event
 from tokenwire.coordinator.api.fields.finish import resumption_fields
+from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.api.message_parts import MessagePart
 from tokenwire.coordinator.api.openai.chat import ChatCall
-from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, Usage

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic_core import from_json
 
 from tokenwire.coordinator.api.anthropic.blocks import chat_messages
+from tokenwire.coordinator.api.json_text import replace_unpaired
 from tokenwire.coordinator.api.message_parts import MessagePart
-from tokenwire.coordinator.output.json_text import replace_unpaired
 from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, Usage
 

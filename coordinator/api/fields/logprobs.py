@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from tokenwire.coordinator.output.json_text import compact
+from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.errors import ProtocolError
 from tokenwire.process.value_class import value_class

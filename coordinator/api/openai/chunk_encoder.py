@@ -9,8 +9,8 @@ from tokenwire.coordinator.api.fields.finish import DONE, resumption_fields, wei
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_logprobs_json, completion_logprobs
 from tokenwire.coordinator.api.fields.token_history import shown_history
 from tokenwire.coordinator.api.fields.usage import usage_object
+from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.generation.service import PreparedRequest
-from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks, ChunkOptions
 from tokenwire.coordinator.api.openai.message import delta_object, joined_message
 from tokenwire.coordinator.generation.service import PreparedRequest
-from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.text.template.messages import ChatMessage

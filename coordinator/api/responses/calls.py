@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tokenwire.coordinator.output.json_text import replace_unpaired
+from tokenwire.coordinator.api.json_text import replace_unpaired
 
 _BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 _TEXT = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*+', re.DOTALL)

@@ -4,6 +4,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
+from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.api.message_parts import MessagePart
 from tokenwire.coordinator.api.responses.calls import FUNCTION, ArgumentsReader
 from tokenwire.coordinator.api.responses.items import messages_of
@@ -17,7 +18,6 @@ from tokenwire.coordinator.api.responses.response import (
     status_of,
     text_part,
 )
-from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, Usage

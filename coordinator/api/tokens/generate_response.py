@@ -9,9 +9,9 @@ from tokenwire.coordinator.api.errors import error_event
 from tokenwire.coordinator.api.fields.finish import DONE, resumption_fields, weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import LOGPROB_FLOOR
 from tokenwire.coordinator.api.fields.usage import usage_object
+from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.api.tokens.generate_request import GenerateRequest
 from tokenwire.coordinator.generation.service import PreparedRequest
-from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError

@@ -8,9 +8,9 @@ from typing import Any
 
 from tokenwire.coordinator.api.errors import error_event
 from tokenwire.coordinator.api.fields.finish import DONE, resumption_fields
+from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.api.tokens.sglang_request import SglangRequest
 from tokenwire.coordinator.generation.service import PreparedRequest
-from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError

@@ -11,7 +11,7 @@ from tokenwire.coordinator.api.fields.logprobs import (
     completion_logprobs,
     prompt_logprobs,
 )
-from tokenwire.coordinator.output.json_text import compact
+from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.errors import ProtocolError
 

@@ -1,15 +1,22 @@
 """JSON of responses."""
 
 import json
+import math
 
 import pytest
 
-from tokenwire.coordinator.output.json_text import compact, replace_unpaired
+from tokenwire.coordinator.api.json_text import compact, json_bytes, replace_unpaired
 
 
 def test_json_is_compact_and_unescaped() -> None:
     """Clients read UTF-8."""
-    assert compact({"a": ["é", 1], "b": None}) == '{"a":["é",1],"b":null}'
+    value = {"a": ["é", 1, -0.5], "b": None}
+    assert compact(value) == '{"a":["é",1,-0.5],"b":null}' == json_bytes(value).decode()
+
+
+def test_what_json_lacks_is_null() -> None:
+    """Clients could not read a reply with NaN."""
+    assert compact([math.nan, -math.inf]) == "[null,null]"
 
 
 @pytest.mark.parametrize(
