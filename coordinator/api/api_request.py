@@ -52,6 +52,7 @@ _UNSUPPORTED_MESSAGES = {
     "media_io_kwargs": "Per-request media_io_kwargs are disabled: this server takes text only.",
 }
 
+_JSON = b"application/json"
 _MAX_RANK = 2**32 - 1
 """The largest uint32."""
 _TURNS_OF_OTHERS = 4
@@ -119,7 +120,8 @@ class ApiRequest(Request):
     @property
     def context(self) -> RequestContext:
         """The request's context."""
-        return context_of(self.scope)
+        context: RequestContext = self.scope[CONTEXT]
+        return context
 
     async def body(self) -> bytes:
         """Return the body. Raises HTTPException as soon as it exceeds the limit, or ClientDisconnect."""
@@ -159,7 +161,8 @@ class ApiRequest(Request):
         body = await self.body()
         if not body:
             return None
-        if not is_json(self.context.headers.get(b"content-type", b"").decode("latin-1")):
+        content_type = self.context.headers.get(b"content-type", b"")
+        if content_type != _JSON and not is_json(content_type.decode("latin-1")):
             return body
         try:
             return await self._parse(body)
@@ -209,10 +212,11 @@ def responder(
             response = await handler(request)
         else:
             content = await request.read(body, body_required)
-            if request.context.body.held_bytes:  # it is large
+            body_memory = request.context.body
+            if body_memory.held_bytes:  # it is large
                 await give_way()
             response = await handler(content, request)
-            if (body_memory := request.context.body).held_bytes:
+            if body_memory.held_bytes:
                 body_memory.end_turn()  # what is left is to send it
         await response(scope, receive, send)
 
@@ -230,10 +234,11 @@ class UnsupportedFields:
 
     def check_body(self, body: BaseModel) -> None:
         """Check all fields of a request, declared by its model or not. Raises InvalidRequest."""
-        extra = body.model_extra or {}
-        declared = body.model_fields_set - extra.keys()
-        self.check({**{name: getattr(body, name) for name in self._not_served if name in declared}, **extra})
-        extra.clear()  # whatever it holds would be kept for the life of the request
+        extra, given = body.model_extra or {}, body.model_fields_set
+        if extra or not given.isdisjoint(self._not_served):
+            declared = given - extra.keys()
+            self.check({**{name: getattr(body, name) for name in self._not_served if name in declared}, **extra})
+            extra.clear()  # whatever it holds would be kept for the life of the request
 
     def check(self, extra: Mapping[str, Any] | None) -> None:
         """Check fields that the request's model does not declare. Raises InvalidRequest."""
@@ -259,8 +264,8 @@ class RequestHeaders:
         self._headers = headers
         self._priority = headers.get("x-vllm-priority")
         self._rank = headers.get("x-data-parallel-rank")
-        self.request_id = self.identifier("X-Request-Id")
-        self.conversation_id = self.identifier("X-Session-Id")
+        self.request_id = self.identifier("X-Request-Id") if headers else None
+        self.conversation_id = self.identifier("X-Session-Id") if headers else None
 
     @classmethod
     def of(cls, request: Request) -> "RequestHeaders":
@@ -280,7 +285,7 @@ class RequestHeaders:
 
     def priority(self, body: int) -> int:
         """Return the header's priority, or else the body's. As in vLLM, one that is not a number is ignored."""
-        return _number(self._priority, body)
+        return body if self._priority is None else _number(self._priority, body)
 
     @property
     def data_parallel_rank(self) -> int | None:
@@ -306,9 +311,9 @@ class RequestHeaders:
         return checked_identifier(extra, "vllm_xargs.session_id")
 
 
-def _number(text: str | None, otherwise: int) -> int:
+def _number(text: str, otherwise: int) -> int:
     try:
-        value = int(text) if text is not None else otherwise
+        value = int(text)
     except ValueError:
         return otherwise
     return value if -INT64_MAX - 1 <= value <= INT64_MAX else otherwise

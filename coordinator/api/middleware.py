@@ -26,7 +26,7 @@ from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, AsgiConn
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.record import RequestListener, RequestRecord, StartListener, trace_headers
 from tokenwire.errors import Forbidden, InvalidRequest, TokenwireError, TooLarge, Unauthorized
-from tokenwire.process.for_each import for_each
+from tokenwire.process.for_each import call_each
 
 WORKER_HEADER = "X-Tokenwire-Worker"
 _TIMEOUT_HEADER = b"x-request-timeout"
@@ -148,8 +148,8 @@ class RequestMiddleware:
         names_workers: add a header that names the request's worker and the reason for its choice.
         """
         self._app = app
-        self._listeners = listeners
-        self._start_listeners = [each for each in listeners if isinstance(each, StartListener)]
+        self._on_end = [each.on_end for each in listeners]
+        self._on_start = [each.on_start for each in listeners if isinstance(each, StartListener)]
         self._readiness = readiness or Readiness()
         self._authenticator = authenticator
         self._allowed_hosts = allowed_hosts
@@ -181,7 +181,7 @@ class RequestMiddleware:
             record.status = record.status or CLIENT_CLOSED_REQUEST
             record.route = getattr(scope.get("route"), "path", record.route)
             record.tenant = context.caller.tenant
-            for_each(self._listeners, lambda listener: listener.on_end(record))
+            call_each(self._on_end, record)
 
     def _open(self, scope: Scope, receive: Receive, send: Send) -> RequestContext:
         """Return the context of a request that begins, with its record."""
@@ -194,8 +194,8 @@ class RequestMiddleware:
             connection, record, headers, self._readiness, BodyMemory(self._bodies), clock=self._clock
         )
         self._readiness.in_flight += 1
-        if self._start_listeners:
-            for_each(self._start_listeners, lambda listener: listener.on_start(record))
+        if self._on_start:
+            call_each(self._on_start, record)
         return context
 
     async def _serve(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:

@@ -25,7 +25,10 @@ def dispatch(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = Fals
         if not _call(slots, info.slot, slots.holder(info.slot).prefilled, info):
             failed.append(info.slot)
     for scores in frame.logprobs:
-        if not _call(slots, scores.slot, slots.holder(scores.slot).scored, scores.rows):
+        try:
+            slots.listeners[scores.slot].scored(scores.rows)
+        except Exception as error:
+            _fail_slot(slots, scores.slot, error)
             failed.append(scores.slot)
     stopped = _step_mixed(frame, slots) if frame.finishes or frame.counts else _step_plain(frame, slots)
     # A slot that failed may have ended in the same frame, or failed twice.

@@ -33,7 +33,7 @@ from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSet
 from tokenwire.coordinator.fleet.transport.vllm_http.transport import VllmHttpTransport
 from tokenwire.errors import InvalidRequest, RevisionLost
 from tokenwire.peer_auth.client import ChannelFactory
-from tokenwire.process.for_each import for_each
+from tokenwire.process.for_each import call_each, for_each
 from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -93,8 +93,8 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._changed = asyncio.Event()
         self._checking_keys: asyncio.Task[None] | None = None
         self._listeners: list[PoolListener] = []
-        self._on_capacity: list[PoolListener] = []
-        self._on_survived: list[PoolListener] = []
+        self._on_capacity: list[Callable[[], object]] = []
+        self._on_survived: list[Callable[[str, Submission], object]] = []
         """Those that have a use for what is reported of every request."""
 
     @property
@@ -185,9 +185,9 @@ class WorkerPool(SessionListener[WorkerSession]):
         """Add a listener; the error of one affects no other."""
         self._listeners.append(listener)
         if type(listener).on_capacity is not PoolListener.on_capacity:
-            self._on_capacity.append(listener)
+            self._on_capacity.append(listener.on_capacity)
         if type(listener).on_worker_survived is not PoolListener.on_worker_survived:
-            self._on_survived.append(listener)
+            self._on_survived.append(listener.on_worker_survived)
 
     def free_capacity(
         self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
@@ -281,7 +281,7 @@ class WorkerPool(SessionListener[WorkerSession]):
         """
         if placement.seeded_noise:
             candidates = [session for session in candidates if _draws(session, placement.seeded_noise)]
-        if not any(session.unsupported for session in candidates):
+        if not [session for session in candidates if session.unsupported]:
             return candidates
         needs = needs_of(submission)
         able = [session for session in candidates if not needs & session.unsupported]
@@ -399,9 +399,9 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._candidates.clear()
         if session.ejected:
             session.breaker.record_ejection()
-            for_each(self._listeners, lambda listener: listener.on_worker_ejected(session))
+            call_each([each.on_worker_ejected for each in self._listeners], session)
         else:
-            for_each(self._listeners, lambda listener: listener.on_worker_readmitted(session))
+            call_each([each.on_worker_readmitted for each in self._listeners], session)
             self.on_slots_freed()
 
     # Callbacks of the sessions.
@@ -426,7 +426,7 @@ class WorkerPool(SessionListener[WorkerSession]):
 
     def on_survived(self, session: WorkerSession, submission: Submission) -> None:
         """Pass on that a worker survived the start of a request."""
-        for_each(self._on_survived, lambda listener: listener.on_worker_survived(session.model_name, submission))
+        call_each(self._on_survived, session.model_name, submission)
 
     def on_session_change(self, session: WorkerSession) -> None:
         """Pass on losses, drains and free capacity, and reconcile drifted workers."""
@@ -437,15 +437,15 @@ class WorkerPool(SessionListener[WorkerSession]):
             certain = session.engine_died or session.alive is False
             starts = session.recent_starts.take_all()
             worker = session.model_name, session.instance_id, certain, starts, session.unproven_at
-            for_each(self._listeners, lambda listener: listener.on_worker_lost(*worker))
+            call_each([each.on_worker_lost for each in self._listeners], *worker)
         if session.state is SessionState.CONNECTING:
             self._on_workers_changed(session.model_name)
             if not any(each.model_name == session.model_name and each.control is not None for each in self.sessions):
-                for_each(self._listeners, lambda listener: listener.on_model_lost(session.model_name))
+                call_each([each.on_model_lost for each in self._listeners], session.model_name)
             return
         self._router.on_worker_state(session, f"{session.serving.weights_epoch} {session.serving.weight_version}")
         if session.worker_drains:
-            for_each(self._listeners, lambda listener: listener.on_worker_draining(session))
+            call_each([each.on_worker_draining for each in self._listeners], session)
         self._observe([session])
         self.on_slots_freed()
 
@@ -468,11 +468,11 @@ class WorkerPool(SessionListener[WorkerSession]):
         served = {(session.model_name, session.revision.digest) for session in self.sessions}
         for gone in self.sequences_by_revision.keys() - served:
             del self.sequences_by_revision[gone]
-        for_each(self._listeners, lambda listener: listener.on_workers_changed(model))
+        call_each([each.on_workers_changed for each in self._listeners], model)
 
     def on_slots_freed(self) -> None:
         """Pass on that a worker may have free capacity."""
-        for_each(self._on_capacity, lambda listener: listener.on_capacity())
+        call_each(self._on_capacity)
 
 
 def _free_capacity(session: WorkerSession) -> int:

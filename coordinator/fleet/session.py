@@ -366,7 +366,7 @@ class WorkerSession:
 
     def _on_frame(self, frame: pb.StepFrame) -> Iterable[pb.StepFrame]:
         check_sizes(frame, self._slots)
-        if frame.finishes and not self.worker_drains and any(finish.handed_back for finish in frame.finishes):
+        if frame.finishes and not self.worker_drains and True in [finish.handed_back for finish in frame.finishes]:
             # The sequences handed back must not be resumed here.
             self.worker_drains = True
             self.engine_died = any(finish.reason == pb.FINISH_REASON_ERROR for finish in frame.finishes)

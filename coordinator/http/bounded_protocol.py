@@ -133,14 +133,16 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         """Count the request line."""
         super().on_url(url)
-        self._count(len(url))
+        self._head_bytes += len(url)
+        if self._head_bytes > self.read_limits.head_bytes:
+            self._fail_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Count a header."""
         super().on_header(name, value)
-        self._count(len(name) + len(value))
-        if len(self.headers) > MAX_HEADERS:
-            self._fail(f"The request has more than {MAX_HEADERS} headers.")
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > self.read_limits.head_bytes or len(self.headers) > MAX_HEADERS:
+            self._fail_head()
 
     def on_headers_complete(self) -> None:
         """Start the timeout for the body."""
@@ -220,10 +222,10 @@ class BoundedProtocol(HttpToolsProtocol):
         lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
         return b"\r\n".join([*lines, b"", b""])
 
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
+    def _fail_head(self) -> None:
         if self._head_bytes > self.read_limits.head_bytes:
             self._fail(f"The request's headers are larger than {self.read_limits.head_bytes} bytes.")
+        self._fail(f"The request has more than {MAX_HEADERS} headers.")
 
     def _fail(self, reason: str, status: int = 431) -> None:
         self._rejection = status, reason

@@ -98,18 +98,19 @@ class RequestRecord:
     @property
     def queue_s(self) -> float | None:
         """Seconds in the queue."""
-        return _between(self.submitted_at, self.placed_at)
+        begin, end = self.submitted_at, self.placed_at
+        return None if begin is None or end is None else end - begin
 
     @property
     def first_token_s(self) -> float | None:
         """Seconds from its start to the first token."""
-        return _between(self.began_at, self.first_token_at)
+        return None if self.first_token_at is None else self.first_token_at - self.began_at
 
     @property
     def per_token_s(self) -> float | None:
         """Mean seconds per token of a choice after its first."""
-        total, gaps = _between(self.first_token_at, self.last_token_at), self.completion_tokens - self.choices
-        return None if total is None or gaps <= 0 else total * self.choices / gaps
+        first, last, gaps = self.first_token_at, self.last_token_at, self.completion_tokens - self.choices
+        return None if first is None or last is None or gaps <= 0 else (last - first) * self.choices / gaps
 
     def set_body(self, body: Any) -> None:
         """Record the requested model."""
@@ -142,10 +143,6 @@ class StartListener(RequestListener, Protocol):
 
     def on_start(self, record: RequestRecord) -> None:
         """Called when a request arrives."""
-
-
-def _between(start: float | None, end: float | None) -> float | None:
-    return None if start is None or end is None else end - start
 
 
 def trace_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -48,12 +48,13 @@ def fields_of(record: RequestRecord, public_words: frozenset[str]) -> dict[str, 
         fields["cached_tokens"] = record.cached_tokens
         fields["completion_tokens"] = record.completion_tokens
         if record.finishes:
-            fields["finish"] = ",".join(finish.reason for finish in record.finishes[:16])
-        times = (("queue_ms", record.queue_s), ("ttft_ms", record.first_token_s))
-        fields |= {name: _milliseconds(seconds) for name, seconds in times if seconds is not None}
+            fields["finish"] = ",".join([finish.reason for finish in record.finishes[:16]])
+        for name, seconds in (("queue_ms", record.queue_s), ("ttft_ms", record.first_token_s)):
+            if seconds is not None:
+                fields[name] = round(1000 * seconds, 1)
     elif record.requested_model:
         fields["model"] = record.requested_model[:_MAX_CHARS]
-    fields["total_ms"] = _milliseconds(record.duration_s)
+    fields["total_ms"] = round(1000 * record.duration_s, 1)
     if record.reason:
         fields["error"] = _without_texts(record.reason, public_words)
     if record.param is not None:
@@ -74,7 +75,3 @@ def _without_texts(reason: str, public_words: frozenset[str]) -> str:
         return quoted[0] if quoted[2] in public_words or _SIGNS.fullmatch(quoted[2]) else "'...'"
 
     return _QUOTED.sub(masked, reason[:_MAX_REASON_CHARS])[:_MAX_CHARS]
-
-
-def _milliseconds(seconds: float) -> float:
-    return round(1000 * seconds, 1)

@@ -91,7 +91,9 @@ class Choice:
     _started: bool = field(default=False, init=False)
     _ended: bool = field(default=False, init=False)
     _resumed: bool = field(default=False, init=False)
-    _logprobs: "_Logprobs | None" = field(default=None, init=False)
+    _logprobs: LogprobSource | None = field(default=None, init=False)
+    _scored: list[ScoredPosition] = field(default_factory=list, init=False)
+    """Log-probabilities until their tokens arrive."""
     _versions: list[tuple[int, str]] = field(default_factory=list, init=False)
     """Weight versions, each with the number of tokens before it."""
 
@@ -113,8 +115,8 @@ class Choice:
         """Add the log-probabilities of the next step's tokens."""
         if self.decode_logprobs is not None:
             if self._logprobs is None:
-                self._logprobs = _Logprobs(self.decode_logprobs())
-            self._logprobs.add(rows)
+                self._logprobs = self.decode_logprobs()
+            self._scored += self._logprobs.decode(rows)
 
     def weights(self, version: str) -> None:
         """Record the weight version of the following tokens."""
@@ -133,7 +135,7 @@ class Choice:
         if not self._started:
             self._started = True
             if self._logprobs is None and self.decode_logprobs is not None:
-                self._logprobs = _Logprobs(self.decode_logprobs())  # from here on they are missed
+                self._logprobs = self.decode_logprobs()  # from here on they are missed
             self.reply.first_tokens()
         if self.token_by_token and len(token_ids) > 1:
             if any(self._take([token_id], None) for token_id in token_ids[:-1]):
@@ -148,7 +150,7 @@ class Choice:
                 if self._logprobs is None:
                     self.reply.delta(self.index, text, token_ids, None)
                 else:
-                    self.reply.delta(self.index, text, token_ids, None, self._logprobs.take(kept))
+                    self.reply.delta(self.index, text, token_ids, None, self._take_scored(kept))
                 return False
         elif finish.reason == pb.FINISH_REASON_ERROR:
             self.fail(EngineFailed(finish.error_message or "The engine failed on this request."))
@@ -160,10 +162,17 @@ class Choice:
             ending = _finish_of(finish, self._resumed, versions)
         else:
             ending = Finish("stop", matched, None, self._resumed, versions)
-        logprobs = None if self._logprobs is None else self._logprobs.take(kept)
+        logprobs = None if self._logprobs is None else self._take_scored(kept)
         self.reply.delta(self.index, text, token_ids[:kept], ending, logprobs)
         self._ended = True  # only now: if the last delta raises, `fail` must still reach the reply
         return True
+
+    def _take_scored(self, count: int) -> list[ScoredPosition]:
+        """Return the log-probabilities of the next tokens. Raises ProtocolError if some are missing."""
+        taken, self._scored = self._scored[:count], self._scored[count:]
+        if len(taken) != count:
+            raise ProtocolError("The worker did not send log-probabilities for each token.")
+        return taken
 
     def _spans(self, tokens: int) -> list[WeightSpan] | None:
         known = [(start, version) for start, version in self._versions if start < tokens]
@@ -177,25 +186,6 @@ class Choice:
         if not self._ended:
             self._ended = True
             self.reply.fail(error)
-
-
-class _Logprobs:
-    """Log-probabilities until their tokens arrive."""
-
-    __slots__ = ("_pending", "_source")
-
-    def __init__(self, source: LogprobSource) -> None:
-        self._source = source
-        self._pending: list[ScoredPosition] = []
-
-    def add(self, rows: pb.LogprobRows) -> None:
-        self._pending += self._source.decode(rows)
-
-    def take(self, count: int) -> list[ScoredPosition]:
-        taken, self._pending = self._pending[:count], self._pending[count:]
-        if len(taken) != count:
-            raise ProtocolError("The worker did not send log-probabilities for each token.")
-        return taken
 
 
 def _finish_of(finish: pb.Finish, resumed: bool, versions: list[WeightSpan] | None) -> Finish:

@@ -219,10 +219,10 @@ class StoppingTextStream(TextStream):
 
 def _prime(tokenizer: ModelTokenizer, prompt: Sequence[int], skip_special_tokens: bool) -> tuple[DecodeStream, str]:
     """Return a stream primed with the prompt, and what its first text will repeat of the prompt: almost always ""."""
-    ids = _stand_in(tokenizer, prompt, skip_special_tokens)
-    tail = ids[-_SUFFIX_LENGTHS[-1] :]
-    if not tokenizer.decode(tail, skip_special_tokens).endswith(REPLACEMENT_CHARACTER):
+    ids, text = _stand_in(tokenizer, prompt, skip_special_tokens)
+    if not text.endswith(REPLACEMENT_CHARACTER):
         return DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), ""
+    tail = ids[-_SUFFIX_LENGTHS[-1] :]
     # The prompt ends inside a character. Primed with all of it, a stream would repeat the whole prompt, so this one
     # gets only the tokens of that character.
     for size in range(1, len(tail) + (len(tail) == len(ids))):  # all of a short prompt, but never of a truncated one
@@ -241,7 +241,8 @@ def _without_echo(text: str, echo: str) -> str:
     return text.removeprefix(echo.rstrip(REPLACEMENT_CHARACTER))
 
 
-def _stand_in(tokenizer: ModelTokenizer, prompt: Sequence[int], skip_special_tokens: bool) -> list[int]:
+def _stand_in(tokenizer: ModelTokenizer, prompt: Sequence[int], skip_special_tokens: bool) -> tuple[list[int], str]:
+    """Return ids for a prompt, and the text of the last of them."""
     # A stream needs the prompt only until its first text, which is decode(prompt + new) without its first
     # len(decode(prompt)) characters. Where decode(a + b) == decode(a) + decode(b) for b that begins with a token of
     # visible text, b alone gives the same first text, and the same again ends in a broken character or not.
@@ -250,6 +251,9 @@ def _stand_in(tokenizer: ModelTokenizer, prompt: Sequence[int], skip_special_tok
             if length >= len(prompt):
                 break
             suffix = list(prompt[-length:])
-            if tokenizer.starts_text(suffix[0], skip_special_tokens) and tokenizer.decode(suffix, skip_special_tokens):
-                return suffix
-    return list(prompt)
+            if tokenizer.starts_text(suffix[0], skip_special_tokens):
+                text = tokenizer.decode(suffix, skip_special_tokens)
+                if text:
+                    return suffix, text
+    ids = list(prompt)
+    return ids, tokenizer.decode(ids[-_SUFFIX_LENGTHS[-1] :], skip_special_tokens)

@@ -48,6 +48,7 @@ class ModelTokenizer:
         self._cutting_tokens = token_cache.cutting_tokens(backend, self._template_tokens())
         self._cache = token_cache.TokenCache()
         self._cuts: dict[str, bool] = {}
+        self._starts: dict[tuple[int, bool], bool] = {}
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> "ModelTokenizer":
@@ -95,10 +96,13 @@ class ModelTokenizer:
 
     def starts_text(self, token_id: int, skip_special_tokens: bool) -> bool:
         """Return whether a token has text of its own, independent of earlier tokens."""
-        token = self.backend.id_to_token(token_id)
-        if token is None or _BYTE_TOKEN.fullmatch(token):
-            return False
-        return self.decode([token_id], skip_special_tokens) != ""
+        key = token_id, skip_special_tokens
+        starts = self._starts.get(key)
+        if starts is None:
+            token = self.backend.id_to_token(token_id)
+            is_part = token is None or _BYTE_TOKEN.fullmatch(token) is not None
+            starts = self._starts[key] = not is_part and self.decode([token_id], skip_special_tokens) != ""
+        return starts
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Encode text to ids; `add_special_tokens` applies the post-processor, which adds BOS and the like."""

@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 def log_error(item: object, error: Exception) -> None:
@@ -26,3 +27,12 @@ def for_each(
                 on_error(item, error)
             except Exception as another:
                 log_error(item, another)
+
+
+def call_each(callbacks: Iterable[Callable[[*Ts], object]], *arguments: *Ts) -> None:
+    """Call each of the current callbacks with the same arguments; errors are logged."""
+    for callback in tuple(callbacks):
+        try:
+            callback(*arguments)
+        except Exception as error:
+            log_error(callback, error)

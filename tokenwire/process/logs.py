@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from tokenwire.options import Option, Section, option
 
@@ -39,7 +39,7 @@ class LogSettings:
     )
 
 
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/,@+%")
+_PLAIN = re.compile(r"[\w\-.:/,@+%]+", re.ASCII)
 
 
 class TextFormatter(logging.Formatter):
@@ -65,10 +65,11 @@ class TextFormatter(logging.Formatter):
             self._time = time.strftime("%H:%M:%S", time.localtime(record.created))
         line = f"{self._time} {record.levelname[0]} {self._part}: {record.getMessage()}"
         fields = _fields(record)
-        for name, text in zip(fields, map(str, fields.values()), strict=True):
+        for name, value in fields.items():
+            text = value if type(value) is str else str(value)
             # Quoted if need be, so that client input cannot imitate other fields.
-            line += f" {name}={text if text and _PLAIN.issuperset(text) else json.dumps(text)}"
-        return _CONTROL.sub(_escaped, line)
+            line += f" {name}={text if _PLAIN.fullmatch(text) else json.dumps(text)}"
+        return line if line.isprintable() else _CONTROL.sub(_escaped, line)
 
     def formatException(self, ei: Any) -> str:
         """Indent it: an exception that quotes client input must not look like a separate record."""
@@ -97,11 +98,18 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(shown, default=str)
 
 
+class _LineHandler(logging.StreamHandler[TextIO]):
+    """Writes to stderr, which flushes itself at the end of each line."""
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+
 def configure_logging(part: str, log_format: LogFormat = "text", level: LogLevel | None = None) -> None:
     """Log to stderr at `level` (INFO by default) and above."""
     # Neither format shows what these find out for each record.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _LineHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(part) if log_format == "json" else TextFormatter(part))
     level = level or "info"
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -34,6 +34,7 @@ CHAT_NOT_SERVED: dict[str, tuple[Any, ...]] = {
 }
 
 
+_TOOL_FIELDS = frozenset({"tools", "tool_choice"})
 _PART_SCHEMA = {
     "type": "object",
     "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
@@ -87,8 +88,8 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
 
     def tool_fields(self) -> dict[str, Any]:
         """Return the body's tools and tool_choice as the client sent them."""
-        given = self.model_fields_set
-        return {name: getattr(self, name) for name in ("tools", "tool_choice") if name in given}
+        given = _TOOL_FIELDS & self.model_fields_set
+        return {name: getattr(self, name) for name in given} if given else {}
 
     @property
     def role(self) -> str:

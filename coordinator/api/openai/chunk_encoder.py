@@ -9,7 +9,7 @@ from tokenwire.coordinator.api.fields.finish import DONE, resumption_fields, wei
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_logprobs_json, completion_logprobs
 from tokenwire.coordinator.api.fields.token_history import shown_history
 from tokenwire.coordinator.api.fields.usage import usage_object
-from tokenwire.coordinator.api.json_text import compact
+from tokenwire.coordinator.api.json_text import compact, json_bytes
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish, Prefill, Usage
@@ -65,10 +65,9 @@ class ChunkWriter:
             "created": created,
             "model": prepared.model.name,
         }
-        head = compact(self._envelope)[:-1]
+        head, before_text = json_bytes(self._envelope)[:-1], self._before_text.encode()
         self._heads = [
-            f'data: {head},"choices":[{{"index":{index},{self._before_text}'.encode()
-            for index in range(prepared.choices)
+            b'data: %b,"choices":[{"index":%d,%b' % (head, index, before_text) for index in range(prepared.choices)
         ]
         self._plain = not self.shows_empty_deltas
         self._only_scored = options.logprobs is not None and not (
@@ -172,7 +171,7 @@ class ChunkWriter:
 
     @staticmethod
     def _event(body: dict[str, Any]) -> bytes:
-        return f"data: {compact(body)}\n\n".encode()
+        return b"data: %b\n\n" % json_bytes(body)
 
 
 class ChatChunks(ChunkWriter):

@@ -138,7 +138,9 @@ class Failover(PoolListener):
         sequences = request.listen(listeners, self)
         placement = replace(placement, on_placed=request.on_placed)
         request.handle = self._below.submit(model, submission, sequences, placement)
-        self.live.update((sequence, None) for sequence in sequences if not sequence.ended)
+        for sequence in sequences:
+            if not sequence.ended:
+                self.live[sequence] = None
         self._check_late_soon()
         return request
 

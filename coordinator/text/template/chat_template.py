@@ -32,9 +32,6 @@ _NOT_FOR_TEMPLATES = frozenset(
 _PLAIN = TemplateOptions()
 """The options of most requests."""
 
-# Variables that all templates get.
-_ALWAYS = ("add_generation_prompt", "documents", "tools")
-
 # Marks in the prompt where a final message to be continued ends, as in transformers.
 _CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 
@@ -122,13 +119,13 @@ class ChatTemplate:
         self, messages: Sequence[Mapping[str, Any]], options: TemplateOptions | None = None
     ) -> str:
         """Render OpenAI messages without blocking the event loop for long. Raises InvalidRequest."""
-        options, template, values = options or _PLAIN, None, self._plain_values
-        if options != _PLAIN:
+        template, values = None, self._plain_values
+        if options is not None and options != _PLAIN:
             template = _requested(options)
             if template is not None and self._is_foreign(template):
                 return await self._render_untrusted(template, messages, options)
             values = self.values(options)
-        if _is_light([messages, values]):
+        if _is_light(messages if values is self._plain_values else [messages, values]):
             return self.render_values(messages, values, template)
         return await asyncio.to_thread(self.render_values, messages, values, template)
 
@@ -160,7 +157,9 @@ class ChatTemplate:
         if unfinished:
             final, conversation[-1] = _mark(conversation[-1], compiled.source)
         variables = self._special_tokens | {name: values[name] for name in values if name in compiled.variables}
-        variables |= {name: values[name] for name in _ALWAYS} | {"messages": conversation}
+        variables["add_generation_prompt"] = values["add_generation_prompt"]
+        variables["documents"], variables["tools"] = values["documents"], values["tools"]
+        variables["messages"] = conversation
         try:
             text = SANDBOX.render(compiled.template, variables, self._limits)
         except Exception as error:  # a template can raise anything, and the request is the cause
@@ -279,17 +278,17 @@ def _reason(error: BaseException) -> str:
     return f"The chat template cannot render these messages: {error}"[:_MAX_REASON]
 
 
-def _is_light(value: object) -> bool:
+def _is_light(value: Any) -> bool:
     """Return whether a value is small enough to render on the event loop."""
     remaining, queue = _INLINE_WEIGHT, [value]
     for item in queue:  # grows while it runs
-        remaining -= _OBJECT_WEIGHT
-        if isinstance(item, str):
+        kind = type(item)  # of what was JSON
+        if kind is str:
             remaining -= len(item)
-        elif isinstance(item, dict):
-            queue.extend(item.values())
-        elif isinstance(item, list | tuple):
-            queue.extend(item)
-        if remaining < 0 or len(queue) * _OBJECT_WEIGHT > _INLINE_WEIGHT:
+        elif kind is dict or kind is list or kind is tuple:
+            remaining -= _OBJECT_WEIGHT * len(item)
+            if remaining >= 0:
+                queue += item.values() if kind is dict else item
+        if remaining < 0:
             return False
     return True

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tokenwire.process.for_each import for_each
+from tokenwire.process.for_each import call_each, for_each
 
 
 def test_an_error_is_handled_and_the_loop_continues() -> None:
@@ -39,3 +39,15 @@ def test_a_loop_can_be_cancelled() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         for_each([1, 2], leave)
+
+
+def test_an_error_of_a_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The others are called with the same arguments; those that come meanwhile are not."""
+    called: list[tuple[int, int]] = []
+    callbacks = [lambda a, b: a // b, lambda *given: called.append(given)]
+    callbacks[0:0] = [lambda *_: callbacks.append(callbacks[-1])]
+
+    call_each(callbacks, 1, 0)
+
+    assert called == [(1, 0)]
+    assert "ZeroDivisionError" in caplog.text

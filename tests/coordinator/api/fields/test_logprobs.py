@@ -11,7 +11,6 @@ from tokenwire.coordinator.api.fields.logprobs import (
     completion_logprobs,
     prompt_logprobs,
 )
-from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.errors import ProtocolError
 
@@ -37,13 +36,20 @@ def test_a_chats_entry_has_the_requested_tokens(style: LogprobStyle, shown: list
     assert [other["token"] for other in entry["top_logprobs"]] == shown
 
 
-@pytest.mark.parametrize("style", [style for style, _ in STYLES])
-@pytest.mark.parametrize("positions", [[], [POSITION], [[ScoredToken(8, '"\n', -1.1234567165374756, 1)], POSITION]])
-def test_a_chats_json_is_its_object(style: LogprobStyle, positions: list[ScoredPosition]) -> None:
-    """Rendered of parts, it says the same, in the same order."""
-    rendered = chat_logprobs_json(positions, style)
+def test_a_chats_logprobs_are_named_in_openais_order() -> None:
+    """Of a token whose text JSON escapes, and of none."""
+    token = ScoredToken(8, '"\n', -1.1234567165374756, 1)
+    entry = '{"token":"\\"\\n","logprob":-1.1234567165374756,"bytes":[34,10]'
 
-    assert rendered == compact(chat_logprobs(positions, style))
+    assert chat_logprobs_json([], LogprobStyle(1)) == '{"content":[]}'
+    assert chat_logprobs_json([[token]], LogprobStyle(1)) == f'{{"content":[{entry},"top_logprobs":[{entry}}}]}}]}}'
+
+
+def test_nan_is_null() -> None:
+    """JSON has no number for it."""
+    (entry,) = chat_logprobs([[ScoredToken(5, "x", float("nan"), 1)]], LogprobStyle(1))["content"]
+
+    assert entry["logprob"] is entry["top_logprobs"][0]["logprob"] is None
 
 
 def test_minus_infinity_is_a_number() -> None:
