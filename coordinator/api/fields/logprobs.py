@@ -34,9 +34,10 @@ class LogprobStyle:
         """Return a token as it is written."""
         return f"token_id:{token.token_id}" if self.as_token_ids else token.text
 
-    def shown(self, position: ScoredPosition, more: int = 0) -> ScoredPosition:
-        """Return the tokens of a position that are returned, in a format that has so many more than requested."""
-        return position if self.everything or self.top == -1 else position[: self.top + more]
+    @property
+    def most(self) -> int | None:
+        """The most tokens of a position that are returned; None: all."""
+        return None if self.everything or self.top == -1 else self.top
 
 
 def chat_logprobs(positions: Sequence[ScoredPosition], style: LogprobStyle) -> dict[str, Any]:
@@ -47,17 +48,17 @@ def chat_logprobs(positions: Sequence[ScoredPosition], style: LogprobStyle) -> d
 
 def chat_logprobs_json(positions: Sequence[ScoredPosition], style: LogprobStyle) -> str:
     """Return chat's logprobs object as JSON, of parts that are rendered once for each token."""
-    name = style.name if style.as_token_ids else _TEXT
-    entries = []
+    most, entries = style.most, []
     for position in positions:
+        names = [*map(style.name if style.as_token_ids else _TEXT, position)]
         values = [*map(_LOGPROB, position)]
         if min(values) < LOGPROB_FLOOR:
             values = [max(value, LOGPROB_FLOOR) for value in values]
         # Five times faster than Python's own conversion to decimals, which would take half of the time.
         numbers = json_bytes(values).decode()[1:-1].split(",")
-        rendered = zip(map(_around, map(name, style.shown(position))), numbers, strict=False)
+        rendered = zip(map(_around, names[:most]), numbers, strict=False)
         top = ",".join([f"{before}{number}{after}}}" for (before, after), number in rendered])
-        token = f"{_around(name(position[0]))[0]}{numbers[0]}{_around(position[0].text)[1]}"
+        token = f"{_around(names[0])[0]}{numbers[0]}{_around(position[0].text)[1]}"
         entries.append(f'{token},"top_logprobs":[{top}]}}')
     return f'{{"content":[{",".join(entries)}]}}'
 
@@ -103,7 +104,8 @@ def completion_logprobs(
 
 def _top(position: ScoredPosition, style: LogprobStyle) -> dict[str, float]:
     # OpenAI's definition: up to one more than requested, because the sampled token is included.
-    return {style.name(token): max(token.logprob, LOGPROB_FLOOR) for token in style.shown(position, more=1)}
+    shown = position if style.most is None else position[: style.most + 1]
+    return {style.name(token): max(token.logprob, LOGPROB_FLOOR) for token in shown}
 
 
 def prompt_logprobs(positions: Sequence[ScoredPosition | None] | None) -> list[dict[str, Any] | None] | None:
