@@ -68,7 +68,9 @@ class BatchingFeed:
                 return True
         if not self._splits_text:
             return False
-        escaped, self._escaped = self._escaped, _ends_escaped(text, self._escaped)
+        escaped = self._escaped
+        if text:
+            self._escaped = text[-1] == "\\" and _ends_escaped(text, escaped)
         if _STRUCTURE.search(text) is None:
             return False
         return _STRUCTURE.search(_unescaped(text, escaped)) is not None

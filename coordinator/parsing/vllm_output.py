@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vllm.entrypoints.generate.base.protocol import DeltaMessage
+from vllm.entrypoints.generate.base.protocol import DeltaMessage, DeltaToolCall
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.parser import Parser
 from vllm.renderers.chat_utils import make_tool_call_id
@@ -47,12 +47,13 @@ class VllmParser:
 def _delta(delta: DeltaMessage | None) -> MessageDelta | None:
     if delta is None:
         return None
-    calls = tuple(
-        ToolCallDelta(call.index, call.id, call.function.name, call.function.arguments)
-        if call.function is not None
-        else ToolCallDelta(call.index, call.id)
-        for call in delta.tool_calls
-    )
-    if not (calls or delta.content or delta.reasoning):
-        return None
-    return MessageDelta(delta.content or None, delta.reasoning or None, calls)
+    content, reasoning, calls = delta.content or None, delta.reasoning or None, delta.tool_calls
+    if calls:
+        return MessageDelta(content, reasoning, tuple([_call(call) for call in calls]))
+    return MessageDelta(content, reasoning) if content or reasoning else None
+
+
+def _call(call: DeltaToolCall) -> ToolCallDelta:
+    if call.function is None:
+        return ToolCallDelta(call.index, call.id)
+    return ToolCallDelta(call.index, call.id, call.function.name, call.function.arguments)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tokenwire.coordinator.api.json_text import compact
-from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks, ChunkOptions
+from tokenwire.coordinator.api.openai.chunk_encoder import PLAIN_ENDING, ChatChunks, ChunkOptions
 from tokenwire.coordinator.api.openai.message import delta_object, joined_message
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser
@@ -66,6 +66,8 @@ class ParsedChatChunks(ChatChunks):
             self._count(index, token_ids)
             return b""
         delta = compact({} if message is None else delta_object(message))
+        if finish is None and self._usages is None and not self._shows_tokens:
+            return self._heads[index] + f"{delta}{PLAIN_ENDING}".encode()
         return self._heads[index] + f"{delta},{self._ending(index, token_ids, finish, logprobs)}}}\n\n".encode()
 
     def closing(self, usage: Usage) -> bytes:
