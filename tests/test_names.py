@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tests.test_mirror import ROOT, modules
 
-AS_IN_VLLM = {"ChatCompletionRequest", "SamplingParams", "StructuredOutputsParams"}
+AS_IN_VLLM = {"ChatCompletionRequest", "DeltaToolCall", "SamplingParams", "StructuredOutputsParams"}
 """Our models of the vLLM classes of these names, with the fields that clients know from there."""
 
 

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -269,7 +269,9 @@ class WorkerPool(SessionListener[WorkerSession]):
         """Return the workers that may take a request, whether they have capacity or not."""
         found = self._candidates_for(model, adapter_id, placement.revision)
         if not found and placement.revision is not None and not placement.begun:
-            return self._candidates_for(model, adapter_id, placement.revision.tokenizer_only)
+            found = self._candidates_for(model, adapter_id, placement.revision.tokenizer_only)
+        if placement.seeded_noise:
+            found = [session for session in found if _draws(session, placement.seeded_noise)]
         return found
 
     def _able(
@@ -279,8 +281,6 @@ class WorkerPool(SessionListener[WorkerSession]):
 
         Raises InvalidRequest if no worker of the model has it; one that takes no requests now may later.
         """
-        if placement.seeded_noise:
-            candidates = [session for session in candidates if _draws(session, placement.seeded_noise)]
         if not [session for session in candidates if session.unsupported]:
             return candidates
         needs = needs_of(submission)

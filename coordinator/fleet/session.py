@@ -59,6 +59,8 @@ class WorkerSession:
     """Whether it has served a request since it is connected."""
     starved = 0
     """Sequences that it starved since it is connected, or was ejected for it."""
+    unsupported: frozenset[str] = frozenset()
+    """What of a request its engine cannot serve."""
     _retired = False
 
     def __init__(
@@ -78,8 +80,6 @@ class WorkerSession:
         self.revision = ModelRevision()
         """What it serves, in that state."""
         self.capabilities = pb.EngineCapabilities()
-        self.unsupported = frozenset[str]()
-        """What of a request its engine cannot serve."""
         """How its engine samples."""
         self._coordinator_id = coordinator_id
         self._prepare = prepare

@@ -173,12 +173,7 @@ class GenerationService:
         """Turn one prompt into unchecked ids; see `prepare_prompt`. Raises InvalidRequest."""
         return await prepare_prompt(prompt, model, truncation, max_tokens, self._history)
 
-    async def start(
-        self,
-        prepared: PreparedRequest,
-        reply: Reply,
-        context: RequestContext,
-    ) -> GenerationHandle:
+    async def start(self, prepared: PreparedRequest, reply: Reply, context: RequestContext) -> GenerationHandle:
         """Submit every prompt, and record it; the reply gets all choices until the deadline.
 
         The handle is to be settled when the request ends. Raises InvalidRequest, DeadlineExceeded, Unavailable or

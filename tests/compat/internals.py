@@ -43,13 +43,13 @@ def moved(sources: Sources, reference: Sources, use: Used | None = None) -> Move
     use = use or used()
     found = Moved()
     ours, lacks = lacking(reference, use), lacking(sources, use)
-    named = {shown(each) for each in lacks}
-    for each in sorted((use.attributes | use.arguments) - ours, key=shown):
+    named = {in_words(each) for each in lacks}
+    for each in sorted((use.attributes | use.arguments) - ours, key=in_words):
         if each in lacks:
-            handled = each.name in use.asked or GUARDED.get(shown(each)) in named
-            (found.handled if handled else found.missing).append(shown(each))
+            handled = each.name in use.asked or GUARDED.get(in_words(each)) in named
+            (found.handled if handled else found.missing).append(in_words(each))
         elif isinstance(each, Attribute) and (change := _change(sources, reference, each)):
-            found.changed.append(f"{shown(each)}({change})")
+            found.changed.append(f"{in_words(each)}({change})")
     found.changed += _reordered(sources, reference, use)
     found.missing += [*_unset(sources, use), *_unlike(sources, use)]
     return found
@@ -74,7 +74,7 @@ def _has(sources: Sources, each: Attribute | Argument) -> bool:
     return taken is None or each.name in taken or ANY in taken
 
 
-def shown(each: Attribute | Argument) -> str:
+def in_words(each: Attribute | Argument) -> str:
     """Return it in a few words."""
     owner = each.owner.name or each.owner.module
     if isinstance(each, Attribute):

@@ -14,7 +14,7 @@ from tests.compat.environments import ROOT
 from tests.compat.internals import moved
 from tests.compat.objects import NOT_VLLMS, OBJECTS, OURS
 from tests.compat.sources import Sources, VllmClass
-from tests.compat.use import ADAPTERS, Argument, Attribute, Reader, Used, used
+from tests.compat.use import ADAPTERS, AdapterFile, Argument, Attribute, Used, used
 
 CORE = VllmClass("vllm.v1.core", "Core")
 FIELDS = VllmClass("vllm.v1.core", "Fields")
@@ -138,7 +138,7 @@ def test_the_adapters_use_of_vllm_is_found() -> None:
 
 def test_no_object_is_listed_in_vain() -> None:
     """What the adapters have no more is not in the tables."""
-    readers = [Reader(file) for file in ADAPTERS.glob("*.py")]
+    readers = [AdapterFile(file) for file in ADAPTERS.glob("*.py")]
     keys = {key for reader in readers for key in reader.names()}
 
     assert not (OBJECTS.keys() | NOT_VLLMS) - keys
@@ -151,7 +151,7 @@ def test_no_object_is_left_out() -> None:
     left_out = []
     untyped = _untyped()
     for file in sorted(ADAPTERS.glob("*.py")):
-        reader = Reader(file)
+        reader = AdapterFile(file)
         for node in ast.walk(reader.tree):
             if isinstance(node, ast.Attribute) and _span(file, node.value) in untyped:
                 key = f"{file.stem}.{ast.unparse(node.value)}"
@@ -182,7 +182,7 @@ def test_the_installed_vllm_has_all_of_it() -> None:
     sources = internals.installed()
 
     assert moved(sources, sources).missing == []
-    assert {internals.shown(each) for each in internals.lacking(sources, used())} == OURS
+    assert {internals.in_words(each) for each in internals.lacking(sources, used())} == OURS
 
 
 @pytest.mark.engine

@@ -51,7 +51,7 @@ class Used:
 @cache
 def used(folder: Path = ADAPTERS) -> Used:
     """Read the adapters."""
-    found = [Reader(file).used() for file in sorted(folder.glob("*.py"))]
+    found = [AdapterFile(file).used() for file in sorted(folder.glob("*.py"))]
     return Used(
         frozenset().union(*(each.attributes for each in found)),
         frozenset().union(*(each.arguments for each in found)),
@@ -62,7 +62,7 @@ def used(folder: Path = ADAPTERS) -> Used:
     )
 
 
-class Reader:
+class AdapterFile:
     """Reads one file of the adapters."""
 
     def __init__(self, file: Path) -> None:

@@ -164,7 +164,7 @@ LONG = {
         "make bench",
         "make bench ARGS=--only soak --soak-minutes 20",
     ),
-    "attacks a coordinator for a while; tests/adversary runs others": ("python -m tests.adversary --seed 292",),
+    "attacks a coordinator for a while; tests/adversary runs others": ("python -m tests.adversary --seed 1854",),
     "compares with another tree": ("python -m benchmarks.against TREE",),
     "starts two real engines, and then minutes of requests; tests/conformance runs a part": (
         "make parity",

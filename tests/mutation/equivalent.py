@@ -27,8 +27,10 @@ EQUIVALENT = {
     "coordinator/fleet/admission/work_meter.py: self._counts_prompt = False  ->  self._counts_prompt = None": FALSY,
     (
         "coordinator/fleet/failover/failover.py: "
-        "def (self, model: str, adapter_id: int=0, revision: ModelRevision | None=None) -> pb.EngineCapabilities:"
-        "  ->  def (self, model: str, adapter_id: int=1, revision: ModelRevision | None=None) -> pb.EngineCapabilities:"
+        "def (self, model: str, adapter_id: int=0, revision: ModelRevision | None=None, seeded_noise: str='') "
+        "-> pb.EngineCapabilities:"
+        "  ->  def (self, model: str, adapter_id: int=1, revision: ModelRevision | None=None, seeded_noise: str='') "
+        "-> pb.EngineCapabilities:"
     ): INTERFACE,
     (
         "coordinator/fleet/failover/poison_cache.py: "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.client import SimulatedClient
 from tests.simulation.oracle import runs_differ_at
+from tests.simulation.single_run import SEEDED
 
 if TYPE_CHECKING:
     from tests.simulation.run import SimulationRun
@@ -121,8 +122,12 @@ class Causes:
     def _lost_its_revision(self, client: SimulatedClient) -> bool:
         if client.is_slow or self._run.witness.unlisted:
             return True  # that was long ago, or one left that nobody lists any more
-        own = {each.checkpoint for each in self._run.placements[client.request_id]}
-        return not own <= self._journeys.known_checkpoints(client.server_node, self._run.world.time() - _PREPARED_S)
+        known = self._journeys.known_processes(client.server_node, self._run.world.time() - _PREPARED_S)
+        placements = self._run.placements[client.request_id]
+        if "draws the tokens of this seeded reply" in client.error["message"]:
+            noises = {each.engine.capabilities().seeded_noise for each in placements}
+            return client.spec["sampling"] in SEEDED and noises.isdisjoint(each.seeded_noise for each in known)
+        return not {each.checkpoint for each in placements} <= {each.checkpoint for each in known}
 
     # Coordinators.
 

@@ -147,11 +147,11 @@ class Journeys:
         """Return whether a worker has been connected to a coordinator all the time."""
         return any(visit.began_at < since and visit.ended_at == math.inf for visit in self._visits[coordinator])
 
-    def known_checkpoints(self, coordinator: Node | None, since: float) -> set[int]:
-        """Return the weights with which workers started that a coordinator has known, connected or not."""
+    def known_processes(self, coordinator: Node | None, since: float) -> list[Node]:
+        """Return the processes of the workers that a coordinator has known, connected or not."""
         welcomed = [visit for visit in self._visits[coordinator] if visit.began_at < math.inf]
         newest = {visit.address: visit for visit in welcomed}
-        return {visit.process.checkpoint for visit in newest.values() if visit.began_at < since}
+        return [visit.process for visit in newest.values() if visit.began_at < since]
 
     def _leave(self, choice: Choice) -> None:
         visit, slot = self._at.pop(choice, (None, 0))

@@ -30,6 +30,8 @@ from tokenwire.worker.simulated_engine.faults import FaultKind
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 _DRAIN_TIMEOUT_S = 4.0
+_NAMES_NOISE = 7
+"""The minor version with which workers say which noise seeds have."""
 
 Watch = Callable[[Node, Core, ASGIApp], ASGIApp]
 
@@ -100,6 +102,8 @@ class WorkerHost:
             self._on_weights,
             self.batch_invariant,
         )
+        if node.minor >= _NAMES_NOISE:
+            node.seeded_noise = self.engine.capabilities().seeded_noise
         server = WorkerServer(
             self.engine, WorkerSettings(self.address, drain_timeout_s=_DRAIN_TIMEOUT_S), SimulatedPort(self._network)
         )

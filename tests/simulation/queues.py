@@ -45,7 +45,8 @@ def _could_have_gone(entry: QueuedRequest, placed: PlacedRequest, submission: Su
     """Return whether a queued request could have been sent in place of one that was."""
     revision = entry.placement.revision
     may_go_there = revision is None or placed.session.revision.accepts(revision)
-    return may_go_there and entry.submission.lora.id == submission.lora.id
+    draws = entry.placement.seeded_noise in ("", placed.session.capabilities.seeded_noise)
+    return may_go_there and draws and entry.submission.lora.id == submission.lora.id
 
 
 def _max_min_shares(sizes: Mapping[str, int], weights: Mapping[str, int], limit: int) -> dict[str, float]:

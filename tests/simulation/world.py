@@ -60,6 +60,8 @@ class Node:
         """Whether it was to have ended by now."""
         self.checkpoint = 0
         """The weights that a worker has started with."""
+        self.seeded_noise = ""
+        """The noise that a worker announces."""
         self.tasks: list[asyncio.Task[Any]] = []
         """All tasks: a killed process runs no `finally`, so none of them may be collected before the end."""
         self.ready: deque[asyncio.Handle] = deque()

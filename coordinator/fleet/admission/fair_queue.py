@@ -141,7 +141,7 @@ class FairQueue:
     def waits(self, adapter_id: int, revision: ModelRevision | None = None) -> bool:
         """Return whether requests are queued that workers with an adapter and a revision may take."""
         groups = self._groups
-        return bool(groups) and any(adapter_id == adapter and _overlap(revision, other) for adapter, other, *_ in groups)
+        return bool(groups) and any(adapter_id == adapter and _overlap(revision, of) for adapter, of, *_ in groups)
 
     def is_behind(self, entry: QueuedRequest, tenant: str) -> bool:
         """Return whether a queued request would go before one of another tenant, by their shares as last read."""

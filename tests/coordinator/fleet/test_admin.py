@@ -1,4 +1,7 @@
-"""Admin operations on real workers: results of all workers, and workers that return."""
+"""Admin operations on real workers: results of all workers, and workers that return.
+
+One file, since all of them need the same workers.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -423,8 +423,9 @@ async def test_only_who_has_a_use_for_it_is_called_for_each_request(pool: Worker
     pool.subscribe(recorder)
 
     assert deaf in pool._listeners
-    assert recorder in pool._on_capacity
-    assert deaf not in pool._on_capacity + pool._on_survived
+    assert recorder.on_capacity in pool._on_capacity
+    assert deaf.on_capacity not in pool._on_capacity
+    assert deaf.on_worker_survived not in pool._on_survived
 
 
 async def test_a_listener_that_raises_affects_no_other(pool: WorkerPool) -> None:

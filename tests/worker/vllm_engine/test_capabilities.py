@@ -76,25 +76,6 @@ async def test_noise_and_batches_depend_on_the_runner_and_the_type() -> None:
     assert [each.batch_invariant for each in found] == [True, False, False, False]
 
 
-async def test_what_cannot_be_served_is_announced() -> None:
-    """By how vLLM was started; what it cannot be asked for is not missing."""
-    bare = ConfiguredLlm(keeps_generators=False, lora_config=True)
-    full = ConfiguredLlm("cuda", lora_config=True, kv_transfer_config=True, weight_transfer_config=True)
-
-    of_bare, of_full = [await capabilities.engine_capabilities(llm) for llm in (bare, full)]
-
-    common = set(of_full.unsupported)
-    assert common == set(sampling.unsupported_params())
-    assert {*of_bare.unsupported} - common == {
-        "seed",
-        "kv_transfer_params",
-        "prompt_logprobs",
-        *({"prompt_logprob_token_ids"} - common),
-    }
-    assert "weight_transfer" in of_bare.unsupported_operations
-    assert {*of_full.unsupported_operations} <= {"weight_transfer.shutdown"}
-
-
 async def test_the_noise_of_seeds_has_a_name() -> None:
     """That of what a seed draws in all processes, or of vLLM where it draws by position."""
     positional = await capabilities.engine_capabilities(ConfiguredLlm("cuda", use_v2_model_runner=True))

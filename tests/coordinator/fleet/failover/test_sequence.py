@@ -1,4 +1,7 @@
-"""One sequence: whatever its listener raises, it gets exactly one ending."""
+"""One sequence: whatever its listener raises, it gets exactly one ending.
+
+One file, since what a sequence is told and what it counts are of one object.
+"""
 
 from dataclasses import replace
 
