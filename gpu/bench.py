@@ -1,6 +1,7 @@
 """`vllm bench serve` from several processes at once: one alone parses too few events a second for a fast server."""
 
 import json
+import math
 import os
 import select
 import subprocess
@@ -9,9 +10,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from benchmarks.load import percentile
 
@@ -30,23 +33,27 @@ class BenchRun:
     output_tokens: int = 200
     chat: bool = False
     seed: int = 0
+    rate: float = math.inf
+    """Requests a second, at random times; infinite: as many as there are streams for."""
+    objectives: Mapping[str, float] = field(default_factory=dict)
+    """Milliseconds by the bench's names, such as ttft: a reply within all of them is good."""
 
     @property
     def name(self) -> str:
         """What it is called in results."""
-        return f"{'chat' if self.chat else 'completions'}-{self.streams}-seed-{self.seed}"
+        rate = "" if math.isinf(self.rate) else f"-rate-{self.rate:g}"
+        return f"{'chat' if self.chat else 'completions'}-{self.streams}{rate}-seed-{self.seed}"
 
     def shares(self, clients: int) -> "list[BenchRun]":
         """Divide it among clients; none gets nothing."""
         count = max(1, min(clients, self.streams, self.prompts))
         return [
-            BenchRun(
-                _share(self.streams, count, index),
-                _share(self.prompts, count, index),
-                self.input_tokens,
-                self.output_tokens,
-                self.chat,
-                1000 * self.seed + index,
+            replace(
+                self,
+                streams=_share(self.streams, count, index),
+                prompts=_share(self.prompts, count, index),
+                seed=1000 * self.seed + index,
+                rate=self.rate / count,
             )
             for index in range(count)
         ]
@@ -66,6 +73,7 @@ class BenchRun:
             "num-prompts": self.prompts,
             "max-concurrency": self.streams,
             "seed": self.seed,
+            "request-rate": self.rate,
             # Greedy streams of random weights would soon repeat one token.
             "temperature": 1,
             "top-p": 1,  # not the one that the tokenizer's model asks for
@@ -75,6 +83,8 @@ class BenchRun:
             "metric-percentiles": "50,99",
         }
         flags = ["--ignore-eos", "--disable-tqdm", "--save-result", "--save-detailed"]
+        if self.objectives:
+            flags += ["--goodput", *(f"{name}:{most_ms:g}" for name, most_ms in self.objectives.items())]
         return [*flags, *(part for name, value in options.items() for part in (f"--{name}", str(value)))]
 
 
@@ -112,6 +122,11 @@ class BenchClient:
         if got != reply:
             raise RuntimeError(f"the load client wrote {got!r}, not {reply!r}:\n{self._log.read_text()[-2000:]}")
 
+    def cpu_seconds(self) -> float:
+        """Return its user and system time."""
+        times = psutil.Process(self._popen.pid).cpu_times()
+        return float(times.user + times.system)
+
     def stop(self) -> None:
         """End it."""
         self._popen.kill()
@@ -127,6 +142,10 @@ class BenchClients:
         self._out = out
         self._imported = False
         self._clients = [start(number) for number in range(count)]
+
+    def cpu_seconds(self) -> float:
+        """Return the user and system time of all."""
+        return sum(client.cpu_seconds() for client in self._clients)
 
     def stop(self) -> None:
         """End all."""
@@ -191,6 +210,8 @@ def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     started, ended = min(each["started"] for each in served), max(each["ended"] for each in served)
     seconds, tokens = ended - started, sum(each["tokens"] for each in served)
     gaps = [gap for each in served for gap in each["gaps"]]
+    if good := [result["request_goodput"] for result in results if result.get("request_goodput") is not None]:
+        figures["goodput_per_s"] = sum(good)
     figures |= {
         "duration_s": seconds,
         "input_tokens": sum(each["input_tokens"] for each in served),

@@ -1,6 +1,7 @@
 """Several processes of `vllm bench serve` as one load."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,26 @@ def test_shares_make_up_the_load() -> None:
     assert [sum(share.streams for share in shares), sum(share.prompts for share in shares)] == [10, 25]
     assert len({share.seed for share in shares}) == 4
     assert len(BenchRun(streams=2, prompts=2).shares(8)) == 2
+
+
+def test_shares_of_a_rate_make_up_the_rate() -> None:
+    """Each has the objectives, too; without a rate requests are sent as soon as a stream is free."""
+    shares = replace(RUN, rate=30.0, objectives={"ttft": 200}).shares(3)
+
+    arguments = [share.arguments("http://localhost", "m", Path("m"), Path("out.json")) for share in shares]
+    assert [each[each.index("--request-rate") + 1] for each in arguments] == ["10.0"] * 3
+    assert all(each[each.index("--goodput") + 1] == "ttft:200" for each in arguments)
+    alone = RUN.arguments("http://localhost", "m", Path("m"), Path("out.json"))
+    assert alone[alone.index("--request-rate") + 1] == "inf"
+    assert "--goodput" not in alone
+
+
+def test_good_requests_of_all_clients_are_added() -> None:
+    """As the bench counted them; without objectives there are none."""
+    results = [detailed(10.0, 0.5, [0.25]) | {"request_goodput": 2.5}, detailed(10.5, 0.7, [0.8])]
+
+    assert merged(results)["goodput_per_s"] == 2.5
+    assert "goodput_per_s" not in merged(results[1:])
 
 
 def test_loads_of_other_seeds_have_other_prompts() -> None:

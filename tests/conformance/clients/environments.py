@@ -42,21 +42,28 @@ CLIENTS = {
 def python_of(name: str) -> Path:
     """Return the interpreter of a client's environment, created if necessary."""
     client = CLIENTS[name]
-    folder = CACHE / "clients" / name
-    wanted = "\n".join([*client.packages, str(client.shared)])
+    return environment(CACHE / "clients" / name, client.packages, client.shared)
+
+
+def environment(folder: Path, packages: Sequence[str], shared: bool = False) -> Path:
+    """Return the interpreter of an environment with these packages, created if necessary.
+
+    shared: whether to lend it this project's own packages; then nothing else that `packages` depend on is installed.
+    """
+    wanted = "\n".join([*packages, str(shared)])
     made = folder / "packages.txt"
     with making(folder):
         if not made.is_file() or made.read_text() != wanted:
-            _make(folder, client)
+            _make(folder, packages, shared)
             made.write_text(wanted)
     return folder / "bin" / "python"
 
 
-def _make(folder: Path, client: ClientScript) -> None:
+def _make(folder: Path, packages: Sequence[str], shared: bool) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True, timeout=120)
-    if client.shared:
+    if shared:
         own = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
         (own / "shared.pth").write_text(sysconfig.get_paths()["purelib"])
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
-    options = ["--disable-pip-version-check", *(["--no-deps"] if client.shared else [])]
-    subprocess.run([*pip, *options, *client.packages], check=True, timeout=600)
+    options = ["--disable-pip-version-check", *(["--no-deps"] if shared else [])]
+    subprocess.run([*pip, *options, *packages], check=True, timeout=1200)
