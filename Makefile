@@ -8,7 +8,7 @@ TOOLS := --enable-auto-tool-choice --tool-call-parser hermes --chat-template scr
 # Byte-compile modules even if the environment disables it: otherwise vLLM's take 12 s of every process.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup serve test test-fast test-long lint format proto reference docs plots parity conformance compat faults adversary simulate mutate gpu gpu-pack deploy-test vendor pictures bench clean
+.PHONY: help setup serve test test-fast test-long lint format proto reference docs plots parity conformance compat faults adversary simulate mutate gpu gpu-pack deploy-test vendor pictures bench bench-standard clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -117,6 +117,9 @@ gpu: .venv/.dev  ## run the steps of gpu/ on this machine's GPU; DEVICE=cpu: dry
 
 bench: .venv/.dev  ## run the benchmarks; prints tables and writes JSON
 	$(VENV)/python -m benchmarks $(ARGS)
+
+bench-standard: .venv/.dev  ## AIPerf and vllm bench serve against tokenwire, SMG and vLLM's server; writes JSON and a page
+	$(VENV)/python -m benchmarks.standard --document docs/reference/standard-benchmarks.md $(ARGS)
 
 clean:  ## remove everything the other targets created
 	rm -rf .venv .venv-deploy site .mypy_cache .pytest_cache .ruff_cache .hypothesis

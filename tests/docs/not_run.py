@@ -163,6 +163,8 @@ LONG = {
     "measures for the minutes that it names, or all of them together": (
         "make bench",
         "make bench ARGS=--only soak --soak-minutes 20",
+        "make bench-standard",
+        "make bench-standard ARGS=--only goodput --server tokenwire",
     ),
     "attacks a coordinator for a while; tests/adversary runs others": ("python -m tests.adversary --seed 1854",),
     "compares with another tree": ("python -m benchmarks.against TREE",),

@@ -1,0 +1,1 @@
+"""Other people's load generators against tokenwire, `vllm serve` and SMG."""
