@@ -12,7 +12,7 @@ from gpu.contenders import Contender
 from gpu.kit import Kit
 from gpu.servers import RunningServer, ServerProcess, started
 from tests.cache import CACHE
-from tests.conformance.clients.environments import environment
+from tests.conformance.clients.environments import python_with
 from tests.ports import free_port
 from tests.processes import wait_healthy, wait_models
 
@@ -99,7 +99,7 @@ def vllm(kit: Kit, engine: Engine) -> Iterator[Contender]:
 @contextmanager
 def smg(kit: Kit, engine: Engine) -> Iterator[Contender]:
     """Run SMG's gateway and a worker: its own servicer with the real engine."""
-    python = str(environment(ENVIRONMENTS / "smg-worker", SMG_WORKER, shared=True))
+    python = str(python_with(ENVIRONMENTS / "smg-worker", SMG_WORKER, shared=True))
     if engine:
         arguments = engine.smg_worker_arguments(kit)
         worker = _server(kit, python, "benchmarks.standard.smg_worker", arguments, "smg-worker")
@@ -131,7 +131,7 @@ def _gateway(kit: Kit, worker: str) -> Iterator[RunningServer]:
     }
     arguments = [part for name, value in options.items() for part in (f"--{name}", str(value))]
     arguments.append("--tokenizer-cache-enable-l1")  # as tokenwire's cache of segments, which is on by itself
-    python = str(environment(ENVIRONMENTS / "smg", [SMG]))
+    python = str(python_with(ENVIRONMENTS / "smg", [SMG]))
     process = _server(kit, python, "smg.launch_router", arguments, "smg")
     with started(process, "Starting router", 60, f"http://127.0.0.1:{port}") as server:
         wait_healthy(server.address, process)

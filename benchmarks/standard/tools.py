@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.standard.servers import ENVIRONMENTS
 from gpu.bench import BenchClients, BenchRun
 from gpu.contenders import Contender
-from tests.conformance.clients.environments import environment
+from tests.conformance.clients.environments import python_with
 
 AIPERF = "aiperf==0.13.0"
 AGENTIC_CODE: Mapping[str, Any] = {
@@ -85,7 +85,7 @@ class Aiperf:
     name = "AIPerf"
 
     def __init__(self, out: Path, model: Path) -> None:
-        self._python = environment(ENVIRONMENTS / "aiperf", [AIPERF])
+        self._python = python_with(ENVIRONMENTS / "aiperf", [AIPERF])
         self._out = out
         self._hub = out / "hub"
         # Offline it takes tokenizers from the hub's cache alone, so the model's folder becomes one.

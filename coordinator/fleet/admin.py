@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenwire.coordinator.fleet import operations
+from tokenwire.coordinator.fleet.capabilities import remedy_for
 from tokenwire.coordinator.fleet.control_client import ControlCall, adopt_state, call_worker
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.pool import WorkerPool
@@ -244,6 +245,7 @@ class FleetAdmin:
                 engine = session.model.engine if session.model is not None else "its engine"
                 raise Unsupported(
                     f"{session.address} ({engine}) does not support {lacking[0]} as it is configured: nothing was done."
+                    + remedy_for(lacking[0])
                 )
 
     def _record_abort(self, model: str | None, mode: str) -> None:

@@ -9,6 +9,16 @@ from tokenwire.v1 import inference_pb2 as pb
 
 _TRANSFERS = ("do_remote_prefill", "do_remote_decode")
 """Keys of kv_transfer_params with which an engine hands a prompt over: others change nothing without a connector."""
+_REMEDIES = {
+    "seed": "On CPUs, a worker without --worker-extension-cls after `--` does.",
+    "prompt_logprobs": "On CPUs, a worker without --enable-lora after `--` does.",
+    "prompt_logprob_token_ids": "On CPUs, a worker without --enable-lora after `--` may.",
+    "kv_transfer_params": "A worker with --kv-transfer-config after `--` does.",
+    "lora": "A worker with --enable-lora after `--` does.",
+    "sleep": "A worker with --enable-sleep-mode after `--` does.",
+    "weight_transfer": "A worker with --weight-transfer-config after `--` does.",
+}
+"""Which worker supports what an engine lacks for its configuration."""
 
 
 def common_capabilities(engines: Iterable[pb.EngineCapabilities]) -> pb.EngineCapabilities:
@@ -34,6 +44,11 @@ def needs_of(submission: Submission) -> frozenset[str]:
     if submission.lora.id:
         needs.add("lora")
     return frozenset(needs)
+
+
+def remedy_for(lacking: str) -> str:
+    """Return a sentence, after a space, on which worker supports what an engine lacks; empty if it is its vLLM's."""
+    return f" {_REMEDIES[lacking]}" if lacking in _REMEDIES else ""
 
 
 def _transfers(kv_transfer_params: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tokenwire.coordinator.fleet.capabilities import common_capabilities, needs_of
+from tokenwire.coordinator.fleet.capabilities import common_capabilities, needs_of, remedy_for
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.outliers import CHECK_INTERVAL_S, OutlierDetector, OutlierSettings
@@ -489,6 +489,7 @@ def _unsupported(
 ) -> InvalidRequest | RevisionLost:
     engines = ", ".join(sorted({each.model.engine for each in workers if each.model}))
     message = f"No worker of {model} supports {', '.join(names)}, as they are configured: they run {engines}."
+    message += remedy_for(names[0])
     if placement.begun:
         return RevisionLost(f"The last worker is gone that could go on with this reply. {message}", retry_after_s=1)
     return InvalidRequest(message, param="model" if names[0] == "lora" else names[0])

@@ -31,6 +31,7 @@ OBJECTS: dict[str, VllmClass] = {
     "capabilities.config": _CONFIG,
     "grammars._config": _CONFIG,
     "grammars.config": _CONFIG,
+    "unsupported.config": _CONFIG,
     "weights.config": _CONFIG,
     "model_config": VllmClass("vllm.config.model", "ModelConfig"),
     "engine.config": VllmClass("vllm.config.model", "ModelConfig"),

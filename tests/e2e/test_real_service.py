@@ -235,11 +235,13 @@ def test_an_adapter_changes_the_reply(client: httpx.Client, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("fields", [{"prompt_logprobs": 1}, {"echo": True, "logprobs": 1}], ids=["own", "echo"])
 def test_prompt_logprobs_are_rejected_where_they_kill_the_engine(client: httpx.Client, fields: dict[str, Any]) -> None:
-    """In a batch they end vLLM's engine for CPUs if it has adapters; the error states that, and others continue."""
+    """In a batch they end vLLM's engine for CPUs if it has adapters; the error gives a remedy, and others continue."""
     rejected = client.post("/v1/completions", json={"prompt": "The sea is", "max_tokens": 4, **fields})
 
     assert rejected.status_code == 400
-    assert "prompt log-probabilities: they may kill vLLM on CPUs" in rejected.json()["error"]["message"]
+    message = rejected.json()["error"]["message"]
+    assert "supports prompt_logprobs" in message
+    assert "without --enable-lora" in message
     assert reply_of(client)
 
 

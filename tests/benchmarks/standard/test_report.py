@@ -22,7 +22,7 @@ def row(server: str, **figures: Any) -> dict[str, Any]:
     return {"server": server, "tool": "AIPerf", "load": load, **(figures or measured)}
 
 
-def results(*rows: dict[str, Any]) -> dict[str, Any]:
+def part_of(*rows: dict[str, Any]) -> dict[str, Any]:
     """Return the results of one part."""
     about = {"when": "2026-11-25", "cpus": 2, "python": "3.11.7", "versions": {"aiperf": "0.13.0"}, "note": "busy"}
     return {"front-end": {**about, "rows": list(rows)}}
@@ -36,7 +36,7 @@ def lines(text: str) -> list[list[str]]:
 
 def test_servers_stand_below_each_other() -> None:
     """Tokenwire first, whichever was measured first; the load is named once."""
-    first, second = lines(tables(results(row("vllm"), row("tokenwire"))))
+    first, second = lines(tables(part_of(row("vllm"), row("tokenwire"))))
 
     assert first[:2] == ["AIPerf: 8 streams, 10 requests, 64 tokens in, 20 out", "tokenwire"]
     assert second[:2] == ["", "`vllm serve`"]
@@ -44,21 +44,21 @@ def test_servers_stand_below_each_other() -> None:
 
 def test_cpu_time_is_that_of_a_request_and_of_a_token() -> None:
     """Of the front end; the driver's stands beside it."""
-    ((*_, request, token, _, driver),) = lines(tables(results(row("smg"))))
+    ((*_, request, token, _, driver),) = lines(tables(part_of(row("smg"))))
 
     assert (request, token, driver) == ("2.00", "100", "8.00")
 
 
 def test_a_load_that_was_skipped_says_why() -> None:
     """Instead of figures."""
-    (cells,) = lines(tables(results(row("smg", skipped="no time was left"))))
+    (cells,) = lines(tables(part_of(row("smg", skipped="no time was left"))))
 
     assert cells[1:3] == ["SMG", "no time was left"]
 
 
 def test_the_note_stands_with_the_machine() -> None:
     """What else ran belongs to the figures."""
-    assert "2 cores, Python 3.11.7; aiperf 0.13.0. busy.*" in tables(results(row("smg")))
+    assert "2 cores, Python 3.11.7; aiperf 0.13.0. busy.*" in tables(part_of(row("smg")))
 
 
 def test_the_page_shows_the_committed_results() -> None:

@@ -42,10 +42,10 @@ CLIENTS = {
 def python_of(name: str) -> Path:
     """Return the interpreter of a client's environment, created if necessary."""
     client = CLIENTS[name]
-    return environment(CACHE / "clients" / name, client.packages, client.shared)
+    return python_with(CACHE / "clients" / name, client.packages, client.shared)
 
 
-def environment(folder: Path, packages: Sequence[str], shared: bool = False) -> Path:
+def python_with(folder: Path, packages: Sequence[str], shared: bool = False) -> Path:
     """Return the interpreter of an environment with these packages, created if necessary.
 
     shared: whether to lend it this project's own packages; then nothing else that `packages` depend on is installed.

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.fleet.capabilities import common_capabilities, needs_of
+from tokenwire.coordinator.fleet.capabilities import common_capabilities, needs_of, remedy_for
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -48,3 +48,9 @@ def test_a_request_needs_what_it_has(params: dict[str, Any], lora: int, needs: s
     submission = Submission("r", [1], pb.SamplingParams(**params), lora=pb.LoraAdapter(id=lora))
 
     assert needs_of(submission) == needs
+
+
+def test_what_an_engine_lacks_for_its_options_has_a_remedy() -> None:
+    """What its vLLM lacks has none but another vLLM, which the error names."""
+    assert "--enable-sleep-mode" in remedy_for("sleep")
+    assert remedy_for("watermarking") == ""
