@@ -121,16 +121,6 @@ FAULTS = (
         "            pass\n",
     ),
     PastFault(
-        "a resume takes its turn a step later than other operations",
-        "416b6de",
-        "worker/state/serving_state.py",
-        "        turn = asyncio.create_task(self._lock.acquire())  # here, so that it queues in order of arrival\n"
-        "        await self._run_to_completion(self._resume(epoch, turn, records))\n",
-        "        async def resume() -> None:\n"
-        "            await self._resume(epoch, asyncio.create_task(self._lock.acquire()), records)\n\n"
-        "        await self._run_to_completion(resume())\n",
-    ),
-    PastFault(
         "a pause that a newer resume has ended puts its own epoch back",
         "cb66a07",
         "worker/state/serving_state.py",
@@ -184,8 +174,8 @@ FAULTS = (
         "frames of other weights are merged",
         "",
         "coordinator/fleet/transport/paced.py",
-        "            frame.weight_version == self._frames[0].weight_version\n            and self",
-        "            self",
+        "            and frame.weight_version == self._frames[0].weight_version\n",
+        "",
     ),
 )
 
@@ -221,7 +211,7 @@ def look_for(fault: PastFault, seeds: int) -> tuple[str, str] | None:
         copy = Path(folder)
         for name in _COPIED:
             shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
-        _replace(copy / fault.path, fault)
+        put_back(fault, copy)
         found = first_violation(copy, seeds, processes=2)
     if found is None:
         return None
@@ -230,7 +220,12 @@ def look_for(fault: PastFault, seeds: int) -> tuple[str, str] | None:
     return f"{found.seed + 1}", _shortened(found.what)
 
 
-def _replace(path: Path, fault: PastFault) -> None:
+def put_back(fault: PastFault, tree: Path) -> None:
+    """Make a fault again in a copy of the source.
+
+    Raises ValueError if the source says something else by now.
+    """
+    path = tree / fault.path
     text = path.read_text()
     if text.count(fault.now) != 1:
         raise ValueError(f"{fault.path} has {text.count(fault.now)} times: {fault.now}")
