@@ -60,7 +60,7 @@ _SMALL_BYTES = 64 * 1024
 """A body of this size is parsed in less than a millisecond, whatever its contents."""
 
 
-def parse_json(body: bytes) -> Any:
+def parse_json(body: bytes | bytearray) -> Any:
     """Parse a body. Raises ValueError and RecursionError as json.loads does, Malformed for unpaired surrogates.
 
     JSON can escape an unpaired surrogate ("\\ud800"), and Python keeps it. Protobuf, tokenizers and responses would
@@ -124,32 +124,40 @@ class ApiRequest(Request):
         return context
 
     async def body(self) -> bytes:
-        """Return the body. Raises HTTPException as soon as it exceeds the limit, or ClientDisconnect."""
+        """Return the body. Raises what `received` does."""
         if not hasattr(self, "_body"):
-            pieces: list[bytes] = []
-            received, more, memory = 0, True, self.context.body
-            most = memory.budget.max_body_bytes
-            while more:
-                message = await memory.receive(self._receive)
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                pieces.append(message.get("body", b""))
-                received += len(pieces[-1])
-                more = message.get("more_body", False)
-                if most is not None and received > most:
-                    error = f"The request's body is larger than {most} bytes."
-                    raise HTTPException(413, error, headers={"connection": "close"})
-                if received > _SMALL_BYTES:  # the number of connections bounds what smaller ones take
-                    await memory.add(2 * received - memory.held_bytes)  # the pieces, then all of them joined
-            self._body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            self._body = bytes(await self.received())
         return self._body
+
+    async def received(self) -> bytes | bytearray:
+        """Receive the body, once. Raises HTTPException as soon as it exceeds the limit, or ClientDisconnect."""
+        body: bytes | bytearray = b""
+        more, memory = True, self.context.body
+        most = memory.budget.max_body_bytes
+        while more:
+            message = await memory.receive(self._receive)
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            piece = message.get("body", b"")
+            if not body:
+                body = piece
+            else:
+                if isinstance(body, bytes):
+                    body = bytearray(body)  # grows in place: pieces to be joined would take as much again
+                body += piece
+            more = message.get("more_body", False)
+            if most is not None and len(body) > most:
+                error = f"The request's body is larger than {most} bytes."
+                raise HTTPException(413, error, headers={"connection": "close"})
+            if len(body) > _SMALL_BYTES:  # the number of connections bounds what smaller ones take
+                await memory.add(2 * len(body) - memory.held_bytes)  # twice, since growing may copy it
+        return body
 
     async def read(self, model: type[Body], required: bool) -> Body:
         """Return the body as its model. Raises InvalidBody, Malformed, RecursionError if it is nested too deeply."""
         content = await self._content()
         if content is None and required:
             raise InvalidBody([{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}])
-        self._body = b""
         try:
             return model.model_validate({} if content is None else content, from_attributes=True)
         except ValidationError as error:
@@ -158,12 +166,12 @@ class ApiRequest(Request):
 
     async def _content(self) -> Any:
         """Return the parsed body, the bytes of another type, None without a body."""
-        body = await self.body()
+        body = await self.received()
         if not body:
             return None
         content_type = self.context.headers.get(b"content-type", b"")
         if content_type != _JSON and not is_json(content_type.decode("latin-1")):
-            return body
+            return bytes(body)
         try:
             return await self._parse(body)
         except json.JSONDecodeError as error:
@@ -172,7 +180,7 @@ class ApiRequest(Request):
         except ValueError as error:  # not even text, or a number too long
             raise HTTPException(400, "There was an error parsing the body") from error
 
-    async def _parse(self, body: bytes) -> Any:
+    async def _parse(self, body: bytes | bytearray) -> Any:
         context = self.context
         if len(body) <= _SMALL_BYTES:
             content = parse_json(body)

@@ -23,7 +23,7 @@ class ShapeLimits:
     """Bytes checked before the event loop continues with other work."""
 
 
-async def check_shape(body: bytes, limits: ShapeLimits | None = None) -> int:
+async def check_shape(body: bytes | bytearray, limits: ShapeLimits | None = None) -> int:
     """Check a body before it is parsed, in one call that cannot be interrupted. Raises InvalidRequest.
 
     Returns about how many bytes the result will take.
@@ -50,7 +50,7 @@ async def check_shape(body: bytes, limits: ShapeLimits | None = None) -> int:
     return len(body) + _PART_BYTES * (quotes // 2 + openings) + _VALUE_BYTES * commas
 
 
-def _include_escapes(body: bytes, start: int, end: int) -> int:
+def _include_escapes(body: bytes | bytearray, start: int, end: int) -> int:
     """Return the end of a piece, adjusted so that it does not split an escape."""
     piece = body[start:end]
     return end + (len(piece) - len(piece.rstrip(b"\\"))) % 2

@@ -68,7 +68,7 @@ class RequestCost:
         self.size_bytes = _REQUEST_BYTES
         self._n = request.n
         self._repeated_bytes = _REPEATED_BYTES if request.repeats_prompt else 0
-        self._parameter_bytes = sampling.ByteSize()
+        self.parameter_bytes = sampling.ByteSize()
         self._logprobs = 0
         """Log-probabilities of each prompt token."""
         if sampling.HasField("prompt_logprobs"):
@@ -91,14 +91,14 @@ class RequestCost:
         self._output_tokens += min(expected, self._at_once) * self._n
         self._tokens += tokens
         each_choice = _CHOICE_BYTES + (self._repeated_bytes + _LOGPROB_BYTES * self._logprobs) * tokens
-        self.size_bytes += _TOKEN_BYTES * tokens + self._parameter_bytes + each_choice * self._n
+        self.size_bytes += _TOKEN_BYTES * tokens + self.parameter_bytes + each_choice * self._n
 
     def check(self, most_bytes: int) -> None:
         """Check that it is not more than so many bytes. Raises InvalidRequest, which says what takes most."""
         output = _LOGPROB_BYTES * self._kept * self._output_tokens
         if self.size_bytes + output <= most_bytes:
             return
-        n, tokens, prompts, parameters = self._n, self._tokens, self._prompts, self._parameter_bytes
+        n, tokens, prompts, parameters = self._n, self._tokens, self._prompts, self.parameter_bytes
         logprobs = self._logprobs
         size, what, param = max(
             (output, f"{self._kept} log-probabilities of {self._output_tokens} tokens of a reply at once", "logprobs"),

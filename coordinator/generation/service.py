@@ -89,6 +89,9 @@ class PreparedRequest:
         return None if self.prompts[0].text is None and self.prompts[0].history is None else self.text_of(0)
 
 
+_LARGE_PARAMETERS = 64 * 1024
+
+
 @dataclass(slots=True)
 class GenerationHandle:
     """The handle of a request."""
@@ -160,6 +163,8 @@ class GenerationService:
         ended = request.reasoning_ended
         if request.plan is not None:
             ended = request.plan.reasoning_ended(prompts[0].new_ids)
+        if cost.parameter_bytes > _LARGE_PARAMETERS:
+            request = replace(request, sampling=params)  # so that its own are not kept beside these
         return PreparedRequest(request, model, params, prompts, max_tokens, cost.size_bytes, ended)
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:

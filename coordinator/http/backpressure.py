@@ -52,7 +52,7 @@ class BodySettings:
         check_bounds(self)
 
 
-_LARGE_PLACES, _LARGE_SHARE = 8, 6
+_LARGE_PLACES, _LARGE_SHARE = 3, 2
 _HUGE_BYTES = 2**20
 """Requests with larger bodies are prepared one at a time: their prompts take many times as much as their text."""
 

@@ -217,7 +217,7 @@ class RequestFields(SamplingFields):
         """Return the sampling parameters with the engine's own fields; see SamplingFields.sampling."""
         sampling = super().sampling(max_tokens, logprobs, prompt_logprobs)
         if self.kv_transfer_params or self.ec_transfer_params or self.vllm_xargs:
-            sampling.MergeFrom(self.engine_fields())
+            set_engine_fields(sampling, self.kv_transfer_params, self.ec_transfer_params, self.vllm_xargs)
         return sampling
 
     def engine_fields(self) -> pb.SamplingParams:
