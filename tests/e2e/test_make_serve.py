@@ -1,10 +1,12 @@
 """What `make serve` serves: the embedded model, and tools, with a template that shows them to it."""
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from openai import OpenAI
 
@@ -52,6 +54,35 @@ def test_answers_have_sense(client: OpenAI) -> None:
 
     assert answer.choices[0].finish_reason == "stop"
     assert "4" in (answer.choices[0].message.content or "")
+
+
+@pytest.mark.engine
+async def test_slow_schemas_delay_no_other_client(embedded: Service) -> None:
+    """One client's are given up one after the other; another's schema gets its turn, and what has none does not wait."""
+    ended: list[str] = []
+
+    async def ask(address: str, name: str, lengths: Sequence[int]) -> int:
+        properties = {f"p{n}": {"type": "string", "maxLength": n} for n in lengths}
+        schema = {"name": name, "schema": {"type": "object", "properties": properties}}
+        body = {
+            "messages": MESSAGES,
+            "max_tokens": 4,
+            **({"response_format": {"type": "json_schema", "json_schema": schema}} if lengths else {}),
+        }
+        transport = httpx.AsyncHTTPTransport(local_address=address)
+        async with httpx.AsyncClient(transport=transport, timeout=120) as client:
+            answer = await client.post(f"{embedded.url}/v1/chat/completions", json=body)
+        ended.append(name)
+        return answer.status_code
+
+    slow = [asyncio.create_task(ask("127.0.0.1", "slow", range(5000 - n, 5016 - n))) for n in range(2)]
+    await asyncio.sleep(0)
+    others = [asyncio.create_task(ask("127.0.0.2", *other)) for other in (("short", [9]), ("none", []))]
+
+    assert await asyncio.gather(*slow) == [400] * 2
+    assert await asyncio.gather(*others) == [200] * 2
+    assert ended.index("none") == 0
+    assert ended[-1] == "slow", ended
 
 
 @pytest.mark.engine

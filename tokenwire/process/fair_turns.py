@@ -69,6 +69,8 @@ class FairTurns:
         self._taken[tenant] -= 1
         if not self._taken[tenant]:
             del self._taken[tenant]
+        if tenant in self._waiting:
+            self._waiting.move_to_end(tenant)  # it has just had a turn, for which it may not have waited
         self._give_places()
 
     def _give_places(self) -> None:

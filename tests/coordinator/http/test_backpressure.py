@@ -246,7 +246,7 @@ async def test_who_holds_least_is_let_in_first() -> None:
 
 
 async def test_large_requests_are_prepared_in_turns_of_their_clients() -> None:
-    """The largest one at a time; one that has had its turn gives it back once."""
+    """The largest one at a time, another client's before the next one; one that has had its turn gives it back once."""
     bodies = budget(200)
     first, second, other = (BodyMemory(bodies, share=name) for name in ("greedy", "greedy", "other"))
     await first.begin_turn(2 * KIB * KIB)
@@ -257,10 +257,10 @@ async def test_large_requests_are_prepared_in_turns_of_their_clients() -> None:
 
     first.end_turn()
     first.release()
-    await waiting[0]
-    assert not waiting[1].done()
-    second.release()
     await waiting[1]
+    assert not waiting[0].done()
+    other.release()
+    await waiting[0]
 
 
 async def test_a_turn_ends_by_itself() -> None:
