@@ -58,7 +58,7 @@ def test_answers_have_sense(client: OpenAI) -> None:
 
 @pytest.mark.engine
 async def test_slow_schemas_delay_no_other_client(embedded: Service) -> None:
-    """One client's are given up one after the other; another's schema gets its turn, and what has none does not wait."""
+    """One client's are given up one after the other; another's has its turn in between, and others do not wait."""
     ended: list[str] = []
 
     async def ask(address: str, name: str, lengths: Sequence[int]) -> int:
