@@ -10,7 +10,32 @@ SPELLING = "the same keys have equal digests, only other ones"
 CHECK = "checks what always holds"
 SHIFT = "all start tags are later by the same time"
 
+ALIKE = "all that are compared have it, or none"
+ANY = "any constant does"
+BOUND = "one more or less of a bound that is a guess"
+LOGGED = "only logs show it, before a coordinator has said who it is"
+
 EQUIVALENT = {
+    "coordinator/fleet/admission/fair_queue.py: "
+    "lane.move_to_end(entry, last=False)  ->  lane.move_to_end(entry, last=None)": FALSY,
+    (
+        "coordinator/fleet/admission/fair_queue.py: "
+        "return min((((is_new, priority, 0.0 if entry.share is None else entry.share.tag, entry.arrival), entry) "
+        "for entry in firsts))"
+        "  ->  return min((((is_new, priority, 1.0 if entry.share is None else entry.share.tag, entry.arrival), entry) "
+        "for entry in firsts))"
+    ): ALIKE,
+    "coordinator/fleet/failover/poison_cache.py: params.seed = 0  ->  params.seed = 1": ANY,
+    "coordinator/fleet/failover/sequence.py: self.placed_at = 0.0  ->  self.placed_at = 1.0": SAME,
+    (
+        "coordinator/fleet/frames.py: "
+        "scored[each.slot] += len(rows.token_ids) // rows.width"
+        "  ->  scored[each.slot] += len(rows.token_ids) / rows.width"
+    ): SAME,
+    "worker/engine/frame_buffer.py: if self._scored > _MOST_SCORED:  ->  if self._scored >= _MOST_SCORED:": BOUND,
+    "coordinator/fleet/transport/paced.py: self._free_at = 0.0  ->  self._free_at = 1.0": SAME,
+    "worker/engine/frame_buffer.py: self._scored = 0  ->  self._scored = 1": BOUND,
+    "worker/services/session.py: self.coordinator_id = '?'  ->  self.coordinator_id = None": LOGGED,
     "coordinator/fleet/admission/fair_bound.py: part.refusable[entry] = None  ->  part.refusable[entry] = ''": FALSY,
     "coordinator/fleet/admission/shares.py: self._virtual_time = 0.0  ->  self._virtual_time = 1.0": SHIFT,
     "coordinator/fleet/admission/shares.py: shares._virtual_time = 0.0  ->  shares._virtual_time = 1.0": SHIFT,

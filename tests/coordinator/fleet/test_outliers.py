@@ -306,3 +306,25 @@ def test_a_new_session_starts_anew(fleet: ComparedFleet) -> None:
     slow.gaps = TokenGaps(SessionStats(), 0.0)
     assert fleet.run(9) == []
     assert fleet.run(1) == [slow]
+
+
+def test_a_new_session_has_sent_nothing_yet(fleet: ComparedFleet) -> None:
+    """What a worker sent before does not show that others are silent alone."""
+    fleet.run(5)
+    for worker in fleet.workers:
+        worker.gap_s = SILENT_GAP_S
+    fleet.run(20)
+    fleet.workers[1].gaps = TokenGaps(SessionStats(), 0.0)
+    assert fleet.run(600) == []
+
+
+def test_a_worker_that_had_nothing_to_do_was_not_silent(fleet: ComparedFleet) -> None:
+    """Its time counts from its next request on."""
+    silent = fleet.workers[0]
+    fleet.run(5)
+    silent.gap_s = SILENT_GAP_S
+    silent.slots.release_all()
+    fleet.run(600)
+    silent.take()
+    assert fleet.run(28) == []
+    assert fleet.run(10) == [silent]

@@ -24,12 +24,13 @@ from tests.workers import (
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.frame_parts import MOST_TOKENS
 from tokenwire.coordinator.fleet.liveness import LossReason
+from tokenwire.coordinator.fleet.outliers import OutlierSettings
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
 from tokenwire.coordinator.fleet.session_stats import StatsByModel
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.base import WorkerTransport
-from tokenwire.errors import InvalidRequest, Unavailable
+from tokenwire.errors import InvalidRequest, Unavailable, WorkerDraining
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
@@ -139,9 +140,12 @@ async def test_others_have_their_turn_between_the_parts_of_a_large_frame(address
 
     async with scripted_worker(address, script), ready_session(address) as session:
         listener = Timed()
-        session.submit(submission(len(tokens)), [listener])
+        (slot,) = session.submit(submission(len(tokens)), [listener])
+        assert session._slots.allowance[slot] == len(tokens)
         count_turns()
+        before = session._liveness.last_event_at
         await listener.ended.wait()
+        assert session._liveness.last_event_at > before  # it lives while its frame is dispatched
 
     assert listener.token_ids == tokens
     assert len(set(listener.turns)) == 3
@@ -179,6 +183,66 @@ async def test_only_tokens_show_that_a_stalled_engine_steps_again(address: str) 
         states.append(session.state)
 
     assert states == [SessionState.STALLED, SessionState.READY]
+
+
+async def test_a_worker_that_was_lost_is_back_with_its_first_token(address: str) -> None:
+    """Not with an abort that it confirms."""
+    goes_on = asyncio.Event()
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome())
+        one, other = (await anext(requests)).submit.slots
+        await context.write(_frame(one, [], pb.Finish(slot=one, reason=pb.FINISH_REASON_ABORT)))
+        await goes_on.wait()
+        await context.write(_frame(other, [1]))
+        await anext(requests)
+
+    async with scripted_worker(address, script), running_session(WorkerSession(address, "test", accept)) as session:
+        session.breaker.record_loss()
+        await until(lambda: session.state is SessionState.READY)
+        one, other = Listener(), Listener()
+        session.submit(submission(), [one, other])
+        await one.ended.wait()
+        assert session.breaker.half_open
+        goes_on.set()
+        await other.moved.wait()
+        await until(lambda: not session.breaker.half_open)
+
+
+@pytest.mark.parametrize("load", [pb.Load(), pb.Load(waiting=1)])
+async def test_what_a_worker_starves_ends_with_an_error(address: str, load: pb.Load) -> None:
+    """One that may be sent again at once, whoever is to blame; unless the worker is held, and may make no token."""
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        greeting = welcome()
+        greeting.welcome.heartbeat_ms = 60_000
+        await context.write(greeting)
+        await anext(requests)
+        await anext(requests)
+
+    def let_pass(session: WorkerSession) -> None:
+        for _ in range(30):
+            session._starvation.steps += 1
+            session.move_starved(OutlierSettings(silence_timeout_s=1), 100.0, lambda: True)
+
+    async with scripted_worker(address, script), running_session(WorkerSession(address, "test", accept)) as session:
+        await until(lambda: session.state is SessionState.READY)
+        listener = Listener()
+        session.submit(submission(), [listener])
+        session.workload.load = load
+        for held in (pb.ServingState(paused=True), pb.ServingState(sleeping=True)):
+            session.serving = held
+            let_pass(session)
+        assert listener.error is None
+
+        session.serving = pb.ServingState()
+        let_pass(session)
+
+    assert isinstance(listener.error, Unavailable)
+    assert "sent no token of this reply" in listener.error.message
+    assert (isinstance(listener.error, WorkerDraining), listener.error.retry_after_s) == (bool(load.waiting), 1)
 
 
 async def test_statistics_are_kept_by_model(address: str) -> None:

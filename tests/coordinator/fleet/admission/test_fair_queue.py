@@ -6,6 +6,8 @@ One file, since all tests are of one order, and each of its rules bears on the o
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import pytest
+
 from tests.coordinator.fleet.admission.fakes import MODEL, RESUMED, CapacityWorkers, QueuedPart, enqueue
 from tests.workers import Listener, accept, submission
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
@@ -51,6 +53,48 @@ async def test_a_new_request_does_not_overtake_queued_ones() -> None:
     await workers.add_capacity(0)
 
     assert workers.started == ["first"]
+
+
+OLD, OTHER = ModelRevision(weights="old"), ModelRevision(weights="other")
+
+
+@pytest.mark.parametrize(("first", "second"), [(OLD, OLD), (OLD, None), (None, OLD)])
+async def test_one_that_the_same_workers_may_take_is_not_overtaken(
+    first: ModelRevision | None, second: ModelRevision | None
+) -> None:
+    """Those without a revision go to workers of any."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    enqueue(queue, "first", Placement(revision=first))
+    workers.capacities[0] = 1
+
+    enqueue(queue, "second", Placement(revision=second))
+    await workers.add_capacity(0)
+
+    assert workers.started == ["first"]
+
+
+class OneRevisionWorkers(CapacityWorkers):
+    """Workers with room, all of one revision."""
+
+    def try_submit(
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> QueuedPart | None:
+        """Take what is of that revision."""
+        if placement.revision != OTHER:
+            return None
+        return super().try_submit(model, submission, listeners, placement)
+
+
+async def test_a_request_does_not_wait_behind_one_that_only_other_workers_may_take() -> None:
+    """It is placed at once."""
+    workers = OneRevisionWorkers(free=1)
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    enqueue(queue, "old", Placement(revision=OLD))
+
+    enqueue(queue, "other", Placement(revision=OTHER))
+
+    assert workers.started == ["other"]
 
 
 async def test_resumed_requests_go_first_then_by_priority() -> None:
@@ -460,6 +504,18 @@ async def test_what_was_taken_back_goes_before_new_requests_of_its_tenant_alone(
     await workers.add_capacity(5)
 
     assert workers.started == ["greedy-0", "small-0", "greedy-3", "small-1", "greedy-2", "greedy-1"]
+
+
+async def test_what_was_taken_back_goes_before_requests_that_other_workers_may_take_too() -> None:
+    """Of one tenant, whatever workers they wait for."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    enqueue(queue, "new", Placement(tenant="greedy", revision=OLD))
+    enqueue(queue, "back", Placement(tenant="greedy", preempted=True))
+
+    await workers.add_capacity()
+
+    assert workers.started == ["back"]
 
 
 async def test_what_was_taken_back_waits_as_long_as_it_takes() -> None:

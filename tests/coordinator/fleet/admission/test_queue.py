@@ -52,6 +52,19 @@ async def test_capacity_without_a_callback_is_found() -> None:
     assert queued.explain() == "here"
 
 
+async def test_an_empty_queue_looks_for_no_capacity() -> None:
+    """Whether its requests were placed or aborted."""
+    workers = CapacityWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    enqueue(queue, "placed")
+    aborted, _ = enqueue(queue, "aborted")
+
+    aborted.abort()
+    await workers.add_capacity()
+
+    assert (workers.started, queue._check) == (["placed"], None)
+
+
 async def test_a_missing_adapter_blocks_no_other_request() -> None:
     """Requests for an adapter that no worker has are queued separately."""
     workers = CapacityWorkers(free=1)

@@ -71,6 +71,19 @@ def test_one_sequence_is_aborted_by_its_listener() -> None:
     assert (second.aborted_places, running_of(share)) == ([1], 4)
 
 
+def test_a_sequence_that_is_aborted_counts_what_it_had() -> None:
+    """At once, since it goes on elsewhere."""
+    entry = queued_for(Placement(tenant="t"))
+    listeners, share = list(entry.listeners), entry.share
+    assert share is not None
+    begin_part(entry, 5)
+    before = share.tag
+
+    entry.abort_one(listeners[3])
+
+    assert share.tag == before - 256
+
+
 def test_an_aborted_request_counts_no_longer() -> None:
     """All end so, whether anything is left to abort or not."""
     entry = queued_for(Placement(tenant="t"))

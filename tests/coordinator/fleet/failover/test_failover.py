@@ -337,6 +337,20 @@ async def test_sequences_are_taken_back_for_a_tenant_that_waits(workers: Success
     failover.stop()
 
 
+@pytest.mark.parametrize("settings", [FailoverSettings(preempt_after_s=0.0), FailoverSettings(preempt_after_s=5.0)])
+async def test_who_waits_is_looked_for_only_where_something_may_be_taken_back(
+    workers: SuccessiveWorkers, settings: FailoverSettings
+) -> None:
+    """Not if that is off, and not once the coordinator stops."""
+    failover = Failover(workers, settings, workers)
+    if settings.preempt_after_s:
+        failover.stop()
+
+    submitted(failover)
+
+    assert failover._late_check is None
+
+
 async def test_what_cannot_go_on_exactly_is_not_taken_back(workers: SuccessiveWorkers) -> None:
     """Whoever waits for it waits until it ends, or another one is there that can."""
     failover = Failover(workers, FailoverSettings(resume="exact", preempt_after_s=0.01), workers)
@@ -479,6 +493,40 @@ async def test_the_workers_of_its_adapter_say_how_a_sequence_is_resumed(
     workers.parts[0].lose()
 
     assert list((await workers.part(1)).submission.prompt_token_ids) == prompt
+
+
+class OtherRevisionBeside(SuccessiveWorkers):
+    """Workers that compute tokens alike in any batch, beside some of another revision that do not."""
+
+    submits = False
+
+    def capabilities(
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
+    ) -> pb.EngineCapabilities:
+        """Return whether those that are asked for do; as the base calls it, one of them."""
+        return pb.EngineCapabilities(batch_invariant=revision is not None or self.submits)
+
+    def submit(
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> LosablePart:
+        """Take it."""
+        self.submits = True
+        part = super().submit(model, submission, listeners, placement)
+        self.submits = False
+        return part
+
+
+async def test_the_workers_of_its_revision_say_how_a_sequence_is_resumed() -> None:
+    """No other one may go on with it."""
+    workers = OtherRevisionBeside()
+    failover = Failover(workers, FailoverSettings(attempts=9, resume="exact"), workers)
+    greedy = pb.SamplingParams(temperature=0.0)
+    failover.submit("m", Submission(prompt_token_ids=[1], sampling_params=greedy), [Listener()])
+    workers.parts[0].listeners[0].step([5], None)
+
+    workers.parts[0].lose()
+
+    assert list((await workers.part(1)).submission.prompt_token_ids) == [1, 5]
 
 
 async def test_an_ejected_worker_hands_its_sequences_over_until_it_is_readmitted(

@@ -47,6 +47,16 @@ def test_the_only_request_started_on_two_dead_workers_is_poison(detector: Poison
     assert verdict.cleared == [neighbour, moved]
 
 
+@pytest.mark.parametrize(("tokens", "is_suspect"), [(4, True), (5, False)])
+def test_a_request_is_suspect_for_its_first_four_tokens(
+    detector: PoisonDetector, tokens: int, is_suspect: bool
+) -> None:
+    """At each of the two workers."""
+    request = ResumableRequest("m", Submission(), NEW)
+    detector.classify("a", [sequence(tokens, request)])
+    assert bool(detector.classify("b", [sequence(tokens, request)]).poison) is is_suspect
+
+
 def test_all_sequences_of_a_poison_request_are_stopped(detector: PoisonDetector) -> None:
     """A request is one suspect, however many choices it has."""
     request = ResumableRequest("m", Submission(), NEW)

@@ -178,9 +178,12 @@ def test_tokens_that_a_replay_verified_are_gained() -> None:
 
 def test_the_last_tokens_are_gained() -> None:
     """Though nobody continues from them, and so is what the worker had in its cache."""
-    sequence = ResumableSequence(REQUEST, 0, Listener(), RecordingPolicy())
+    listener, info = Listener(), pb.PrefillInfo(cached_tokens=7)
+    sequence = ResumableSequence(REQUEST, 0, listener, RecordingPolicy())
     placed(sequence)
-    sequence.prefilled(pb.PrefillInfo(cached_tokens=7))
+    assert sequence.cached_tokens == 0
+    sequence.prefilled(info)
+    assert listener.prefills == [info]
     sequence.step([1, 2, 3], None)
 
     sequence.step([4, 5], pb.Finish(reason=pb.FINISH_REASON_STOP))
