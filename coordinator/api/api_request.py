@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -19,11 +18,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tokenwire.coordinator.api.body_shape import check_shape
 from tokenwire.coordinator.api.fields.common import INT64_MAX, RequestFields, checked_identifier
+from tokenwire.coordinator.api.json_body import parse_json, parse_json_in_turns
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.limits import check_no_transfer_fields
-from tokenwire.errors import InvalidRequest, Malformed
-from tokenwire.process.gc_tuning import gc_disabled
+from tokenwire.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
 
@@ -58,31 +57,6 @@ _MAX_RANK = 2**32 - 1
 _TURNS_OF_OTHERS = 4
 _SMALL_BYTES = 64 * 1024
 """A body of this size is parsed in less than a millisecond, whatever its contents."""
-
-
-def parse_json(body: bytes | bytearray) -> Any:
-    """Parse a body. Raises ValueError and RecursionError as json.loads does, Malformed for unpaired surrogates.
-
-    JSON can escape an unpaired surrogate ("\\ud800"), and Python keeps it. Protobuf, tokenizers and responses would
-    fail on it later, in vLLM with a 500 or mid-stream.
-    """
-    try:
-        return from_json(body, cache_strings="keys")  # the faster parser; rejects unpaired surrogates
-    except ValueError:
-        # json has better messages, and accepts more: deeper nesting, a byte order mark.
-        parsed = json.loads(body)
-    for name, value in parsed.items() if isinstance(parsed, dict) else [("body", parsed)]:
-        _check_text(name, value)
-    return parsed
-
-
-def _check_text(name: str, value: Any) -> None:
-    try:
-        json.dumps([name, value], ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        shown = name.encode(errors="backslashreplace").decode()
-        surrogate = error.object[error.start].encode(errors="backslashreplace").decode()
-        raise Malformed(f"{shown}: {surrogate} is an unpaired surrogate.", param=shown) from None
 
 
 def context_of(scope: Scope) -> RequestContext:
@@ -187,9 +161,7 @@ class ApiRequest(Request):
         else:
             await context.body.add(await check_shape(body))
             await context.body.begin_turn(len(body))  # only now: nobody waits for memory in a turn
-            async with context.body.budget.turn():
-                with gc_disabled():
-                    content = parse_json(body)
+            content = await parse_json_in_turns(body, context.body.budget.turn)
             await give_way()
         context.record.set_body(content)
         if not self.accepts_transfers:

@@ -80,6 +80,8 @@ class RequestCost:
         """Output tokens of a choice that are kept together."""
         if sampling.HasField("logprobs"):
             self._kept = 1 + (model.max_token_id if sampling.logprobs < 0 else sampling.logprobs)
+        elif sampling.logprob_token_ids:
+            self._kept = 1 + len(sampling.logprob_token_ids)
         self._named = sampling.HasField("max_tokens")
         self._output_tokens = 0
         self._prompts = self._tokens = 0

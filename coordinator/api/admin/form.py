@@ -5,8 +5,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from tokenwire.coordinator.api.api_request import InvalidBody, context_of, is_json, parse_json
+from tokenwire.coordinator.api.api_request import InvalidBody, context_of, is_json
 from tokenwire.coordinator.api.body_shape import check_shape
+from tokenwire.coordinator.api.json_body import parse_json
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
 

@@ -8,14 +8,12 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from tests.bodies import body_models
 from tests.coordinator.api.applications import served
 from tests.coordinator.api.fields.requests import request_fields
-from tokenwire.coordinator.api.api_request import ApiRequest, RequestHeaders, UnsupportedFields, parse_json
+from tokenwire.coordinator.api.api_request import ApiRequest, RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import AuthSettings
@@ -26,46 +24,9 @@ from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory, Body
 from tokenwire.coordinator.http.connection import AsgiConnection
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
-from tokenwire.errors import InvalidRequest, Malformed
+from tokenwire.errors import InvalidRequest
 
-TEXT = st.text(st.characters(codec="utf-8"))
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=20)
 NOT_SERVED: dict[str, tuple[Any, ...]] = {"suffix": (None, ""), "use_beam_search": (None, False)}
-
-
-@given(value=VALUES, ascii_only=st.booleans())
-def test_text_is_parsed_as_by_python(value: Any, ascii_only: bool) -> None:
-    """With escapes, including surrogate pairs, or without."""
-    assert parse_json(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
-
-
-@pytest.mark.parametrize(
-    "body",
-    ['{"a": 1e999, "b": -Infinity}', "\ufeff{}", '{"a":' + "[" * 500 + "]" * 500 + "}", '{"a": "😀\\ud83d\\ude00"}'],
-)
-def test_json_that_python_accepts_is_accepted(body: str) -> None:
-    """Beyond what the faster parser accepts."""
-    assert parse_json(body.encode()) == json.loads(body.encode())
-
-
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        (rb'{"ok": 1, "model": "\ud800"}', "model"),
-        (rb'{"messages": [{"role": "user", "content": ["a\udfffb"]}], "model": "x"}', "messages"),
-        (rb'{"metadata": {"\udc00": 1}}', "metadata"),
-        (b'{"user": "\xed\xa0\x80"}', "user"),
-        (rb'{"\ude00\ud83d": 1}', r"\ude00\ud83d"),
-        (rb'["\ud800"]', "body"),
-    ],
-)
-def test_an_unpaired_surrogate_is_rejected(body: bytes, field: str) -> None:
-    """In any place and any spelling."""
-    with pytest.raises(Malformed, match="surrogate") as caught:
-        parse_json(body)
-
-    assert caught.value.param == field
 
 
 async def test_every_route_checks_its_body() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.coordinator.api.test_api_request import VALUES
+from tests.coordinator.api.test_json_body import VALUES
 from tokenwire.coordinator.api.body_shape import ShapeLimits, check_shape
 from tokenwire.errors import InvalidRequest
 

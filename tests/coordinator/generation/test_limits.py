@@ -191,6 +191,8 @@ def test_log_probabilities_of_a_reply_count_and_of_a_stream_those_of_a_token() -
     cost_of_four(pb.SamplingParams(logprobs=20, max_tokens=5000), streams=True).check(2**20)
     with pytest.raises(InvalidRequest, match="5001 log-probabilities of 4 tokens of a reply"):
         cost_of_four(pb.SamplingParams(logprobs=5000, max_tokens=5000), streams=True).check(2**20)
+    with pytest.raises(InvalidRequest, match="21 log-probabilities of 20000 tokens of a reply"):
+        cost_of_four(pb.SamplingParams(logprob_token_ids=[1] * 20, max_tokens=5000)).check(2**20)
     cost_of_four(pb.SamplingParams(max_tokens=5000)).check(2**20)
 
 
