@@ -11,19 +11,9 @@ from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.process.value_class import value_class
+from tokenwire.protocol.engine_defaults import ENGINE_DEFAULTS
 from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
-
-ENGINE_DEFAULTS: dict[str, float | int] = {
-    "repetition_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "temperature": 1.0,
-    "top_p": 1.0,
-    "top_k": 0,
-    "min_p": 0.0,
-}
-"""Values that apply where neither the request nor the model's generation config sets one, as in vLLM."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 
 from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.protocol.engine_defaults import ENGINE_DEFAULTS
 from tokenwire.protocol.seeds import has_seed
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -32,9 +33,13 @@ def common_capabilities(engines: Iterable[pb.EngineCapabilities]) -> pb.EngineCa
 
 
 def needs_of(submission: Submission) -> frozenset[str]:
-    """Return what a request needs of an engine, by the names with which engines announce what they lack."""
+    """Return what a request needs of an engine, by the names with which engines announce what they lack.
+
+    A value that is an engine's default needs nothing.
+    """
     params = submission.sampling_params
-    needs = {field.name.removesuffix("_json") for field, _ in params.ListFields()}
+    given = ((field.name, value) for field, value in params.ListFields())
+    needs = {name.removesuffix("_json") for name, value in given if value != ENGINE_DEFAULTS.get(name)}
     if not has_seed(params):
         needs.discard("seed")
     if "kv_transfer_params" in needs and not _transfers(params.kv_transfer_params_json):

@@ -223,6 +223,11 @@ class WorkerPool(SessionListener[WorkerSession]):
         """Return how many sequences the workers of a model run at a time, including disconnected ones."""
         return sum(each.workload.capacity for each in self.sessions if each.model_name == model)
 
+    def scarce_needs(self, model: str, submission: Submission) -> frozenset[str]:
+        """Return what a request needs that not every listed worker of its model has."""
+        lacking = frozenset[str]().union(*(each.unsupported for each in self.sessions if each.model_name == model))
+        return lacking & needs_of(submission) if lacking else lacking
+
     def live_revisions(self, model: str) -> Sequence[ModelRevision]:
         """Return the revisions of the workers that take requests, the oldest one first."""
         return [*dict.fromkeys(session.revision for session in self._candidates_for(model, 0, None))]
@@ -286,9 +291,9 @@ class WorkerPool(SessionListener[WorkerSession]):
         needs = needs_of(submission)
         able = [session for session in candidates if not needs & session.unsupported]
         if not able:
-            listed = (session for session in self.sessions if session.model_name == model)
-            if all(needs & session.unsupported for session in listed):
-                raise _unsupported(model, candidates, sorted(needs & candidates[0].unsupported), placement)
+            lacking = [needs & each.unsupported for each in self.sessions if each.model_name == model]
+            if all(lacking):
+                raise _unsupported(model, candidates, lacking, placement)
         return able
 
     def _check_revision(self, model: str, placement: Placement) -> None:
@@ -485,10 +490,14 @@ def _draws(session: WorkerSession, seeded_noise: str) -> bool:
 
 
 def _unsupported(
-    model: str, workers: Sequence[WorkerSession], names: Sequence[str], placement: Placement
+    model: str, workers: Sequence[WorkerSession], lacking: Sequence[frozenset[str]], placement: Placement
 ) -> InvalidRequest | RevisionLost:
+    """Return the error for a request of whose needs each worker lacks some."""
     engines = ", ".join(sorted({each.model.engine for each in workers if each.model}))
-    message = f"No worker of {model} supports {', '.join(names)}, as they are configured: they run {engines}."
+    by_all = frozenset.intersection(*lacking)
+    names = sorted(by_all or frozenset.union(*lacking))
+    needed = ", ".join(names) if by_all else f"all of {', '.join(names)}"
+    message = f"No worker of {model} supports {needed}, as they are configured: they run {engines}."
     message += remedy_for(names[0])
     if placement.begun:
         return RevisionLost(f"The last worker is gone that could go on with this reply. {message}", retry_after_s=1)

@@ -320,6 +320,10 @@ class QueueWitness:
         """Return the workers that may take a request."""
         return self._pool.candidates_to_place(model, adapter_id, placement)
 
+    def scarce_needs(self, model: str, submission: Submission) -> frozenset[str]:
+        """Return what a request needs that not every worker has."""
+        return self._pool.scarce_needs(model, submission)
+
     def capacity(self, model: str) -> int:
         """Return how many sequences the workers run at a time."""
         return self._pool.capacity(model)

@@ -10,8 +10,9 @@ from tokenwire.coordinator.api.api_request import UnsupportedFields
 from tokenwire.coordinator.api.fields.common import SamplingFields, ids
 from tokenwire.coordinator.api.fields.wire_values import checked_number, set_engine_fields
 from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
-from tokenwire.coordinator.types import ENGINE_DEFAULTS, GenerationRequest, Prompt
+from tokenwire.coordinator.types import GenerationRequest, Prompt
 from tokenwire.errors import InvalidRequest
+from tokenwire.protocol.engine_defaults import ENGINE_DEFAULTS
 from tokenwire.v1 import inference_pb2 as pb
 
 _NOT_SERVED: dict[str, tuple[Any, ...]] = {

@@ -19,9 +19,9 @@ _QueueOrder = tuple[bool, int, float, int]
 _KEPT = 16
 """Priorities that nobody uses, before they are forgotten: clients choose them."""
 
-_Group = tuple[int, ModelRevision | None, bool, str]
+_Group = tuple[int, ModelRevision | None, bool, str, frozenset[str]]
 """Requests that the same workers may take: those with an adapter, of a revision, begun: bound to just that one, and to
-the noise of their seed."""
+the noise of their seed; and those that have what is needed."""
 _Class = tuple[bool, int]
 """What goes before shares: whether requests are new, and their priority."""
 
@@ -71,8 +71,9 @@ class FairQueue:
     """The queued requests of one model.
 
     Tenants of one priority get shares of the work by their weights. Each adapter and revision has a queue of its own,
-    because not every worker has it, and so have replies that only workers of their revision may continue. To find what
-    is next takes a time that grows with the tenants, adapters and revisions, not with the requests.
+    because not every worker has it, and so have replies that only workers of their revision may continue, and requests
+    that need what some workers lack. To find what is next takes a time that grows with the tenants, and with these, not
+    with the requests.
     """
 
     def __init__(self) -> None:
@@ -160,7 +161,7 @@ class FairQueue:
 
 def _group_of(entry: QueuedRequest) -> _Group:
     placement = entry.placement
-    return entry.submission.lora.id, placement.revision, placement.begun, placement.seeded_noise
+    return entry.submission.lora.id, placement.revision, placement.begun, placement.seeded_noise, entry.needs
 
 
 def _overlap(one: ModelRevision | None, other: ModelRevision | None) -> bool:

@@ -45,6 +45,9 @@ class AdmissionWorkers(Protocol):
     def candidates_to_place(self, model: str, adapter_id: int, placement: Placement) -> Sequence[WorkerSession]:
         """Return the workers that may take a request, whether they have capacity or not."""
 
+    def scarce_needs(self, model: str, submission: Submission) -> frozenset[str]:
+        """Return what a request needs that not every worker of its model has."""
+
     def capacity(self, model: str) -> int:
         """Return the maximum sequences that the workers of a model run at a time."""
 
@@ -193,6 +196,7 @@ class AdmissionQueue(PoolListener):
         return self._throughputs[model].wait_s(queue.places.fair_total(placement, sequences))
 
     def _enqueue(self, queue: FairQueue, entry: QueuedRequest) -> None:
+        entry.needs = self._workers.scarce_needs(entry.model, entry.submission)
         queue.add(entry)
         self._requests += 1
         self._memory.add(entry)

@@ -49,6 +49,8 @@ class QueuedRequest:
     """Its number in the order of arrival."""
     queued: bool = False
     """Whether any of it is queued."""
+    needs: frozenset[str] = frozenset()
+    """What not every worker has of what it needs, since it is queued."""
     parts: list[tuple[PartHandle, Sequence[SlotListener], WorkMeter | None]] = field(default_factory=list)
     """What was sent to workers, with the listeners that it was sent with, and what reads their work."""
     waits_since: float = 0.0

@@ -41,10 +41,12 @@ def test_without_engines_nothing_is_promised() -> None:
         ({"kv_transfer_params_json": '{"do_remote_decode": true}'}, 0, {"kv_transfer_params"}),
         ({"kv_transfer_params_json": '{"do_remote_prefill": false, "a": 1}'}, 0, set()),
         ({"extra_args_json": '{"a": 1}'}, 0, {"extra_args"}),
+        ({"min_p": 0.0, "top_p": 1.0, "top_k": 0, "presence_penalty": 0.0, "repetition_penalty": 1.0}, 0, set()),
+        ({"min_p": 0.1, "repetition_penalty": 0.5}, 0, {"min_p", "repetition_penalty"}),
     ],
 )
 def test_a_request_needs_what_it_has(params: dict[str, Any], lora: int, needs: set[str]) -> None:
-    """A greedy one draws nothing by its seed; parameters of a transfer that ask for none change nothing."""
+    """A greedy one draws nothing by its seed; transfers that ask for none, and defaults, change nothing."""
     submission = Submission("r", [1], pb.SamplingParams(**params), lora=pb.LoraAdapter(id=lora))
 
     assert needs_of(submission) == needs

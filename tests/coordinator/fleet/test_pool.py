@@ -604,6 +604,21 @@ async def test_routing_obeys_what_workers_announce(
         assert refused.value.param == param
 
 
+async def test_an_error_says_what_no_worker_has_together(tmp_path: Path) -> None:
+    """Each of two workers has one of the two things that a request needs; one of them lacks a third as well."""
+    unseeded, unscored = unix_address(tmp_path, "unseeded"), unix_address(tmp_path, "unscored")
+    request = replace(submission(), sampling_params=pb.SamplingParams(seed=5, prompt_logprobs=1, watermarking=True))
+    async with (
+        running_worker(unseeded, unsupported=("seed",)),
+        running_worker(unscored, unsupported=("prompt_logprobs", "logit_bias")),
+        ready_pool(unseeded, unscored) as pool,
+    ):
+        assert pool.scarce_needs(MODEL, request) == {"seed", "prompt_logprobs"}
+        assert pool.scarce_needs(MODEL, submission()) == frozenset()
+        with pytest.raises(InvalidRequest, match=f"No worker of {MODEL} supports all of prompt_logprobs, seed,"):
+            pool.try_submit(MODEL, request, [Listener()])
+
+
 async def test_a_request_waits_for_the_worker_that_has_its_parameters(tmp_path: Path) -> None:
     """As long as that is listed: it may be starting again."""
     older, newer = unix_address(tmp_path, "older"), unix_address(tmp_path, "newer")

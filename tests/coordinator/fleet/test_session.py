@@ -397,6 +397,21 @@ def _seeded(seed: int) -> Submission:
     return submit
 
 
+async def test_a_slot_may_get_as_many_tokens_as_were_asked_for(address: str) -> None:
+    """By the submission, or else by its parameters, or else as many as the model has room for."""
+    asked = pb.SamplingParams(max_tokens=7)
+
+    async with running_worker(address), ready_session(address) as session:
+        for submit in (
+            Submission(sampling_params=asked, max_tokens=3),
+            Submission(sampling_params=asked),
+            Submission(),
+        ):
+            session.submit(submit, [Listener()])
+        assert session.model is not None
+        assert session._slots.allowance == [3, 7, session.model.max_model_len]
+
+
 async def test_the_slots_are_set_in_what_is_sent_alone(address: str) -> None:
     """A submit may be sent again to another worker, where it gets other slots."""
 

@@ -64,6 +64,8 @@ class CapacityWorkers:
 
     def __init__(self, free: int = 0, absence: str = "") -> None:
         self.capacities = {0: free}
+        self.scarce: dict[str, frozenset[str]] = {}
+        """What requests need that not every worker has, by their ids."""
         self.absent = absence
         self.worker = WorkerSession("nowhere", "test", accept)
         self.parts: list[QueuedPart] = []
@@ -81,6 +83,10 @@ class CapacityWorkers:
     def candidates_to_place(self, model: str, adapter_id: int, placement: Placement) -> Sequence[WorkerSession]:
         """Return one worker."""
         return [self.worker]
+
+    def scarce_needs(self, model: str, submission: Submission) -> frozenset[str]:
+        """Return what the test set."""
+        return self.scarce.get(submission.request_id, frozenset())
 
     def capacity(self, model: str) -> int:
         """Return how many sequences run at a time."""

@@ -97,6 +97,31 @@ async def test_a_request_does_not_wait_behind_one_that_only_other_workers_may_ta
     assert workers.started == ["other"]
 
 
+class LackingWorkers(CapacityWorkers):
+    """Workers with room that lack what some requests need."""
+
+    def try_submit(
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> QueuedPart | None:
+        """Take what needs nothing else."""
+        if self.scarce_needs(model, submission):
+            return None
+        return super().try_submit(model, submission, listeners, placement)
+
+
+async def test_a_request_does_not_wait_behind_one_that_needs_what_free_workers_lack() -> None:
+    """That one waits for those that have it."""
+    workers = LackingWorkers()
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    workers.scarce["seeded"] = frozenset({"seed"})
+    enqueue(queue, "seeded")
+    enqueue(queue, "plain")
+
+    await workers.add_capacity()
+
+    assert workers.started == ["plain"]
+
+
 async def test_resumed_requests_go_first_then_by_priority() -> None:
     """A reply that has started continues before others start; a lower priority value goes first."""
     workers = CapacityWorkers()
