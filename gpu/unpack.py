@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,24 +30,45 @@ class Damaged(Exception):
     """Bytes differ from those that were packed."""
 
 
-def keep_parts(packed: Path, folder: Path) -> Manifest:
-    """Copy the parts that came into the folder, under their checksums; return the latest manifest."""
+@dataclass(frozen=True, slots=True)
+class KeptParts:
+    """What has come of a packing."""
+
+    manifest: Manifest
+    damaged: Sequence[str]
+    """Names of parts that differ from what was packed, or are still being copied."""
+
+
+def keep_parts(packed: Path, folder: Path) -> KeptParts:
+    """Copy the parts that came into the folder, under their checksums, by the latest manifest.
+
+    Raises FileNotFoundError if there is none. A part that is damaged keeps no other from being kept.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    manifests = [Manifest.read(path) for path in (*packed.glob(f"part-*/{MANIFEST}"), *folder.glob(MANIFEST))]
+    found = {path: _manifest_in(path) for path in (*packed.glob(f"part-*/{MANIFEST}"), *folder.glob(MANIFEST))}
+    manifests = [each for each in found.values() if each is not None]
     if not manifests:
         raise FileNotFoundError(f"no part lies in {packed}, and none came before")
     manifest = max(manifests, key=lambda each: each.packed_at)
     manifest.write(folder / MANIFEST)
+    damaged = []
     for part in manifest.parts:
         came, kept = packed / part.name / STREAM, folder / part.sha256
         if came.exists() and not kept.exists():
-            if sha256_of(came) != part.sha256:
-                if Manifest.read(came.with_name(MANIFEST)) == manifest:
-                    raise Damaged(f"{part.name} is damaged: bring it again")
-                continue  # of an earlier packing
-            shutil.copyfile(came, partial := kept.with_suffix(".partial"))
-            partial.rename(kept)
-    return manifest
+            if sha256_of(came) == part.sha256:
+                shutil.copyfile(came, partial := kept.with_suffix(".partial"))
+                partial.rename(kept)
+            elif found.get(came.with_name(MANIFEST)) in (manifest, None):  # else it is of an earlier packing
+                damaged.append(part.name)
+    return KeptParts(manifest, damaged)
+
+
+def _manifest_in(path: Path) -> Manifest | None:
+    """Return the manifest in a file; None if it is not complete, as while it is copied."""
+    try:
+        return Manifest.read(path)
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def missing_parts(manifest: Manifest, folder: Path) -> list[str]:
@@ -103,10 +125,12 @@ def differences(machine: Mapping[str, str]) -> Iterator[str]:
 
 def unpack(packed: Path, folder: Path, tree: Path) -> None:
     """Do what can be done with the parts that are here, and say what is missing."""
-    manifest = keep_parts(packed, folder)
-    missing = missing_parts(manifest, folder)
+    kept = keep_parts(packed, folder)
+    manifest, missing = kept.manifest, missing_parts(kept.manifest, folder)
     print(f"have {len(manifest.parts) - len(missing)} of {len(manifest.parts)} parts", end="")
     print(f"; missing: {', '.join(missing)}" if missing else "", flush=True)
+    for name in kept.damaged:
+        print(f"{name} is damaged, or still being copied: bring it again", flush=True)
     for each in differences(manifest.machine):
         print(f"note: {each}", flush=True)
     if missing:

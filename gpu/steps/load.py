@@ -11,7 +11,6 @@ below what real ones would have where a server does not keep the generated ids, 
 """
 
 import asyncio
-import logging
 import resource
 import time
 from dataclasses import dataclass
@@ -89,13 +88,18 @@ class _Loader:
         self._bench(_UNTIMED if on_cuda else _DRY_UNTIMED)
         *before, chat, again = _LOADS if on_cuda else _DRY_LOADS
         for load in before:
-            with self.parts.part(f"{server}, {load.name}") as found:
-                found |= self._timed(load)
+            self._part(load)
         with self.parts.part(f"{server}, conversations") as found:
             found |= self._converse(_CONVERSATIONS if on_cuda else _DRY_CONVERSATIONS)
         for load in (chat, again):
-            with self.parts.part(f"{server}, {load.name}") as found:
-                found |= self._timed(load)
+            self._part(load)
+
+    def _part(self, load: BenchRun) -> None:
+        """Run a load as a part of the step, which fails if a request does."""
+        with self.parts.part(f"{self.contender.name}, {load.name}") as found:
+            found |= self._timed(load)
+            if found["failed"] or found["completed"] < load.prompts:
+                raise RuntimeError(f"{found['completed']} of {load.prompts} requests were answered: {found['errors']}")
 
     def _timed(self, load: BenchRun) -> dict[str, Any]:
         left_s = self.deadline - time.monotonic()
@@ -105,8 +109,6 @@ class _Loader:
         with sampled(self.kit.out / f"gpu-{self.contender.name}-{load.name}.csv") as gpu:
             row = self._bench(load)
         self.seconds_per_prompt = (time.monotonic() - started) / load.prompts
-        if row["failed"] or row["completed"] < load.prompts:
-            logging.warning("%d of %d requests failed: %s", row["failed"], load.prompts, row["errors"])
         return row | self.contender.cpu_since(before, row.get("output_tokens", 0)) | gpu
 
     def _bench(self, load: BenchRun) -> dict[str, Any]:

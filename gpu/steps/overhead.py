@@ -73,6 +73,8 @@ async def _measure(kit: Kit) -> dict[str, Any]:
                     await recorder.record(ways[way](streams, _TOKENS[streams] if kit.on_cuda else _DRY_TOKENS))
                 found |= {"way": way, "streams": streams, **recorder.figures(streams), **gpu}
                 longest_s = max(longest_s, time.monotonic() - started)
+                if "step_ms" not in found:
+                    raise RuntimeError(f"in {found['steps']} steps only did all streams decode")
     finally:
         await engine.stop()
     return {"model": kit.medium.name, "means": means(parts.results.values()), "parts": parts.results}

@@ -38,10 +38,10 @@ def _run(options: argparse.Namespace) -> int:
         _write(options, results)
     for version in options.sources:
         exact, sources = fetched(version)
-        results.setdefault("sources", {})[version] = {
-            "version": exact,
-            "internals": {**provenance(), **asdict(moved(sources, installed()))},
-        }
+        internals = {**provenance(), **asdict(moved(sources, installed()))}
+        print(f"{exact} internals: {internals}", flush=True)
+        holds &= not internals["missing"]
+        results.setdefault("sources", {})[version] = {"version": exact, "internals": internals}
         _write(options, results)
     if everything or options.fleet:
         older, newer = (environment_of(minor, options.environments) for minor in options.fleet or MIXED)

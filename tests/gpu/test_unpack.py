@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpu import unpack as module
-from gpu.manifest import STREAM
+from gpu.manifest import MANIFEST, STREAM
 from gpu.pack import cut
-from gpu.unpack import Damaged, differences, install, join, keep_parts, missing_parts
+from gpu.unpack import differences, install, join, keep_parts, missing_parts
 from tests.gpu.test_pack import packages, wheel
 
 
@@ -32,26 +32,32 @@ def test_parts_come_one_by_one_and_are_joined(tmp_path: Path, wheels: list[Path]
     packed, tree, kept = tmp_path / "packed", tmp_path / "tree", tmp_path / "kept"
     names = [part.name for part in cut(packages(), wheels, packed, part_bytes=500).parts]
 
-    missing = [missing_parts(keep_parts(bring(name, packed, tree), kept), kept) for name in names]
+    missing = [missing_parts(keep_parts(bring(name, packed, tree), kept).manifest, kept) for name in names]
 
     assert len(names) > 2
     assert missing == [names[count:] for count in range(1, len(names) + 1)]
     (tmp_path / "joined").mkdir()
-    files = join(keep_parts(tree, kept), kept, tmp_path / "joined")
+    files = join(keep_parts(tree, kept).manifest, kept, tmp_path / "joined")
     assert [file.read_bytes() for file in files] == [path.read_bytes() for path in wheels]
 
 
-def test_a_damaged_part_is_named_and_not_kept(tmp_path: Path, wheels: list[Path]) -> None:
-    """It is brought again."""
-    packed, kept = tmp_path / "packed", tmp_path / "kept"
-    cut(packages(), wheels, packed, part_bytes=500)
-    tree = bring("part-02", packed, tmp_path / "tree")
+@pytest.mark.parametrize("manifest", ["whole", "half", "none"])
+def test_a_damaged_part_is_named_and_keeps_no_other_from_being_kept(
+    tmp_path: Path, wheels: list[Path], manifest: str
+) -> None:
+    """It is brought again; nor does one do so whose manifest is still being copied."""
+    packed, tree, kept = tmp_path / "packed", tmp_path / "tree", tmp_path / "kept"
+    names = [part.name for part in cut(packages(), wheels, packed, part_bytes=500).parts]
+    shutil.copytree(packed, tree)
     (tree / "part-02" / STREAM).write_bytes(b"something else")
+    if manifest == "half":
+        (tree / "part-02" / MANIFEST).write_text('{"packed_at":')
+    elif manifest == "none":
+        (tree / "part-02" / MANIFEST).unlink()
 
-    with pytest.raises(Damaged, match="part-02"):
-        keep_parts(tree, kept)
+    came = keep_parts(tree, kept)
 
-    assert "part-02" in missing_parts(keep_parts(bring("part-01", packed, tree), kept), kept)
+    assert (len(names) > 2, came.damaged, missing_parts(came.manifest, kept)) == (True, ["part-02"], ["part-02"])
 
 
 def test_parts_of_an_earlier_packing_serve_where_they_are_the_same(tmp_path: Path, wheels: list[Path]) -> None:
@@ -63,9 +69,10 @@ def test_parts_of_an_earlier_packing_serve_where_they_are_the_same(tmp_path: Pat
     later = cut(packages(), wheels, packed, part_bytes=300)
     shutil.copytree(packed / later.parts[-1].name, tree / later.parts[-1].name)
 
-    missing = missing_parts(manifest := keep_parts(tree, kept), kept)
+    came = keep_parts(tree, kept)
+    missing = missing_parts(came.manifest, kept)
 
-    assert manifest == later
+    assert (came.manifest, came.damaged) == (later, [])
     assert "part-01" not in missing
     assert later.parts[-1].name not in missing
 
