@@ -115,7 +115,7 @@ DEVICE := cuda
 GPU_VENV := $(if $(filter cpu,$(DEVICE)),.venv,.venv-gpu)
 
 .venv-gpu/.dev: $(SETUP)
-	@VENV=.venv-gpu TORCH_BACKEND=auto scripts/setup.sh gpu dev
+	@VENV=.venv-gpu TORCH_BACKEND= scripts/setup.sh gpu dev
 	@touch $@
 
 gpu: $(GPU_VENV)/.dev  ## run the steps of gpu/ on this machine's GPU; DEVICE=cpu: dry, on the embedded model

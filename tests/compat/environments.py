@@ -126,7 +126,7 @@ class _Installer:
         self._run(create, "an environment cannot be made")
         groups = self._project["dependency-groups"]
         wanted = [*self._project["project"]["dependencies"], f"{_BUILD}=={self._minor}.*" if has_build else _BUILD]
-        wanted += [each for each in groups["cpu"] if isinstance(each, str)]
+        wanted += groups["embedded-model"]
         wanted += [each for each in groups["dev"] if each.partition(">")[0] in _TESTED_WITH]
         self._install(wanted)
         if wheel is not None:

