@@ -195,7 +195,9 @@ def responder(
             body_memory = request.context.body
             if body_memory.held_bytes:  # it is large
                 await give_way()
-            response = await handler(content, request)
+            handled = handler(content, request)
+            del content  # the handler decides how long it is kept
+            response = await handled
             if body_memory.held_bytes:
                 body_memory.end_turn()  # what is left is to send it
         await response(scope, receive, send)

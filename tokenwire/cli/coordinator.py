@@ -12,6 +12,7 @@ from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.options import Option, declared, option
 from tokenwire.process.gc_tuning import gc_disabled
 from tokenwire.process.logs import LogSettings, configure_logging
+from tokenwire.process.one_heap import use_one_heap
 from tokenwire.process.shared_options import default_cache_dir
 from tokenwire.process.sockets import PublicPort, bind
 from tokenwire.process.startup import Startup
@@ -59,6 +60,7 @@ def command(given: Given) -> None:
         sys.exit(
             supervise_coordinators(sys.argv[1:], options.public_port, startup, stop_timeout_s=options.stop_timeout_s)
         )
+    use_one_heap()
     # Imported late: help is faster, and a supervising process stays small.
     with gc_disabled():
         from tokenwire.coordinator.server import CoordinatorServer
