@@ -54,13 +54,14 @@ def slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 async def with_long_lists(body: Mapping[str, Any], lists: Mapping[str, Iterable[Sequence[Any]] | None]) -> LongResponse:
-    """Encode an object that has, after its other fields, long lists of small values, given in slices; None is null."""
+    """Encode an object that has, after its other fields, long lists, given in slices; None is null."""
     parts = [json_bytes(body)[:-1]]
     for name, values in lists.items():
+        parts.append(b"," * (len(parts) > 1 or bool(body)) + json_bytes(name) + b":")
         if values is None:
-            parts.append(b"," + json_bytes(name) + b":null")
+            parts.append(b"null")
             continue
-        parts.append(b"," + json_bytes(name) + b":[")
+        parts.append(b"[")
         for index, part in enumerate(values):
             parts.append(b"," * bool(index) + json_bytes(list(part))[1:-1])
             await asyncio.sleep(0)

@@ -28,7 +28,7 @@ MAX_LOGPROB_TOKEN_IDS = 128
 TRANSFER_PARAMS = ("kv_transfer_params", "ec_transfer_params")
 MAX_SEED = 2**63 - 1
 MAX_BIASES = 10_000
-MAX_IDS = 2**20
+MAX_IDS = 3 * 2**17
 """Of a list in the sampling parameters: more than any vocabulary."""
 LONG_TEXT_CHARS = 2**19
 """Longer texts are not tokenized as a whole before it is known that their parts have few enough tokens."""
@@ -151,6 +151,12 @@ def check_request(request: GenerationRequest, sampling: pb.SamplingParams, model
     for name, most in _MOST_IDS.items():
         if len(getattr(sampling, name)) > most:
             raise InvalidRequest(f"{name} has {len(getattr(sampling, name))} entries, more than {most}.", param=name)
+    if len(sampling.trace_decode_token_ids) > model.max_model_len:
+        raise InvalidRequest(
+            f"trace_decode_token_ids has {len(sampling.trace_decode_token_ids)} entries, more than "
+            f"max_model_len={model.max_model_len}.",
+            param="trace_decode_token_ids",
+        )
     if len(sampling.logprob_token_ids) > MAX_LOGPROB_TOKEN_IDS:
         raise InvalidRequest(
             f"Requested logprob_token_ids of length {len(sampling.logprob_token_ids)}, which is greater than max "

@@ -20,6 +20,7 @@ from tests.adversary.values import (
     texts,
     value_of,
 )
+from tokenwire.coordinator.generation.limits import MAX_IDS
 
 Table = Mapping[str, Sequence[Value]]
 
@@ -57,7 +58,7 @@ SAMPLING: Table = {
     "skip_special_tokens": small(False),
     "spaces_between_special_tokens": small(False),
     "logit_bias": [Value("10,000 biases", lambda: "{" + ",".join([f'"{i}":1.5' for i in range(10_000)]) + "}")],
-    "allowed_token_ids": [id_list(VOCABULARY - 5, VOCABULARY - 5), id_list(2**20, VOCABULARY - 5)],
+    "allowed_token_ids": [id_list(VOCABULARY - 5, VOCABULARY - 5), id_list(MAX_IDS, VOCABULARY - 5)],
     "bad_words": [many(128, "words of 1,024", '"' + "word" * 256 + '"')],
     "prompt_logprobs": small(0, 3, 20, -1),
     "logprob_token_ids": [id_list(128, VOCABULARY - 5)],
@@ -72,7 +73,7 @@ _ENGINE: Table = {
     "logprobs": small(0, 3, 20, -1),
     "skip_reading_prefix_cache": small(True),
     "prompt_logprob_start": small(0),
-    "trace_decode_token_ids": [id_list(1_000_000)],
+    "trace_decode_token_ids": [id_list(MAX_IDS), id_list(CONTEXT)],
     "extra_args": [*OPEN_OBJECTS, value_of("10 KB", _SMALL_EXTRA)],
 }
 ENGINE_SAMPLING: Table = {**SAMPLING, **_ENGINE}

@@ -1,12 +1,14 @@
 """POST /generate/, /chat/ and /get_sequence_logprobs/: the data routes of TRL's own server, up to version 1.10."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import caller_of
+from tokenwire.coordinator.api.long_response import with_long_lists
 from tokenwire.coordinator.api.respond import collect
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.tokens.sampling_params import unsupported_sampling_params
@@ -35,13 +37,11 @@ def trl_routes(generation: GenerationService, models: ModelDirectory) -> ApiRout
         unsupported.check(params.model_extra)
         prepared = await _prepare(generation, models, params.to_generation(_new_id(), prompts), request)
         choices = await collect(generation, prepared, request)
-        scored = {"logprobs": None, "logprob_token_ids": None}
+        scored: dict[str, Iterable[Sequence[Any]] | None] = {"logprobs": None, "logprob_token_ids": None}
         if params.logprobs is not None:
-            scored = scored_lists([choice.logprobs or [] for choice in choices])
-        prompt_ids = [list(prompt.token_ids) for prompt in prepared.prompts]
-        return JSONResponse(
-            {"prompt_ids": prompt_ids, "completion_ids": [choice.token_ids for choice in choices], **scored}
-        )
+            scored |= scored_lists([choice.logprobs or [] for choice in choices])
+        prompt_ids, reply_ids = (([list(each.token_ids)] for each in some) for some in (prepared.prompts, choices))
+        return await with_long_lists({}, {"prompt_ids": prompt_ids, "completion_ids": reply_ids, **scored})
 
     @router.post("/get_sequence_logprobs/", TrlSequenceLogprobs)
     async def get_sequence_logprobs(body: TrlSequenceLogprobs, request: Request) -> Response:
@@ -51,7 +51,7 @@ def trl_routes(generation: GenerationService, models: ModelDirectory) -> ApiRout
         completions = [(choice.prefill.logprobs or [])[length:] for choice, length in scored]
         if body.response_format == "binary":
             return JSONResponse(scored_arrays(completions, body.top_logprobs))
-        return JSONResponse(scored_lists(completions))
+        return await with_long_lists({}, scored_lists(completions))
 
     return router
 

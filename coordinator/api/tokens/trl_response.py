@@ -4,7 +4,7 @@ import base64
 import math
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
@@ -17,12 +17,19 @@ def _ranked(position: ScoredPosition | None) -> list[ScoredToken]:
     return sorted(position or (), key=lambda token: token.rank)
 
 
-def scored_lists(sequences: Scored) -> dict[str, Any]:
-    """Return log-probabilities and ids for each position of each sequence, the most likely first."""
-    ranked = [[_ranked(position) for position in positions] for positions in sequences]
+def scored_lists(sequences: Scored) -> dict[str, Iterable[Sequence[Any]]]:
+    """Return lists of log-probabilities and ids for each position of each sequence, the most likely first.
+
+    Each is given in slices of one sequence, which are made as they are encoded.
+    """
+
+    def sliced(value: Callable[[ScoredToken], Any]) -> Iterator[Sequence[Any]]:
+        for positions in sequences:
+            yield [[[value(token) for token in _ranked(position)] for position in positions]]
+
     return {
-        "logprobs": [[[_json(token.logprob) for token in tokens] for tokens in each] for each in ranked],
-        "logprob_token_ids": [[[token.token_id for token in tokens] for tokens in each] for each in ranked],
+        "logprobs": sliced(lambda token: _json(token.logprob)),
+        "logprob_token_ids": sliced(lambda token: token.token_id),
     }
 
 

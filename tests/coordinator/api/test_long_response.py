@@ -73,3 +73,10 @@ async def test_long_lists_are_encoded_in_slices_with_turns_for_others(count: int
     _, parts = await sent_messages(response)
     assert json.loads(b"".join(parts)) == {"count": count, "tokens": values, "texts": None}
     assert turns - 1 >= count // 8192
+
+
+async def test_an_object_may_have_nothing_but_long_lists() -> None:
+    """Of any values."""
+    _, parts = await sent_messages(await with_long_lists({}, {"a": [[[1], [2, 3]]], "b": None, "c": []}))
+
+    assert json.loads(b"".join(parts)) == {"a": [[1], [2, 3]], "b": None, "c": []}

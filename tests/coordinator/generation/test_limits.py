@@ -62,6 +62,7 @@ def test_ordinary_requests_pass() -> None:
         (request_with_defaults(logit_bias=dict.fromkeys(range(10_001), 1.0)), "logit_bias"),
         (request_with_defaults(stop_token_ids=[1] * 1025), "stop_token_ids"),
         (request_with_defaults(logprob_token_ids=[1] * 129), "logprob_token_ids"),
+        (request_with_defaults(trace_decode_token_ids=[1] * 11), "trace_decode_token_ids"),
         (request_with_defaults(bad_words=["a"] * 129), "bad_words"),
         (request_with_defaults(bad_words=["a" * 1025]), "bad_words"),
         (request_with_defaults(stop=("a" * 4097,)), "stop"),

@@ -13,7 +13,8 @@ POSITION: ScoredPosition = [ScoredToken(5, "x", -2.0, 9), ScoredToken(6, "y", -0
 
 def test_lists_are_ranked() -> None:
     """The most likely first, the sampled one by its rank; values that JSON cannot represent are null."""
-    lists = scored_lists([[POSITION, [ScoredToken(8, "", -INF, 1)]], []])
+    slices = scored_lists([[POSITION, [ScoredToken(8, "", -INF, 1)]], []])
+    lists = {name: [each for part in parts for each in part] for name, parts in slices.items()}
 
     assert lists["logprob_token_ids"] == [[[6, 7, 5], [8]], []]
     assert lists["logprobs"] == [[[-0.5, -1.0, -2.0], [None]], []]
