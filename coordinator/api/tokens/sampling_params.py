@@ -19,6 +19,7 @@ _NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "prompt_logprob_token_ids": (None,),
     **dict.fromkeys(TRANSFER_PARAMS, (None, {})),  # top-level fields, not sampling parameters
 }
+_LARGE = ("allowed_token_ids", "trace_decode_token_ids", "logit_bias", "extra_args")
 _ENGINES_OWN = ("output_kind", "detokenize", "flat_logprobs", "skip_clone", "reasoning_effort")
 """Sampling parameters without effect on ids: how an engine reports, how text was made."""
 
@@ -36,7 +37,7 @@ class SamplingParams(SamplingFields):
     extra_args: dict[str, Any] | None = None
 
     def to_wire(self) -> pb.SamplingParams:
-        """Return the protocol's sampling parameters. Raises InvalidRequest."""
+        """Return the protocol's sampling parameters, which have from then on what is large. Raises InvalidRequest."""
         for name in ("logprobs", "prompt_logprobs"):
             count = getattr(self, name)
             if count is not None and count < -1:
@@ -52,6 +53,9 @@ class SamplingParams(SamplingFields):
         ids(self.trace_decode_token_ids, "trace_decode_token_ids")
         wire.trace_decode_token_ids.extend(self.trace_decode_token_ids or ())
         set_engine_fields(wire, None, None, self.extra_args)
+        for name in _LARGE:
+            if getattr(self, name):
+                setattr(self, name, None)  # a body is kept until its reply has been sent
         return wire
 
     def to_generation(
