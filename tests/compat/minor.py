@@ -65,6 +65,7 @@ OF_MINORS = (
         r"choices\[\d+\]\.weight_versions$", "a field of newer minors, which the coordinator has not", since="0.33"
     ),
 )
+_WRITTEN = ("docs/reference/compatibility.md", "benchmarks/results/compat.json")
 _TESTS_TIMEOUT_S = 1800
 
 
@@ -90,10 +91,14 @@ def check_minor(environment: MinorEnvironment, checks: Sequence[str] = CHECKS) -
 
 
 def provenance() -> dict[str, str]:
-    """Return the date, and the commit of this tree."""
-    described = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
-    commit = subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-    return {"date": time.strftime("%Y-%m-%d"), "commit": commit}
+    """Return the date, and the commit of this tree, "-dirty" if something differs but the results that are written."""
+    commit = _git("rev-parse", "--short=8", "HEAD")
+    changed = _git("status", "--porcelain", "--", ".", *(f":!{each}" for each in _WRITTEN))
+    return {"date": time.strftime("%Y-%m-%d"), "commit": f"{commit}-dirty" if changed else commit}
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _run_engine_tests(environment: MinorEnvironment, folder: Path, found: dict[str, Any]) -> None:
