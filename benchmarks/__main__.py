@@ -13,6 +13,7 @@ import click
 
 from benchmarks import (
     behind,
+    cold_prompts,
     fairness,
     history,
     history_cost,
@@ -71,6 +72,7 @@ PARTS: Mapping[str, Callable[[Amounts], Part]] = {
     "per-request": lambda amounts: {"per_request": list(per_request.run(amounts.streams))},
     "fleet": lambda _: {"fleet": list(streaming.run_fleets())},
     "parsing": lambda _: {"parsing": list(parsing.run())},
+    "cold-prompts": lambda _: {"cold_prompts": list(cold_prompts.run())},
     "long-prompts": lambda _: {"long_prompts": list(long_prompts.run())},
     "behind": lambda _: {"behind": list(behind.run())},
     "overload": lambda _: {"overload": overload.run()},

@@ -33,6 +33,7 @@ SMALL_MODULES = {
     "coordinator/fleet/admission/throughput.py": "an estimate that needs nothing of the queue's, and is tested alone",
     "coordinator/parsing/brief_logs.py": "a filter of logs that needs nothing of the parsers, which are long",
     "coordinator/parsing/grammar.py": "a conversion that is tested alone",
+    "tokenwire/process/one_heap.py": "calls the C library before a thread starts, and is tested in other processes",
     "worker/services/health.py": "one of the worker's gRPC services; each has its module",
     "worker/services/recent_aborts.py": "a memory with a clock, tested alone, of a server that is long",
     "worker/simulated_engine/metrics.py": "names of vLLM's metrics, which the reference reads too",

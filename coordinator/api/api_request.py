@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -157,7 +158,10 @@ class ApiRequest(Request):
     async def _parse(self, body: bytes | bytearray) -> Any:
         context = self.context
         if len(body) <= _SMALL_BYTES:
-            content = parse_json(body)
+            try:
+                content = from_json(body, cache_strings="keys")
+            except ValueError:
+                content = parse_json(body)
         else:
             await context.body.add(await check_shape(body))
             await context.body.begin_turn(len(body))  # only now: nobody waits for memory in a turn

@@ -148,6 +148,12 @@ def check_request(request: GenerationRequest, sampling: pb.SamplingParams, model
             f"seed must be at most {MAX_SEED - request.n + 1} with n={request.n}: sequence i samples with seed + i.",
             param="seed",
         )
+    _check_lists(sampling, model)
+    if sampling.HasField("structured_outputs"):
+        check_grammar(sampling.structured_outputs)
+
+
+def _check_lists(sampling: pb.SamplingParams, model: ServedModel) -> None:
     for name, most in _MOST_IDS.items():
         if len(getattr(sampling, name)) > most:
             raise InvalidRequest(f"{name} has {len(getattr(sampling, name))} entries, more than {most}.", param=name)
@@ -163,8 +169,6 @@ def check_request(request: GenerationRequest, sampling: pb.SamplingParams, model
             f"allowed: {MAX_LOGPROB_TOKEN_IDS}",
             param="logprob_token_ids",
         )
-    if sampling.HasField("structured_outputs"):
-        check_grammar(sampling.structured_outputs)
     check_ids(sampling.stop_token_ids, model, "stop_token_ids")
     check_ids(sampling.allowed_token_ids, model, "allowed_token_ids")
     check_ids(list(sampling.logit_bias), model, "logit_bias")

@@ -174,5 +174,8 @@ def _worker_leftovers(worker: WorkerHost, coordinators: int) -> Iterator[str]:
         if value:
             yield f"keeps {what}: {value}"
     yield from worker_tables(server)
+    listed = {adapter.id for adapter in server._controller.state.adapters}
+    if unlisted := engine._loras.keys() - listed - engine.loaded_on_demand:
+        yield f"keeps adapters that its state does not list: {sorted(unlisted)}"
     if len(server._sessions) != coordinators:
         yield f"has {len(server._sessions)} sessions"

@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 GUARDED = re.compile(
     r"(time|datetime|sched|random|secrets|uuid|tempfile|threading|_thread|queue|concurrent|multiprocessing|subprocess"
     r"|signal|os|platform|getpass|socket|socketserver|select|selectors|http\.client|urllib\.request|anyio"
-    r"|starlette\.concurrency)(\.|$)"
+    r"|starlette\.concurrency|fastapi\.concurrency|psutil|resource|numpy|importlib|asyncio\.events|asyncio\.runners"
+    r"|google\.protobuf\.(timestamp|duration)_pb2)(\.|$)"
     r"|asyncio\.(run|Runner|new_event_loop|set_event_loop|open_|start_|create_subprocess|subprocess)"
 )
 """Names of which only those below may be used."""
@@ -46,6 +47,11 @@ PLACES = {
     ("coordinator/observability/siblings.py", "asyncio.open_unix_connection"): _SIBLINGS,
     ("coordinator/observability/siblings.py", "asyncio.start_unix_server"): _SIBLINGS,
     ("coordinator/observability/siblings.py", "os.getpid"): _SIBLINGS,
+    ("coordinator/parsing/loader.py", "importlib.import_module"): "simulated coordinators have no parsers",
+    (
+        "coordinator/shared_redis.py",
+        "importlib.util.find_spec",
+    ): "says whether Redis's client is installed, which it is",
     ("coordinator/text/template/renderer_process.py", "subprocess.PIPE"): _RENDERER,
     ("coordinator/text/template/renderer_process.py", "subprocess.Popen"): _RENDERER,
     ("tokenwire/process/hot_reload.py", "os.stat"): "simulated coordinators have no files that are reloaded",
@@ -78,6 +84,7 @@ def _uses(source: str) -> Iterator[str]:
             imported |= {first: first for name in node.names if not name.asname for first in name.name.split(".")[:1]}
         elif isinstance(node, ast.ImportFrom):
             imported |= {name.asname or name.name: f"{node.module}.{name.name}" for name in node.names}
+            yield from (f"{node.module}.*" for name in node.names if name.name == "*")
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name | ast.Attribute) and id(node) not in inner:
@@ -132,6 +139,11 @@ def test_simulated_modules_reach_nothing_that_no_seed_decides() -> None:
             {"asyncio.open_connection"},
         ),
         ("import secrets\nprint(secrets.token_hex)", {"secrets.token_hex"}),
+        ("from time import *\nmonotonic()", {"time.*"}),
+        (
+            "from google.protobuf.timestamp_pb2 import Timestamp\nTimestamp().GetCurrentTime()",
+            {"google.protobuf.timestamp_pb2.Timestamp"},
+        ),
         ("import time, uuid\ntime.monotonic(), uuid.uuid4(), uuid.uuid1()", {"uuid.uuid1"}),
     ],
 )

@@ -58,6 +58,8 @@ class SimulatedEngine(Engine):
         self._frozen = False
         self._asleep: frozenset[str] = frozenset()
         self._loras: dict[int, pb.LoraAdapter] = {}
+        self.loaded_on_demand: set[int] = set()
+        """Those that requests brought, and no operation."""
         self._updating, self._weights = False, ""
         self._failure: str | None = None
         self._on_kv_events: OnKvEvents | None = None
@@ -141,8 +143,9 @@ class SimulatedEngine(Engine):
         self.requests_total = number
         self.prompt_tokens_total += len(submit.prompt_token_ids) * len(sequences)
         self._faults.on_prompt(submit.prompt_token_ids)
-        if submit.lora.id:
+        if submit.lora.id and submit.lora.id not in self._loras:
             self._loras[submit.lora.id] = submit.lora
+            self.loaded_on_demand.add(submit.lora.id)
         scheduler.add(simulated_sequences)
         self._wake.set()
 
@@ -280,6 +283,7 @@ class SimulatedEngine(Engine):
 
     async def unload_lora(self, adapter_id: int) -> bool:
         """Unload an adapter; return whether it was loaded."""
+        self.loaded_on_demand.discard(adapter_id)
         return self._loras.pop(adapter_id, None) is not None
 
     async def list_loras(self) -> list[int]:

@@ -299,18 +299,20 @@ class ServingStateController:
             if other.name == adapter.name:
                 await self._engine.unload_lora(other.id)
         kept = [other for other in others if other.name != adapter.name]
-        self._set_adapters([*kept, adapter])
+        await self._set_adapters([*kept, adapter])
         return loaded
 
     async def _unload_lora(self, adapter_id: int) -> bool:
         unloaded = await self._engine.unload_lora(adapter_id)
-        self._set_adapters([adapter for adapter in self._state.adapters if adapter.id != adapter_id])
+        await self._set_adapters([adapter for adapter in self._state.adapters if adapter.id != adapter_id])
         return unloaded
 
-    def _set_adapters(self, adapters: Sequence[pb.LoraAdapter]) -> None:
+    async def _set_adapters(self, adapters: Sequence[pb.LoraAdapter]) -> None:
         by_id = sorted(adapters, key=lambda adapter: adapter.id)
         del self._state.adapters[:]
         self._state.adapters.extend(by_id)
+        for adapter_id in set(await self._engine.list_loras()) - {adapter.id for adapter in by_id}:
+            await self._engine.unload_lora(adapter_id)  # a request that was under way had it loaded again
 
     async def _adopt(self, target: pb.ServingState) -> None:
         state = self._state

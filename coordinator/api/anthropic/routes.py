@@ -52,14 +52,11 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
         with translator.named():
             chat, model = await to_chat(body, headers)
             call = await service.prepare(chat, headers, "msg_", model)
-        left_out_tools = body.left_out_tools
+        tools, streams = body.left_out_tools, body.stream
         del body, chat  # of a long conversation they take megabytes
-        response: Response
-        if call.body.stream:
-            response = service.stream(call, PartStream(call, MessageEvents(call)))
-        else:
-            response = JSONResponse(_full_response(call, await service.collect(call, request)))
-        return left_out.name_in(response, left_out_tools)
+        if streams:
+            return left_out.name_in(service.stream(call, PartStream(call, MessageEvents(call))), tools)
+        return left_out.name_in(JSONResponse(_full_response(call, await service.collect(call, request))), tools)
 
     @router.post("/v1/messages/count_tokens", CountTokensRequest)
     async def count_tokens(body: CountTokensRequest, request: Request) -> Response:

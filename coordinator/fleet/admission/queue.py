@@ -1,4 +1,7 @@
-"""The admission queue in front of the pool: places a request at once if a worker has capacity, else queues it."""
+"""The admission queue in front of the pool: places a request at once if a worker has capacity, else queues it.
+
+One file, since admitting, refusing and placing all decide about the same few requests.
+"""
 
 import asyncio
 import logging

@@ -137,6 +137,21 @@ async def test_an_adapter_replaces_another_of_its_name(one: ServingWorker) -> No
     assert await one.engine.list_loras() == [8]
 
 
+async def test_an_adapter_that_a_late_request_brought_back_goes_with_the_next_operation(one: ServingWorker) -> None:
+    """It was under way while its adapter was replaced, and no state lists what it had loaded."""
+    newer = pb.LoraAdapter(name="red", id=8, path="/adapters/red-2")
+    other = pb.LoraAdapter(name="blue", id=9, path="/adapters/blue")
+    await one.controller.load_lora(1, ADAPTER)
+    await one.controller.load_lora(2, newer)
+    submit = pb.Submit(prompt_token_ids=[65], sampling_params=pb.SamplingParams(max_tokens=1), lora=ADAPTER)
+    await one.engine.submit(submit, [EngineSequence(FrameBuffer(), 0, "request", 0)])
+    assert await one.engine.list_loras() == sorted([ADAPTER.id, 8])
+
+    await one.controller.load_lora(3, other)
+
+    assert await one.engine.list_loras() == [8, 9]
+
+
 async def test_a_call_that_fails_while_reading_weights_records_a_fault(one: ServingWorker) -> None:
     """As any other way of reading weights does; a call that reads none records nothing."""
     one.engine.error = "torn"
