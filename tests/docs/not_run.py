@@ -166,7 +166,6 @@ LONG = {
         "make bench-standard",
         "make bench-standard ARGS=--only goodput --server tokenwire",
     ),
-    "attacks a coordinator for a while; tests/adversary runs others": ("python -m tests.adversary --seed 1854",),
     "compares with another tree": ("python -m benchmarks.against TREE",),
     "starts two real engines, and then minutes of requests; tests/conformance runs a part": (
         "make parity",
@@ -180,7 +179,6 @@ LONG = {
         "make compat",
         "make compat ARGS=--minor 0.29",
         "make compat ARGS=--fleet 0.28 0.32",
-        "make compat ARGS=--minor 0.33",
         "make compat ARGS=--minor 0.34",
         "make compat ARGS=--sources 0.33",
     ),

@@ -68,7 +68,7 @@ NESTED = '{"a":' * 5000 + "1" + "}" * 5000
         ("/generate", {"input_ids": [[1]] * 16_385}, 400, "input_ids", "more than 16384"),
         ("/generate", {"text": "x", "sampling_params": {"stop": ["b"] * 129}}, 400, "stop", "more than 128"),
         ("/get_sequence_logprobs/", {"sequences": [[1]] * 16_385, "prompt_lengths": []}, 400, "sequences", "more than"),
-        (TEXT, {"prompt": "x", "allowed_token_ids": [1] * (2**20 + 1)}, 400, "allowed_token_ids", "more than 1048576"),
+        (TEXT, {"prompt": "x", "allowed_token_ids": [1] * 393_217}, 400, "allowed_token_ids", "more than 393216"),
         ("/v1/responses", {"input": "x", "user": "u" * 513}, 400, "user", "at most 512"),
         ("/v1/responses", {"input": "x", "safety_identifier": "u" * 513}, 400, "safety_identifier", "at most 512"),
         ("/v1/responses", {"input": "x", "prompt_cache_key": "u" * 513}, 400, "prompt_cache_key", "at most 512"),
