@@ -97,6 +97,7 @@ class RecordedEngine(SimulatedEngine):
         settings: SimulationSettings,
         instance: str,
         intake_s: float,
+        adapter_s: float,
         placements: Placements,
         on_weights: Callable[[str, str, str], None],
         batch_invariant: bool = True,
@@ -110,6 +111,8 @@ class RecordedEngine(SimulatedEngine):
         self.instance = instance
         """The worker process."""
         self._intake_s = intake_s
+        self._adapter_s = adapter_s
+        """What it takes at most to read an adapter before a request starts."""
         self._placements = placements
         self._wanted: dict[EngineSequence, bool] = {}
         """Sequences on their way in, and whether they were not aborted meanwhile."""
@@ -135,6 +138,8 @@ class RecordedEngine(SimulatedEngine):
         """Queue one request."""
         self._wanted.update(dict.fromkeys(sequences, True))
         await self._hand_over()
+        if submit.lora.id:
+            await asyncio.sleep(random.random() * self._adapter_s)
         try:
             await super().submit(submit, sequences)
         finally:

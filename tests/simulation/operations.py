@@ -184,11 +184,14 @@ class Operations:
         ledger, node, name = self._run.witness.adapters, coordinator.node, fields["lora_name"]
 
         async def change() -> bool:
+            was_loaded = node is not None and ledger.state(name, node)[1]
             number, begun, alone = ledger.begin(name), self._begun, self._under_way == 1
             confirmed = await self._operator.call(coordinator, path, fields)
             certain = alone and begun == self._begun and not any(each.lies for each in self._world.nodes)
             if confirmed and certain and node is not None:
                 ledger.confirm(name, node, number, kind == "load_adapter")
+                if was_loaded and fields.get("load_inplace") is False:
+                    self._run.violate(f"adapter {name} was loaded again, though it was not to be replaced")
             return confirmed
 
         self._operate(kind, coordinator, change())

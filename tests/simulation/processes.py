@@ -50,6 +50,7 @@ class WorkerHost:
         network: Network,
         index: int,
         intake_s: float,
+        adapter_s: float,
         placements: Placements,
         on_weights: Callable[[str, str, str], None],
     ) -> None:
@@ -71,6 +72,7 @@ class WorkerHost:
         self._world = world
         self._network = network
         self._intake_s = intake_s
+        self._adapter_s = adapter_s
         self._placements = placements
         self._on_weights = on_weights
         self._shutdown: asyncio.Event | None = None
@@ -98,6 +100,7 @@ class WorkerHost:
             replace(settings, seed=self.weights, seeds="generator" if self.has_generators else settings.seeds),
             f"{self.name}/{node.number}",
             self._intake_s,
+            self._adapter_s,
             self._placements,
             self._on_weights,
             self.batch_invariant,

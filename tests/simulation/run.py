@@ -89,7 +89,15 @@ class SimulationRun:
         self.settings = coordinator_settings(config)
         addresses = [worker_address(index) for index in range(config["workers"])]
         self.workers = [
-            WorkerHost(self.world, self.network, index, config["intake_s"], self.placements, self._on_weights)
+            WorkerHost(
+                self.world,
+                self.network,
+                index,
+                config["intake_s"],
+                config.get("adapter_s", 0.0),
+                self.placements,
+                self._on_weights,
+            )
             for index in range(config["workers"])
         ]
         for index in config.get("other_weights", ()):

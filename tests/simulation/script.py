@@ -78,6 +78,7 @@ def generate_script(seed: int) -> Script:
         config["workers"], config["engine"]["max_num_seqs"] = rng.choice([2, 3]), rng.choice([1, 2])
         config["keys"] = draw_keys(rng, [2, 3], [None])
     config["behind_s"] = random.Random(f"behind {seed}").choice([0.0, 0.0, 0.01, 0.05])
+    config["adapter_s"] = random.Random(f"adapter {seed}").choice([0.0, 0.0, 0.3, 1.5])
     config["preempt_after_s"] = random.Random(f"preempt {seed}").choice([0.0, 0.1, 0.5, 2.0])
     vary_fleet(variety := random.Random(f"variety {seed}"), config)
     kinds = rng.sample([*FAULTS, *OPERATIONS, *UPGRADES, *STORE_EVENTS], rng.randrange(1, 7))

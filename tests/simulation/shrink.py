@@ -16,6 +16,7 @@ _PLAIN: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("latency_s",), 0.0002),
     (("window",), 1 << 22),
     (("intake_s",), 0.0),
+    (("adapter_s",), 0.0),
     (("workers",), 2),
     (("workers",), 3),
     (("coordinators",), 1),
