@@ -151,6 +151,7 @@ LONG = {
         "make bench ARGS=--only routing",
         "make bench ARGS=--only streaming --only per-request",
         "python -m benchmarks --only behind",
+        "python -m benchmarks --only cold-prompts",
         "python -m benchmarks --only fairness",
         "python -m benchmarks --only fleet",
         "python -m benchmarks --only history --conversations 200",
