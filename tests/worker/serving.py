@@ -29,6 +29,8 @@ class Engine(SimulatedEngine):
         self.may_read = asyncio.Event()
         """Reading ends once this is set; a test may clear it."""
         self.may_read.set()
+        self.resets = 0
+        """How often the prefix cache was reset."""
 
     async def pause(self, mode: PauseMode, clear_cache: bool) -> None:
         """Set `pausing`, then pause."""
@@ -43,6 +45,11 @@ class Engine(SimulatedEngine):
         if self.error:
             raise EngineFailed(self.error)
         await super().load_weights(path)
+
+    async def reset_cache(self, reset_running_requests: bool, reset_external: bool) -> bool:
+        """Count, then reset."""
+        self.resets += 1
+        return await super().reset_cache(reset_running_requests, reset_external)
 
     async def collective_rpc(
         self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]

@@ -245,6 +245,17 @@ async def test_what_a_worker_starves_ends_with_an_error(address: str, load: pb.L
     assert (isinstance(listener.error, WorkerDraining), listener.error.retry_after_s) == (bool(load.waiting), 1)
 
 
+def test_an_older_state_of_a_worker_changes_nothing() -> None:
+    """A response and an event may overtake each other."""
+    session = WorkerSession("nowhere", "test", accept)
+    session.model = pb.Model(names=["m"])
+
+    session.on_serving_state(pb.ServingState(revision=2, paused=True))
+    session.on_serving_state(pb.ServingState(revision=1))
+
+    assert (session.serving.revision, session.serving.paused) == (2, True)
+
+
 async def test_statistics_are_kept_by_model(address: str) -> None:
     """A worker without heartbeats sends no whole steps, so gaps between its tokens say nothing."""
 

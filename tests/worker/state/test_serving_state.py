@@ -37,6 +37,16 @@ async def test_a_missing_weights_directory_is_not_found(one: ServingWorker, path
         await one.controller.load_weights(1, path, "v", False)
 
 
+@pytest.mark.parametrize("reset", [True, False])
+async def test_weights_are_loaded_with_a_reset_of_the_prefix_cache_if_asked(
+    one: ServingWorker, tmp_path: Path, reset: bool
+) -> None:
+    """What was computed with other weights is of no use then."""
+    await one.controller.load_weights(1, str(tmp_path), "v1", reset_prefix_cache=reset)
+
+    assert one.engine.resets == int(reset)
+
+
 async def test_an_older_operation_is_superseded(one: ServingWorker) -> None:
     """One that is older than the last one changes nothing and raises Superseded."""
     await one.controller.pause(5, PauseMode.KEEP, clear_cache=False)
