@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -19,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tokenwire.coordinator.api.body_shape import check_shape
 from tokenwire.coordinator.api.fields.common import INT64_MAX, RequestFields, checked_identifier
-from tokenwire.coordinator.api.json_body import parse_json, parse_json_in_turns
+from tokenwire.coordinator.api.json_body import parse_fast, parse_json_in_turns, parse_slowly
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.limits import check_no_transfer_fields
@@ -133,6 +132,7 @@ class ApiRequest(Request):
         content = await self._content()
         if content is None and required:
             raise InvalidBody([{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}])
+        self._body = b""
         try:
             return model.model_validate({} if content is None else content, from_attributes=True)
         except ValidationError as error:
@@ -159,9 +159,9 @@ class ApiRequest(Request):
         context = self.context
         if len(body) <= _SMALL_BYTES:
             try:
-                content = from_json(body, cache_strings="keys")
+                content = parse_fast(body)
             except ValueError:
-                content = parse_json(body)
+                content = parse_slowly(body)
         else:
             await context.body.add(await check_shape(body))
             await context.body.begin_turn(len(body))  # only now: nobody waits for memory in a turn

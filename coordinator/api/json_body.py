@@ -7,6 +7,7 @@ it later, in vLLM with a 500 or mid-stream.
 import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -14,14 +15,21 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from tokenwire.errors import Malformed
 from tokenwire.process.gc_tuning import gc_disabled
 
+parse_fast = partial(from_json, cache_strings="keys")
+"""Rejects unpaired surrogates, and some of what json accepts: deeper nesting, a byte order mark."""
+
 
 def parse_json(body: bytes | bytearray) -> Any:
     """Parse a body. Raises ValueError and RecursionError as json.loads does, Malformed for unpaired surrogates."""
     try:
-        return from_json(body, cache_strings="keys")  # the faster parser; rejects unpaired surrogates
+        return parse_fast(body)
     except ValueError:
-        # json has better messages, and accepts more: deeper nesting, a byte order mark.
-        parsed = json.loads(body)
+        return parse_slowly(body)
+
+
+def parse_slowly(body: bytes | bytearray) -> Any:
+    """Parse what the faster parser does not: json has better messages. Raises the same as `parse_json`."""
+    parsed = json.loads(body)
     _check_text(parsed)
     return parsed
 
@@ -31,7 +39,7 @@ async def parse_json_in_turns(body: bytes | bytearray, turn: Callable[[], Abstra
     async with turn():
         try:
             with gc_disabled():
-                return from_json(body, cache_strings="keys")
+                return parse_fast(body)
         except ValueError:
             pass
     async with turn():

@@ -33,6 +33,8 @@ from tokenwire.v1 import inference_pb2 as pb
 
 _PROMPTS_BETWEEN_YIELDS = 64
 """Prompts prepared or submitted before yielding to the event loop."""
+_LARGE_PARAMETERS = 64 * 1024
+"""Bytes from which on it matters how often parameters are kept."""
 
 
 @dataclass(slots=True)
@@ -87,9 +89,6 @@ class PreparedRequest:
     def chat_text(self) -> str | None:
         """Return the text of a chat's prompt; None if no template rendered it."""
         return None if self.prompts[0].text is None and self.prompts[0].history is None else self.text_of(0)
-
-
-_LARGE_PARAMETERS = 64 * 1024
 
 
 @dataclass(slots=True)

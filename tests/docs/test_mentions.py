@@ -49,10 +49,12 @@ def test_every_page_that_is_named_exists() -> None:
 def test_every_test_that_is_named_exists() -> None:
     """A page says which test holds a promise; the test is there, and its module is where it says."""
     named = {match for path in PAGES for match in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", path.read_text())}
+    files = {file for path in PAGES for file in re.findall(r"`(tests/[\w/]+\.py)`", path.read_text())}
 
     assert len(named) > 20
     for file, test in named:
         assert re.search(rf"^(async )?def {test}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file} has no {test}"
+    assert {file for file in files if not (ROOT / file).is_file()} == set()
 
 
 def test_tables_name_their_columns() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from tests.docs.commands import ROOT
 from tests.processes import Service
-from tokenwire.coordinator.generation.limits import MAX_IDS
 
 CHAT, TEXT, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 HI = {"role": "user", "content": "Hi"}
@@ -71,7 +70,7 @@ LIMITS = [
     _of_completion("`logit_bias`", "10 000", "logit_bias", {"7": 0}, {f"{i}": 0 for i in range(10_001)}),
     _of_completion("`logit_bias`", "1024", "stop_token_ids", list(range(200)), list(range(1025))),
     _of_completion("`logit_bias`", "128", "logprob_token_ids", list(range(128)), list(range(129))),
-    _of_completion("`logit_bias`", "393 216", "allowed_token_ids", _ids(MAX_IDS), _ids(MAX_IDS + 1)),
+    _of_completion("`logit_bias`", "393 216", "allowed_token_ids", _ids(393_216), _ids(393_217)),
     DocumentedLimit("Responses' `user`", "512", RESPONSES, {"user": "u" * 512}, {"user": "u" * 513}, "user"),
     DocumentedLimit(
         "Responses' `user`",

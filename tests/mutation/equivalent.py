@@ -9,7 +9,6 @@ ORDER = "the map of a message is in one order here; another version of protobuf 
 SPELLING = "the same keys have equal digests, only other ones"
 CHECK = "checks what always holds"
 SHIFT = "all start tags are later by the same time"
-
 ALIKE = "all that are compared have it, or none"
 ANY = "any constant does"
 BOUND = "one more or less of a bound that is a guess"

@@ -294,25 +294,26 @@ class ServingStateController:
     async def _load_lora(self, adapter: pb.LoraAdapter) -> bool:
         await asyncio.to_thread(self._roots.check, adapter.path)
         loaded = await self._engine.load_lora(adapter)
-        others = [other for other in self._state.adapters if other.id != adapter.id]
-        for other in others:
-            if other.name == adapter.name:
-                await self._engine.unload_lora(other.id)
-        kept = [other for other in others if other.name != adapter.name]
+        kept = [other for other in self._state.adapters if other.id != adapter.id and other.name != adapter.name]
         await self._set_adapters([*kept, adapter])
         return loaded
 
     async def _unload_lora(self, adapter_id: int) -> bool:
-        unloaded = await self._engine.unload_lora(adapter_id)
-        await self._set_adapters([adapter for adapter in self._state.adapters if adapter.id != adapter_id])
-        return unloaded
+        others = [adapter for adapter in self._state.adapters if adapter.id != adapter_id]
+        return adapter_id in await self._set_adapters(others)
 
-    async def _set_adapters(self, adapters: Sequence[pb.LoraAdapter]) -> None:
+    async def _set_adapters(self, adapters: Sequence[pb.LoraAdapter]) -> set[int]:
+        """Set which adapters there are; unload all others, and return those of them that were loaded.
+
+        The engine has others than the last state if a request was under way while its adapter went.
+        """
         by_id = sorted(adapters, key=lambda adapter: adapter.id)
+        known = {adapter.id for adapter in self._state.adapters}.union(await self._engine.list_loras())
+        gone = sorted(known - {adapter.id for adapter in by_id})
+        unloaded = {adapter_id for adapter_id in gone if await self._engine.unload_lora(adapter_id)}
         del self._state.adapters[:]
         self._state.adapters.extend(by_id)
-        for adapter_id in set(await self._engine.list_loras()) - {adapter.id for adapter in by_id}:
-            await self._engine.unload_lora(adapter_id)  # a request that was under way had it loaded again
+        return unloaded
 
     async def _adopt(self, target: pb.ServingState) -> None:
         state = self._state

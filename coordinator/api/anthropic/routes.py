@@ -53,7 +53,7 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
             chat, model = await to_chat(body, headers)
             call = await service.prepare(chat, headers, "msg_", model)
         tools, streams = body.left_out_tools, body.stream
-        del body, chat  # of a long conversation they take megabytes
+        del body  # of a long conversation it takes megabytes
         if streams:
             return left_out.name_in(service.stream(call, PartStream(call, MessageEvents(call))), tools)
         return left_out.name_in(JSONResponse(_full_response(call, await service.collect(call, request))), tools)

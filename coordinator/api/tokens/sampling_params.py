@@ -20,6 +20,7 @@ _NOT_SERVED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(TRANSFER_PARAMS, (None, {})),  # top-level fields, not sampling parameters
 }
 _LARGE = ("allowed_token_ids", "trace_decode_token_ids", "logit_bias", "extra_args")
+"""Sampling parameters that may take megabytes."""
 _ENGINES_OWN = ("output_kind", "detokenize", "flat_logprobs", "skip_clone", "reasoning_effort")
 """Sampling parameters without effect on ids: how an engine reports, how text was made."""
 

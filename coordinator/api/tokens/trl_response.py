@@ -4,7 +4,8 @@ import base64
 import math
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import tee
 from typing import Any
 
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
@@ -23,13 +24,11 @@ def scored_lists(sequences: Scored) -> dict[str, Iterable[Sequence[Any]]]:
     Each is given in slices of one sequence, which are made as they are encoded.
     """
 
-    def sliced(value: Callable[[ScoredToken], Any]) -> Iterator[Sequence[Any]]:
-        for positions in sequences:
-            yield [[[value(token) for token in _ranked(position)] for position in positions]]
-
+    ranked = ([_ranked(position) for position in positions] for positions in sequences)
+    scores, ids = tee(ranked)
     return {
-        "logprobs": sliced(lambda token: _json(token.logprob)),
-        "logprob_token_ids": sliced(lambda token: token.token_id),
+        "logprobs": ([[[_json(token.logprob) for token in tokens] for tokens in each]] for each in scores),
+        "logprob_token_ids": ([[[token.token_id for token in tokens] for tokens in each]] for each in ids),
     }
 
 
