@@ -21,12 +21,16 @@ from tokenwire.worker.cache.prefix_cache import CacheChange, OnKvEvents
 from tokenwire.worker.engine.interface import Engine, EngineSequence, PauseMode, Step
 from tokenwire.worker.simulated_engine.cache import KvCache
 from tokenwire.worker.simulated_engine.faults import FaultKind, FaultPlan, FaultSchedule
+from tokenwire.worker.simulated_engine.grammars import Grammars, can_use_grammars
 from tokenwire.worker.simulated_engine.metrics import families
 from tokenwire.worker.simulated_engine.model import SimulatedModel, load_model
 from tokenwire.worker.simulated_engine.pacing import StepPacer
+from tokenwire.worker.simulated_engine.replies import ScriptedReplies
 from tokenwire.worker.simulated_engine.requests import RequestPlanner
 from tokenwire.worker.simulated_engine.scheduler import Scheduler
+from tokenwire.worker.simulated_engine.scripts import Scripts
 from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE, SimulationSettings
+from tokenwire.worker.simulated_engine.tokens import Script
 
 __all__ = ["FaultPlan", "SimulatedEngine", "SimulationSettings"]
 
@@ -52,7 +56,10 @@ class SimulatedEngine(Engine):
         self._faults = FaultSchedule(settings.faults)
         self._model: SimulatedModel | None = None
         self._planner: RequestPlanner | None = None
+        self._scripts: Scripts | None = None
         self._scheduler: Scheduler | None = None
+        self._preparing: dict[EngineSequence, bool] = {}
+        """Sequences whose scripts are looked for, and whether they were aborted meanwhile."""
         self._kv = KvCache(0)
         self._pacer = pacer or StepPacer(settings.step_ms / 1000)
         self._frozen = False
@@ -86,8 +93,11 @@ class SimulatedEngine(Engine):
         for token in settings.script or ():
             if token > model.max_token_id:
                 raise EngineFailed(f"script has token id {token}, but the vocabulary ends at {model.max_token_id}")
+        replies = await asyncio.to_thread(ScriptedReplies, settings.replies, model) if settings.replies else None
+        grammars = Grammars(settings.model_dir) if can_use_grammars() and model.eos_token_id is not None else None
         self._model = model
         self._planner = RequestPlanner(settings, model)
+        self._scripts = Scripts(self._planner, replies, grammars)
         self._kv = KvCache(capacity)
         self._scheduler = Scheduler(self._kv, settings.max_num_seqs, settings.prefill_per_step, model.words)
 
@@ -113,7 +123,7 @@ class SimulatedEngine(Engine):
             seeds=True,
             positional_seeds=not self._settings.generators,
             batch_invariant=True,
-            unsupported=self._settings.unsupported,
+            unsupported=(*self._settings.unsupported, *(() if can_use_grammars() else ("structured_outputs",))),
             seeded_noise=f"simulated {self._settings.seeds}",
         )
 
@@ -132,6 +142,8 @@ class SimulatedEngine(Engine):
 
     async def submit(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
         """Queue one request."""
+        prepares = self._scripts is not None and self._scripts.may_have(submit)
+        scripts, aborted = await self._prepare(submit, sequences) if prepares else ([], [])
         scheduler, planner = self._running(), self._planner
         if planner is None:
             raise Unavailable("the engine has not started")
@@ -139,7 +151,8 @@ class SimulatedEngine(Engine):
         if limit and len(sequences) > scheduler.free_capacity + limit:
             raise Overloaded(f"the engine's queue is full: {limit} sequences are waiting", retry_after_s=1.0)
         number = self.requests_total + 1
-        simulated_sequences = planner.plan(submit, sequences, self._faults.error_after(number), self._weights)
+        fails_after = self._faults.error_after(number)
+        simulated_sequences = planner.plan(submit, sequences, fails_after, self._weights, scripts)
         self.requests_total = number
         self.prompt_tokens_total += len(submit.prompt_token_ids) * len(sequences)
         self._faults.on_prompt(submit.prompt_token_ids)
@@ -147,10 +160,24 @@ class SimulatedEngine(Engine):
             self._loras[submit.lora.id] = submit.lora
             self.loaded_on_demand.add(submit.lora.id)
         scheduler.add(simulated_sequences)
+        if aborted:
+            scheduler.end(aborted, _ABORTED)
         self._wake.set()
+
+    async def _prepare(
+        self, submit: pb.Submit, sequences: list[EngineSequence]
+    ) -> tuple[list[Script], list[EngineSequence]]:
+        """Return the scripts of a request's sequences, if it has any, and the sequences that were aborted meanwhile."""
+        self._preparing.update(dict.fromkeys(sequences, False))
+        try:
+            scripts = await self._scripts.find(submit, sequences, self._weights) if self._scripts else []
+        finally:
+            aborted = [sequence for sequence in sequences if self._preparing.pop(sequence)]
+        return scripts, aborted
 
     async def abort(self, sequences: list[EngineSequence]) -> None:
         """Abort sequences."""
+        self._preparing.update((sequence, True) for sequence in sequences if sequence in self._preparing)
         if self._scheduler is not None:
             self._scheduler.end(sequences, _ABORTED)
             self._wake.set()
@@ -219,6 +246,8 @@ class SimulatedEngine(Engine):
         self._stopped.set()
         self._wake.set()
         self._drained.set()
+        if self._scripts is not None:
+            await self._scripts.close()
 
     # Admin operations.
 

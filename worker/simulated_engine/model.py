@@ -44,6 +44,10 @@ class SimulatedModel:
     max_model_len: int
     default_sampling_params: dict[str, Any]
 
+    def tokenizer(self) -> Tokenizer:
+        """Build the tokenizer, which may take a second."""
+        return _parse_tokenizer(self.files["tokenizer.json"], self.root)
+
     def configuration(self) -> dict[str, Any]:
         """Return the configuration of an engine of one process that accepts adapters, with vLLM's names."""
         return {

@@ -1,8 +1,8 @@
 """Turns a submit into the sequences that a simulated engine runs, or refuses it as vLLM would."""
 
 import random
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tokenwire.errors import InvalidRequest
@@ -16,6 +16,7 @@ from tokenwire.worker.simulated_engine.settings import SimulationSettings
 from tokenwire.worker.simulated_engine.simulated_sequence import SimulatedSequence
 from tokenwire.worker.simulated_engine.tokens import (
     LogprobShape,
+    Script,
     TokenDistribution,
     TokenRules,
     TokenSource,
@@ -28,7 +29,7 @@ from tokenwire.worker.simulated_engine.tokens import (
 _MAX_LOGPROBS = 20
 _MAX_LOGPROB_TOKEN_IDS = 128
 _ID_FIELDS = ("stop_token_ids", "allowed_token_ids", "logprob_token_ids", "logit_bias", "trace_decode_token_ids")
-_REFUSED = ("structured_outputs", "prompt_logprob_start", "routed_experts_prompt_start")
+_REFUSED = ("prompt_logprob_start", "routed_experts_prompt_start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,17 @@ class RequestPlanner:
     model: SimulatedModel
 
     def plan(
-        self, submit: pb.Submit, sequences: list[EngineSequence], fails_after: int | None, weights: str = ""
+        self,
+        submit: pb.Submit,
+        sequences: list[EngineSequence],
+        fails_after: int | None,
+        weights: str = "",
+        scripts: Sequence[Script] = (),
     ) -> list[SimulatedSequence]:
-        """Return a simulated sequence for each of the sequences, under these weights. Raises InvalidRequest."""
+        """Return a simulated sequence for each of the sequences, under these weights, with its script if there are any.
+
+        Raises InvalidRequest.
+        """
         params = submit.sampling_params
         prompt = list(submit.prompt_token_ids)
         self._check_prompt(prompt)
@@ -58,8 +67,10 @@ class RequestPlanner:
         prompt_logprobs = self._prompt_logprobs(params, prompt)
         prefix_hashes = self._prefix_hashes(submit, prompt)
         simulated_sequences = []
-        for sequence in sequences:
-            source = TokenSource(rules, context, self._key(params, weights, submit.lora.id, sequence.index))
+        for place, sequence in enumerate(sequences):
+            if scripts:
+                rules = replace(rules, script=scripts[place])
+            source = TokenSource(rules, context, self.key(params, weights, submit.lora.id, sequence.index))
             simulated = SimulatedSequence(sequence, source, len(prompt), [block ^ scope for block in hashes], scope)
             simulated.priority = submit.priority
             simulated.reads_cache = not (params.skip_reading_prefix_cache or params.HasField("prompt_logprobs"))
@@ -76,7 +87,8 @@ class RequestPlanner:
         hashes.add(prompt)
         return hashes
 
-    def _key(self, params: pb.SamplingParams, weights: str, lora_id: int, index: int) -> int:
+    def key(self, params: pb.SamplingParams, weights: str, lora_id: int, index: int) -> int:
+        """Return what a sequence's tokens depend on besides the ids before them."""
         if self.settings.generators and not is_greedy(params) and not params.HasField("seed"):
             seed = random.getrandbits(60)
         else:
@@ -108,9 +120,15 @@ class RequestPlanner:
             min_tokens=min(params.min_tokens, limit),
             max_tokens=limit,
             generator=self.settings.generators and _has_state(params),
-            script=tuple(params.trace_decode_token_ids) or _script_after_prompt(self.settings.script, prompt),
+            script=self.script(params, prompt),
             fails=fails,
         )
+
+    def script(self, params: pb.SamplingParams, prompt: list[int]) -> Script | None:
+        """Return the forced ids of a request, or else the engine's script, if there is one."""
+        if params.trace_decode_token_ids:
+            return Script(tuple(params.trace_decode_token_ids))
+        return _script_after_prompt(self.settings.script, prompt)
 
     def _words(self, params: pb.SamplingParams) -> tuple[int, ...]:
         words = tuple(dict.fromkeys(params.allowed_token_ids)) or self.model.words
@@ -179,12 +197,14 @@ class RequestPlanner:
             _refuse(f"Token id {largest} is out of vocabulary", param)
 
 
-def _script_after_prompt(script: tuple[int, ...] | None, prompt: list[int]) -> tuple[int, ...] | None:
+def _script_after_prompt(script: tuple[int, ...] | None, prompt: list[int]) -> Script | None:
     """Return a script rotated to continue after the part of it with which the prompt ends."""
-    for done in range(min(len(script or ()) - 1, len(prompt)), 0, -1):
-        if script and prompt[-1] == script[done - 1] and tuple(prompt[-done:]) == script[:done]:
-            return script[done:] + script[:done]
-    return script
+    if script is None:
+        return None
+    for done in range(min(len(script) - 1, len(prompt)), 0, -1):
+        if prompt[-1] == script[done - 1] and tuple(prompt[-done:]) == script[:done]:
+            return Script(script[done:] + script[:done])
+    return Script(script)
 
 
 def _has_state(params: pb.SamplingParams) -> bool:

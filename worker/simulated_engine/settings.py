@@ -9,6 +9,7 @@ from typing import Literal
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import Bounds, Option, Section, check_bounds, option, shared
 from tokenwire.worker.simulated_engine.faults import FaultPlan
+from tokenwire.worker.simulated_engine.reply_rules import ReplyRule, read_reply_rules
 
 BLOCK_SIZE = 16
 """Tokens per block of the KV cache."""
@@ -45,6 +46,19 @@ class SimulationSettings:
     )
     """A prompt that ends with the script's beginning is continued from there, as for a reply that was cut or moved to
     another engine."""
+    replies: tuple[ReplyRule, ...] = option(
+        (),
+        Option(
+            "--sim-replies",
+            'JSON list of {"prompt": EXPRESSION, "reply": TEXT}: the first whose regular expression is found in a '
+            "prompt's text gives the reply.",
+            Section.SIMULATION,
+            path="existing file",
+            default_text="none",
+            parse=read_reply_rules,
+        ),
+    )
+    """Other prompts get what they get without rules."""
     step_ms: float = option(
         10.0,
         Option("--sim-step-ms", "Duration of a step in milliseconds.", Section.SIMULATION, bounds=Bounds(at_least=0)),
@@ -148,8 +162,8 @@ class SimulationSettings:
 
     @property
     def weights_digest(self) -> str:
-        """Digest of what takes the place of weights: the seed, or the script."""
-        weights = (self.seed, self.script, self.eos_rate)
+        """Digest of what takes the place of weights: the seed, the script and the replies."""
+        weights = (self.seed, self.script, self.eos_rate, *self.replies)
         return hashlib.sha256(repr(("simulated", *weights)).encode()).hexdigest()
 
     @property

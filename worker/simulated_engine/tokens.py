@@ -24,6 +24,11 @@ def stable_hash(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big") & _MASK
 
 
+def next_context(context: int, token: int) -> int:
+    """Return the hash of a context and one more token."""
+    return (context + token + 1) * _ROLL & _MASK
+
+
 def hash_context(token_ids: list[int]) -> tuple[int, list[int]]:
     """Return the hash of a whole prompt, and the hashes at the end of each full block."""
     context = 0
@@ -54,6 +59,22 @@ def eos_limit(rate: float) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Script:
+    """Ids that are generated instead of drawn ones."""
+
+    ids: tuple[int, ...]
+    end: int | None = None
+    """The id that follows all of them, again and again; None: they are repeated."""
+
+    def part(self, start: int, count: int) -> list[int]:
+        """Return some of the ids."""
+        if self.end is None:
+            return [self.ids[i % len(self.ids)] for i in range(start, start + count)]
+        ids = list(self.ids[start : start + count])
+        return ids + [self.end] * (count - len(ids))
+
+
+@dataclass(frozen=True, slots=True)
 class TokenRules:
     """A request's sampling rules, shared by all of its sequences."""
 
@@ -65,7 +86,7 @@ class TokenRules:
     eos_token_id: int | None
     min_tokens: int
     max_tokens: int
-    script: tuple[int, ...] | None = None
+    script: Script | None = None
     generator: bool = False
     """Whether tokens also depend on how many the sequence has drawn before."""
     fails: bool = False
@@ -97,7 +118,7 @@ class TokenSource:
         if rules.script is None:
             ids = self._draw(count, rules.early if early else rules.choice)
         else:
-            ids = self._next_scripted(count)
+            ids = self._next_scripted(rules.script, count)
         if not early and not rules.stops.isdisjoint(ids):
             self._stop(ids)
         self._generated += len(ids)
@@ -121,9 +142,8 @@ class TokenSource:
         self.context = context
         return ids
 
-    def _next_scripted(self, count: int) -> list[int]:
-        script = self._rules.script or ()
-        ids = [script[i % len(script)] for i in range(self._generated, self._generated + count)]
+    def _next_scripted(self, script: Script, count: int) -> list[int]:
+        ids = script.part(self._generated, count)
         for token in ids:
             self.context = (self.context + token + 1) * _ROLL & _MASK
         return ids

@@ -4,7 +4,6 @@ import pytest
 
 from tests.worker.simulated_engine.simulation import EOS, PROMPT, simulation
 from tokenwire.errors import InvalidRequest
-from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.simulated_engine.engine import SimulationSettings
 
 
@@ -60,7 +59,6 @@ async def test_id_constraints_are_obeyed() -> None:
         (PROMPT, 1, {"logit_bias": {259: 1.0}}, "logit_bias"),
         (PROMPT, 1, {"logprobs": 21}, "logprobs"),
         (PROMPT, 1, {"logprobs": -2}, "logprobs"),
-        (PROMPT, 1, {"structured_outputs": pb.StructuredOutputs(regex="a+")}, "structured_outputs"),
         (PROMPT, 1, {"allowed_token_ids": [65], "logit_bias": {65: -100.0}}, None),
     ],
 )

@@ -3,7 +3,7 @@
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
 from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.simulated_engine.simulated_sequence import SimulatedSequence
-from tokenwire.worker.simulated_engine.tokens import LogprobShape, TokenDistribution, TokenRules, TokenSource
+from tokenwire.worker.simulated_engine.tokens import LogprobShape, Script, TokenDistribution, TokenRules, TokenSource
 
 RULES = TokenRules(
     choice=TokenDistribution((5,)),
@@ -12,7 +12,7 @@ RULES = TokenRules(
     eos_token_id=None,
     min_tokens=0,
     max_tokens=100,
-    script=(1, 2, 3, 4, 5),
+    script=Script((1, 2, 3, 4, 5)),
 )
 
 
