@@ -1,12 +1,22 @@
 """Parses the message of one choice: batches its deltas, applies the request's rules, and names a parser that fails."""
 
 import logging
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from tokenwire.coordinator.parsing.agreement import agreed, joined, unsent
 from tokenwire.coordinator.parsing.batching import BatchingFeed, ParserBudget
-from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, RawParser, ToolCallDelta
+from tokenwire.coordinator.parsing.message import (
+    MessageDelta,
+    ParsedMessage,
+    ParserFailed,
+    RawMessage,
+    RawParser,
+    ToolCallDelta,
+    merge,
+)
 from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 
 log = logging.getLogger(__name__)
@@ -16,55 +26,126 @@ AnyCall = TypeVar("AnyCall", ParsedToolCall, ToolCallDelta)
 Text = TypeVar("Text", str, str | None)
 
 
-class ChoiceParser:
-    """The MessageParser around a RawParser."""
+_AT_ONCE = ParserBudget(per_token_s=0.0, wait_s=math.inf)
+"""Batches as much as possible: what a parser returns does not depend on it."""
 
-    __slots__ = ("_feed", "_name", "_parser", "_rules", "_tools_streamed")
+
+class ChoiceParser:
+    """The MessageParser around a RawParser.
+
+    A reply says the same, streamed or not: what its complete parse says, if that continues what a stream has sent by
+    then, and otherwise what the stream has sent.
+    """
+
+    __slots__ = (
+        "_disagreed",
+        "_feed",
+        "_ids",
+        "_marks",
+        "_name",
+        "_new_parser",
+        "_parser",
+        "_rules",
+        "_sent",
+        "_splits_text",
+        "_texts",
+        "_tools_streamed",
+    )
 
     def __init__(
         self,
-        parser: RawParser,
+        new_parser: Callable[[], RawParser],
         rules: MessageRules,
         name: str,
         marks: Collection[int] = (),
         splits_text: bool = True,
         budget: ParserBudget | None = None,
+        disagreed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`name` is the operator's name of the parser; `marks` and `splits_text` are BatchingFeed's."""
-        self._parser = parser
+        """`new_parser` makes one for each parse of the output; `marks` and `splits_text` are BatchingFeed's.
+
+        `name` is the operator's name of the parser. `disagreed` is called where its complete parse contradicts a
+        stream.
+        """
+        self._new_parser = new_parser
+        self._parser = parser = new_parser()
+        self._marks = marks
+        self._splits_text = splits_text
         self._feed = BatchingFeed(parser, marks, splits_text, budget or ParserBudget()).feed
         self._rules = rules
         self._name = name
+        self._disagreed = disagreed
         self._tools_streamed = False
+        self._texts: list[str] = []
+        self._ids: list[int] = []
+        self._sent: list[MessageDelta] = []
 
     def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         """Add the output of one step; return the delta to send. Raises ParserFailed."""
+        self._texts.append(text)
+        self._ids += token_ids
         try:
             delta = self._feed(text, token_ids, finished)
+            if finished:
+                delta = self._completed(delta)
         except Exception as error:
             raise self._failed(error) from error
         if delta is None:
             return None
+        self._sent.append(delta)
         return self._shown(delta)
 
     def finish_reason(self, reason: str) -> str:
         """Return the finish reason of a stream, given the engine's."""
         return self._rules.streamed_finish(reason, self._tools_streamed)
 
-    def full(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
+    def full(self, text: str, token_ids: Sequence[int], reason: str, texts: Sequence[str] = ()) -> ParsedMessage:
         """Parse a complete output. Raises ParserFailed."""
         rules = self._rules
-        reasoning, content, calls = self._guard(lambda: self._parser.parse(text, token_ids))
+        whole = self._guard(lambda: self._parser.parse(text, token_ids))
+        message = self._agreed(whole, text, list(token_ids), texts)
+        reasoning, content, calls = message
+        kept = calls is whole[2]
         return ParsedMessage(
             content=rules.full_content(content),
             reasoning=reasoning if rules.include_reasoning else None,
             tool_calls=tuple(map(_encodable, rules.full_calls(calls))),
-            finish_reason=rules.full_finish(reason, calls),
+            finish_reason=rules.full_finish(reason, calls) if kept else rules.streamed_finish(reason, bool(calls)),
         )
 
     def reasoning_tokens(self, token_ids: Sequence[int]) -> int:
         """Return the number of reasoning tokens. Raises ParserFailed."""
         return self._guard(lambda: self._parser.count_reasoning(token_ids))
+
+    def _completed(self, delta: MessageDelta | None) -> MessageDelta | None:
+        """Return the last delta of a stream, with what only a parse of all its text finds."""
+        sent = joined(self._sent if delta is None else [*self._sent, delta])
+        reasons = self._rules.include_reasoning
+        whole = self._new_parser().parse("".join(self._texts), self._ids)
+        message = agreed(sent, whole, reasons)
+        if message is not whole:
+            self._disagreed()
+        return merge(delta, unsent(sent, message, reasons))
+
+    def _agreed(self, whole: RawMessage, text: str, ids: list[int], texts: Sequence[str]) -> RawMessage:
+        """Return the message on which a complete parse and a stream agree."""
+        reasons = self._rules.include_reasoning
+        steps = [(text, ids)]
+        if len(texts) == len(ids):
+            steps = [(each, [token_id]) for each, token_id in zip(texts, ids, strict=True)]
+        try:
+            message = agreed(self._fed(steps), whole, reasons)
+        except Exception:  # a complete parse is better than none
+            log.debug("the %s failed to stream an output", self._name, exc_info=True)
+            return whole
+        if message is not whole:
+            self._disagreed()
+        return message
+
+    def _fed(self, steps: Sequence[tuple[str, list[int]]]) -> RawMessage:
+        feed = BatchingFeed(self._new_parser(), self._marks, self._splits_text, _AT_ONCE).feed
+        deltas = [feed(text, ids, number == len(steps)) for number, (text, ids) in enumerate(steps, 1)]
+        return joined([delta for delta in deltas if delta is not None])
 
     def _shown(self, delta: MessageDelta) -> MessageDelta | None:
         rules = self._rules

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from types import ModuleType
 
+from tokenwire.coordinator.parsing.disagreements import Disagreements
 from tokenwire.coordinator.parsing.message import Parsers, ParserUnusable
 from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
 
@@ -15,13 +16,15 @@ def import_parsers(settings: ParserSettings) -> None:
         _vllm_parsers().check_names(settings)
 
 
-def load_parsers(settings: ParserSettings, model: ModelFacts, files: Mapping[str, bytes]) -> Parsers | None:
+def load_parsers(
+    settings: ParserSettings, model: ModelFacts, files: Mapping[str, bytes], disagreements: Disagreements | None = None
+) -> Parsers | None:
     """Return the parsers of one model, given its tokenizer's files by name; None: none. Raises ParserUnusable."""
     if not settings.parses:
         return None
     module = _vllm_parsers()
     module.check_names(settings)
-    parsers: Parsers = module.VllmParsers(settings, model, files)
+    parsers: Parsers = module.VllmParsers(settings, model, files, disagreements=disagreements)
     return parsers
 
 

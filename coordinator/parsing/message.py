@@ -48,14 +48,18 @@ class ParsedMessage:
     finish_reason: str
 
 
+RawMessage = tuple[str | None, str | None, tuple[ParsedToolCall, ...]]
+"""A complete message as parsed: reasoning, content and tool calls."""
+
+
 class RawParser(Protocol):
     """A parser of one choice without the request's rules: vLLM's Parser in our types."""
 
     def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         """Add new output; return what it adds to the message, None for nothing yet."""
 
-    def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ParsedToolCall, ...]]:
-        """Parse a complete output; return reasoning, content and tool calls."""
+    def parse(self, text: str, token_ids: Sequence[int]) -> RawMessage:
+        """Parse a complete output."""
 
     def count_reasoning(self, token_ids: Sequence[int]) -> int:
         """Count the tokens that were reasoning."""
@@ -74,8 +78,8 @@ class MessageParser(Protocol):
     def finish_reason(self, reason: str) -> str:
         """Return the finish reason of the last chunk, given the engine's, after the last delta."""
 
-    def full(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
-        """Parse a complete output that ended for the engine's reason."""
+    def full(self, text: str, token_ids: Sequence[int], reason: str, texts: Sequence[str] = ()) -> ParsedMessage:
+        """Parse a complete output that ended for the engine's reason; `texts` are those of its tokens."""
 
     def reasoning_tokens(self, token_ids: Sequence[int]) -> int:
         """Return the number of reasoning tokens among all tokens of the choice."""

@@ -55,6 +55,13 @@ class ParserSettings:
         return bool(self.reasoning_parser or (self.tool_call_parser and self.enable_auto_tool_choice))
 
     @property
+    def names(self) -> dict[str, str]:
+        """The parsers in use, by what they are."""
+        tools = self.tool_call_parser if self.enable_auto_tool_choice else None
+        names = {"tool call parser": tools, "reasoning parser": self.reasoning_parser}
+        return {what: name for what, name in names.items() if name}
+
+    @property
     def loads_whole_vllm(self) -> bool:
         """Whether parsers are imported with all of vLLM, which code of others may use."""
         return bool(self.load_whole_vllm or self.tool_parser_plugin or self.reasoning_parser_plugin)

@@ -7,7 +7,7 @@ from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionReque
 from vllm.parser import Parser
 from vllm.renderers.chat_utils import make_tool_call_id
 
-from tokenwire.coordinator.parsing.message import MessageDelta, ToolCallDelta
+from tokenwire.coordinator.parsing.message import MessageDelta, RawMessage, ToolCallDelta
 from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 
 
@@ -29,7 +29,7 @@ class VllmParser:
     def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         return _delta(self._parser.parse_delta(text, token_ids, self._request, self._prompt, finished=finished))
 
-    def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ParsedToolCall, ...]]:
+    def parse(self, text: str, token_ids: Sequence[int]) -> RawMessage:
         self._full.set_prompt_token_ids(self._prompt)
         reasoning, content, calls = self._full.parse(
             text, self._request, enable_auto_tools=self._rules.parses_tools, model_output_token_ids=token_ids

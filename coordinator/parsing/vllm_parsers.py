@@ -1,7 +1,7 @@
 """Implements Parsers with vLLM's own; only this module and vllm_output.py of the coordinator import vLLM."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -19,8 +19,10 @@ from tokenwire.coordinator.parsing import grammar
 from tokenwire.coordinator.parsing.batching import ParserBudget
 from tokenwire.coordinator.parsing.brief_logs import shorten_errors
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
+from tokenwire.coordinator.parsing.disagreements import Disagreements
 from tokenwire.coordinator.parsing.folders import folder_of, harmony_vocabulary
-from tokenwire.coordinator.parsing.message import MessageParser, ParserPlan, ParserUnusable
+from tokenwire.coordinator.parsing.held_calls import HeldCalls, held_from
+from tokenwire.coordinator.parsing.message import MessageParser, ParserPlan, ParserUnusable, RawParser
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.parsing.rules import (
     CheckedToolChoice,
@@ -66,9 +68,11 @@ class VllmParsers:
         files: Mapping[str, bytes],
         budget: ParserBudget | None = None,
         tokenizer: Any = None,
+        disagreements: Disagreements | None = None,
     ) -> None:
         """Load the parser classes, and the tokenizer from its files if it is not given. Raises ParserUnusable."""
         self.budget = budget
+        self.disagreements = Disagreements() if disagreements is None else disagreements
         self.settings = settings
         self.is_harmony = model.kind(settings) == "gpt_oss"
         self.model_config = model.as_config(settings)
@@ -79,6 +83,8 @@ class VllmParsers:
         shorten_errors(part for part in (cls, cls.reasoning_parser_cls, cls.tool_parser_cls) if part is not None)
         self.answer_parser_cls = type("AnswerParser", (cls,), {"reasoning_parser_cls": None})
         """The parser class for output after reasoning."""
+        self.text_parser_cls = type("TextParser", (cls,), {"tool_parser_cls": None})
+        """The parser class for output before calls."""
         self.always_adjusts = cls.always_adjust_request or cls.reasoning_parser_cls is not None
         self.marks = frozenset(self.tokenizer.added_tokens_decoder)
 
@@ -182,20 +188,29 @@ class VllmPlan:
     def parser(self, prompt_token_ids: Sequence[int]) -> MessageParser:
         """Return a parser for one choice."""
         parsers, settings = self._parsers, self._parsers.settings
-        tools = settings.tool_call_parser if settings.enable_auto_tool_choice else None
-        names = {"tool call parser": tools, "reasoning parser": settings.reasoning_parser}
-        parser = full = self._new_parser(self._request)
-        if self._request.continue_final_message and parser.is_reasoning_end(list(prompt_token_ids)):
-            # vLLM parses a complete output as a new message, and continues the prompt's message only in streams.
-            full = self._new_parser(self._request, parsers.answer_parser_cls)
+        prompt = list(prompt_token_ids)
+        # vLLM parses a complete output as a new message, and continues the prompt's message only in streams.
+        continues = self._request.continue_final_message and self._new_parser(self._request).is_reasoning_end(prompt)
         return ChoiceParser(
-            VllmParser(parser, full, self._request, prompt_token_ids, self.rules),
+            partial(self._raw_parser, prompt, parsers.answer_parser_cls if continues else None),
             self.rules,
-            " with ".join(f"{what} {name}" for what, name in names.items() if name),
+            " with ".join(f"{what} {name}" for what, name in settings.names.items()),
             parsers.marks,
             splits_text=not parsers.incremental,
             budget=parsers.budget,
+            disagreed=partial(parsers.disagreements.count, "+".join(settings.names.values())),
         )
+
+    def _raw_parser(self, prompt: list[int], full_cls: type[Parser] | None) -> RawParser:
+        parser = full = self._new_parser(self._request)
+        if full_cls is not None:
+            full = self._new_parser(self._request, full_cls)
+        whole = VllmParser(parser, full, self._request, prompt, self.rules)
+        openings = held_from(self._parsers.settings, self.rules)
+        if openings is None:
+            return whole
+        texts = self._new_parser(self._request, self._parsers.text_parser_cls)
+        return HeldCalls(VllmParser(texts, texts, self._request, prompt, self.rules), whole, openings)
 
     def _new_parser(self, request: ChatCompletionRequest, cls: type[Parser] | None = None) -> Parser:
         parsers = self._parsers

@@ -83,6 +83,11 @@ class ModelTokenizer:
         return max(map(len, self.backend.get_vocab()))
 
     @cached_property
+    def special_token_ids(self) -> frozenset[int]:
+        """The ids that `skip_special_tokens` skips."""
+        return frozenset(index for index, token in self.backend.get_added_tokens_decoder().items() if token.special)
+
+    @cached_property
     def added_tokens(self) -> re.Pattern[str]:
         """Matches any added token, preferring the longest."""
         longest_first = sorted(self.added_token_ids.values(), key=len, reverse=True)

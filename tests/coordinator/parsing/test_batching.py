@@ -47,6 +47,19 @@ def test_a_cheap_parser_is_called_for_every_token() -> None:
     assert [feed.feed(text, [1], False) for text in "abc"] == [MessageDelta(content=text) for text in "abc"]
 
 
+def test_calls_that_are_cheap_by_themselves_are_made_for_every_token() -> None:
+    """Text before a call streams as it is generated, even if each call takes more than a token's budget."""
+    cpu = Clock(0.0)
+    budget = ParserBudget(per_token_s=1.0, cheap_s=5.0, cpu_clock=cpu, wall_clock=Clock(0.0))
+    parser = ExpensiveParser(cpu)
+    feed = BatchingFeed(parser, {MARK}, True, budget)
+    for _ in range(10):
+        feed.feed("x", [1], False)
+    fed = [text for text, _, _ in parser.fed]
+    assert fed[:6] == ["x"] * 6
+    assert len(fed) == 6  # the sixth took six seconds, for which six tokens are too few to pay
+
+
 def test_work_is_linear_in_the_length() -> None:
     """Ten times the tokens cost about ten times the work, however a parser rescans."""
     costs = []

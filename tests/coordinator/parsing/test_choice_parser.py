@@ -1,10 +1,12 @@
 """How a parser's output is returned to a client."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.coordinator.parsing.fakes import FIRST, SECOND, ScriptedRawParser
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
-from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, ToolCallDelta
+from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, RawMessage, ToolCallDelta
 from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 
 CALLS = (ParsedToolCall("1", "a", "{}"), ParsedToolCall("2", "b", "{}"))
@@ -13,7 +15,7 @@ AUTO = MessageRules("auto", parses_tools=True)
 
 def parser(raw: ScriptedRawParser, rules: MessageRules = AUTO) -> ChoiceParser:
     """Return a parser with a name."""
-    return ChoiceParser(raw, rules, "tool call parser hermes")
+    return ChoiceParser(lambda: raw, rules, "tool call parser hermes")
 
 
 def test_streamed_calls_end_with_tool_calls() -> None:
@@ -47,7 +49,8 @@ def test_hidden_reasoning_is_not_returned() -> None:
 
 def test_a_full_message_has_its_parts() -> None:
     """With the finish reason of its rules."""
-    message = parser(ScriptedRawParser(calls=CALLS)).full("text", [1], "stop")
+    raw = ScriptedRawParser(MessageDelta("text", "because"), calls=CALLS)
+    message = parser(raw).full("text", [1], "stop")
     assert message == ParsedMessage("text", "because", CALLS, "tool_calls")
 
 
@@ -70,10 +73,39 @@ def test_a_failing_parser_is_named() -> None:
 def test_unpaired_surrogates_are_escaped() -> None:
     """Parsers resolve a model's escapes of them, which no response can contain; full and streamed are equal."""
     broken, shown = '{"x": "\ud800ü"}', r'{"x": "\ud800ü"}'
-    full = parser(ScriptedRawParser(calls=(ParsedToolCall("1", "a", broken),))).full("text", [1], "stop")
-    delta = MessageDelta(tool_calls=(ToolCallDelta(0, "1", "a", broken),))
+    delta = MessageDelta(None, "because", (ToolCallDelta(0, "1", "a", broken),))
+    raw = ScriptedRawParser(delta, calls=(ParsedToolCall("1", "a", broken),))
+    full = parser(raw).full("text", [1], "stop")
     streamed = parser(ScriptedRawParser(delta)).delta("x", [1], False)
 
     assert [call.arguments for call in full.tool_calls] == [shown]
     assert streamed is not None
     assert [call.arguments for call in streamed.tool_calls] == [shown]
+
+
+class TwoMinds(ScriptedRawParser):
+    """Streams a call in parts, and finds another one in the whole text."""
+
+    def __init__(self, arguments: str, whole: str) -> None:
+        super().__init__(MessageDelta(tool_calls=(ToolCallDelta(0, "1", "a", arguments),)), None)
+        self._calls = (ParsedToolCall("1", "a", whole),)
+
+    def parse(self, text: str, token_ids: Sequence[int]) -> RawMessage:
+        return None, None, self._calls
+
+
+@pytest.mark.parametrize(("whole", "kept", "count"), [('{"x": 1}', '{"x": 1}', 0), ('{"y": 1}', '{"x', 2)])
+def test_a_reply_is_the_same_streamed_or_not(whole: str, kept: str, count: int) -> None:
+    """A stream is completed by what the whole text says; what contradicts it is not used, and counted."""
+    counted: list[None] = []
+
+    def choice() -> ChoiceParser:
+        return ChoiceParser(lambda: TwoMinds('{"x', whole), AUTO, "", disagreed=lambda: counted.append(None))
+
+    stream = choice()
+    deltas = [stream.delta("x", [1], False), stream.delta("y", [2], True)]
+    assert "".join(call.arguments or "" for delta in deltas if delta for call in delta.tool_calls) == kept
+    message = choice().full("xy", [1, 2], "length", ["x", "y"])
+    assert [call.arguments for call in message.tool_calls] == [kept]
+    assert message.finish_reason == ("length" if count else "tool_calls")
+    assert len(counted) == count

@@ -4,7 +4,8 @@ Streamed and full results of one parser differ by themselves in places: qwen3_co
 before a call only in full ones, openai reformats arguments, cut calls show only when streamed. So each is held
 against vLLM's own. Streams are held against vLLM's of single tokens: in larger steps vLLM itself loses names and
 arguments with deepseek_v3, llama3_json and deepseek_r1. Reasoning tokens are held against vLLM's full count: streamed
-one by one, it does not count the first tokens of a character that has several.
+one by one, it does not count the first tokens of a character that has several. A call that was cut shows in full
+messages as in streams, unlike vLLM's.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from tests.coordinator.parsing.vllm_server import VllmChatRoute, add_up
 from tests.tokenizers import npm_tokenizer_files
 from tokenwire.coordinator.api.openai.message import delta_object
 from tokenwire.coordinator.parsing.batching import ParserBudget
+from tokenwire.coordinator.parsing.held_calls import HELD_TOOLS
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, merge
 from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
 from tokenwire.coordinator.text.tokenizer import ModelTokenizer
@@ -124,11 +126,19 @@ def our_stream(name: str, budget: str, steps: list[list[int]]) -> dict[str, Any]
     return message
 
 
+def without_space(name: str, message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without space at the ends of its content, if the parser is held: vLLM streams that of calls."""
+    if CASES[name].settings.tool_call_parser not in HELD_TOOLS:
+        return message
+    return message | {"content": message["content"].strip()}
+
+
 @pytest.mark.parametrize("budget", PACES)
 @pytest.mark.parametrize("name", CASES)
 def test_streams_equal_vllms(name: str, budget: str) -> None:
     """Token by token, with any batching."""
-    assert our_stream(name, budget, [[token_id] for token_id in ids_of(CASES[name])]) == vllm_stream(name)
+    ours = our_stream(name, budget, [[token_id] for token_id in ids_of(CASES[name])])
+    assert without_space(name, ours) == without_space(name, vllm_stream(name))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -141,7 +151,8 @@ def test_streams_do_not_depend_on_step_sizes(name: str, seed: int) -> None:
         count = pick.randint(1, longest)
         steps.append(ids[:count])
         ids = ids[count:]
-    assert our_stream(name, pick.choice(list(PACES)), steps) == vllm_stream(name)
+    ours = our_stream(name, pick.choice(list(PACES)), steps)
+    assert without_space(name, ours) == without_space(name, vllm_stream(name))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -160,7 +171,10 @@ def test_full_messages_equal_vllms(name: str) -> None:
         "finish": message.finish_reason,
         "reasoning_tokens": parser.reasoning_tokens(ids) if case.settings.reasoning_parser else None,
     }
-    assert ours == asyncio.run(vllm_result(name, full=True))
+    theirs = asyncio.run(vllm_result(name, full=True))
+    if name == "hermes-cut":  # where vLLM returns the markup, the part of the call that it streams
+        theirs = vllm_stream(name) | {"reasoning": None}
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("name", CASES)
