@@ -15,7 +15,7 @@ IMPORT_VLLM = (
 """How the paths of tests that import vLLM themselves begin."""
 SHARE_SCRIPTED = tuple(
     f"tests/e2e/test_{name}.py"
-    for name in ("anthropic_client", "history_routes", "responses", "token_history", "tools")
+    for name in ("anthropic_client", "history_routes", "render", "responses", "token_history", "tools")
 )
 """Tests that share a coordinator with vLLM's parsers, and its workers."""
 SHARE_TINY = ("tests/e2e/test_real_",)

@@ -4,9 +4,11 @@ TokenwireError
 ├── InvalidRequest       the request is invalid on any worker
 │   ├── Malformed        a field has the wrong type or structure
 │   ├── NotFound         it refers to something that does not exist
+│   ├── PreviousNotFound it continues a response that is not stored
 │   ├── Forbidden        it is not permitted, for anyone or for this client
 │   ├── Unauthorized     it lacks a valid key
 │   ├── TooLarge         its body exceeds the limit
+│   ├── UnsupportedCoding its body is compressed in another way
 │   └── PoisonRequest    workers died when they started it
 ├── Superseded           a newer operation was applied first
 ├── CannotAdopt          a worker cannot converge to the desired state
@@ -41,6 +43,8 @@ class TokenwireError(Exception):
     grpc_code: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
     refusal_code: ClassVar["pb.RefusalCode"] = pb.REFUSAL_CODE_UNAVAILABLE
     openai_type: ClassVar[str] = "InternalServerError"
+    openai_code: ClassVar[str | None] = None
+    """OpenAI's code of it, which clients may match; None: the status stands in its place, as in vLLM."""
 
     def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
         self.message = _cut(message, MAX_MESSAGE_CHARS)
@@ -76,6 +80,12 @@ class NotFound(InvalidRequest):
     openai_type = "NotFoundError"
 
 
+class PreviousNotFound(InvalidRequest):
+    """The request continues a response that is not stored."""
+
+    openai_code = "previous_response_not_found"
+
+
 class Forbidden(InvalidRequest):
     """The request is not permitted, for anyone or for this client."""
 
@@ -97,6 +107,13 @@ class TooLarge(InvalidRequest):
 
     http_status = 413
     openai_type = "RequestEntityTooLargeError"
+
+
+class UnsupportedCoding(InvalidRequest):
+    """The request's body is compressed in a way that this server cannot read."""
+
+    http_status = 415
+    openai_type = "UnsupportedMediaTypeError"
 
 
 class PoisonRequest(InvalidRequest):
@@ -227,6 +244,6 @@ def from_status(code: grpc.StatusCode, message: str) -> TokenwireError:
     return kind(message)
 
 
-def error_body(message: str, kind: str, code: int, param: str | None = None) -> dict[str, Any]:
+def error_body(message: str, kind: str, code: int | str, param: str | None = None) -> dict[str, Any]:
     """Return OpenAI's error object."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}

@@ -269,6 +269,8 @@ class FleetAdmin:
 
     def _record(self, model: str, epoch: int, operation: inference_pb2.Operation) -> inference_pb2.OperationRecord:
         operation.model, operation.epoch = model, epoch
+        if operation.HasField("weight_version"):
+            operation.earlier_versions.extend(self._desired.versions(model).passed_on())
         return self._desired.sign(operation)
 
     def _believed_sessions(self, model: str | None) -> list[WorkerSession]:

@@ -16,6 +16,7 @@ _REMEDIES = {
     "prompt_logprob_token_ids": "On CPUs, a worker without --enable-lora after `--` may.",
     "kv_transfer_params": "A worker with --kv-transfer-config after `--` does.",
     "lora": "A worker with --enable-lora after `--` does.",
+    "structured_outputs": "A simulated engine does where xgrammar is installed.",
     "sleep": "A worker with --enable-sleep-mode after `--` does.",
     "weight_transfer": "A worker with --weight-transfer-config after `--` does.",
 }

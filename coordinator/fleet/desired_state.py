@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tokenwire.coordinator.fleet.operation_trust import NONCE_BITS, OperationTrust
+from tokenwire.coordinator.fleet.weight_versions import WeightVersions
 from tokenwire.protocol.operation_records import fold, latest
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -28,12 +29,15 @@ class DesiredStates:
         self._stale_weights = stale_weights
         self._trust = trust or OperationTrust()
         self._desired: dict[str, pb.ServingState] = {}
+        self._versions: dict[str, WeightVersions] = {}
         self._issued: dict[str, int] = {}
         # Two coordinators never give their operations the same epoch, so one of them is always the newer.
         self._nonce = random.getrandbits(NONCE_BITS)
 
     def observe(self, model: str, state: pb.ServingState) -> bool:
         """Update the desired state by the records in an announced one; return whether it changed."""
+        if not state.epoch and state.weight_version:
+            self.versions(model).observe_initial(state.weight_version)
         current = self._desired.get(model, _INITIAL)
         known = {record.operation for record in current.records}
         believed = self._trust.believed(model, state, current.epoch)
@@ -44,11 +48,30 @@ class DesiredStates:
         folded = fold(records)
         assert folded.epoch >= current.epoch, f"the desired epoch of {model} goes back"
         self._desired[model] = folded
+        if self._trust.follows_everything:
+            self.versions(model).observe(folded)
         return True
 
     def get(self, model: str) -> pb.ServingState | None:
         """Return the desired state of a model; not to be modified."""
         return self._desired.get(model)
+
+    def versions(self, model: str) -> WeightVersions:
+        """Return the versions of a model's weights."""
+        found = self._versions.get(model)
+        if found is None:
+            found = self._versions[model] = WeightVersions()
+        return found
+
+    @property
+    def allows_stale_weights(self) -> bool:
+        """Whether workers with other weights than these get requests."""
+        return self._stale_weights
+
+    @property
+    def follows_weights(self) -> bool:
+        """Whether it is known here which weights workers are to have."""
+        return self._trust.follows_everything
 
     def reload_keys(self) -> bool:
         """Use changed keys from now on, also for the records that are known; return whether there are any."""

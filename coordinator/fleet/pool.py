@@ -35,6 +35,7 @@ from tokenwire.errors import InvalidRequest, RevisionLost
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.process.for_each import call_each, for_each
 from tokenwire.protocol.model_revision import ModelRevision
+from tokenwire.protocol.weight_limits import WeightLimits
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -244,6 +245,17 @@ class WorkerPool(SessionListener[WorkerSession]):
         of_revision = "" if revision is None else f" in revision {revision}"
         return f"No worker serves {model}{of_revision} right now: {'; '.join(reasons) or 'no workers found'}"
 
+    def stale_reason(self, model: str, limits: WeightLimits) -> str:
+        """Return why no worker that takes requests for a model has weights within limits; empty when one has."""
+        versions = self._desired.versions(model)
+        if any(versions.admits(limits, each.version_epoch) for each in self._candidates_for(model, 0, None)):
+            return ""
+        wanted = [] if limits.min_version is None else [f"{limits.min_version!r} or newer (`min_weight_version`)"]
+        if limits.max_lag is not None:
+            wanted.append(f"at most {limits.max_lag} versions behind (`max_weight_lag`)")
+        newest = versions.newest.label or "those that workers started with"
+        return f"No worker of {model} has weights that are {' and '.join(wanted)}. The newest are {newest}."
+
     def try_submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> PlacedRequest | None:
@@ -277,6 +289,9 @@ class WorkerPool(SessionListener[WorkerSession]):
             found = self._candidates_for(model, adapter_id, placement.revision.tokenizer_only)
         if placement.seeded_noise:
             found = [session for session in found if _draws(session, placement.seeded_noise)]
+        if placement.weights is not None:
+            versions = self._desired.versions(model)
+            found = [session for session in found if versions.admits(placement.weights, session.version_epoch)]
         return found
 
     def _able(

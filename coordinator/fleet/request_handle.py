@@ -8,6 +8,7 @@ from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.process.value_class import value_class
 from tokenwire.protocol.model_revision import ModelRevision
+from tokenwire.protocol.weight_limits import WeightLimits
 
 if TYPE_CHECKING:
     from tokenwire.coordinator.fleet.session import WorkerSession
@@ -48,6 +49,8 @@ class Placement:
     are no workers of its own."""
     seeded_noise: str = ""
     """That of the engines that may take it, for a seeded reply that has begun; empty: any."""
+    weights: WeightLimits | None = None
+    """How old the weights of its workers may be; None: as old as those of any worker that takes requests."""
     on_placed: OnPlaced = _ignore
     """Called with each worker, what it gets of the request and how many sequences of it, just before it is sent."""
 
@@ -79,14 +82,18 @@ class RequestHandle(Protocol):
         """Return which worker has the request and why, for a debug header; empty while none has it."""
 
 
-class SubmissionHandle(RequestHandle, Protocol):
+class ChoiceHandle(RequestHandle, Protocol):
+    """One submitted request, whose sequences may end one by one."""
+
+    def abort_one(self, listener: SlotListener) -> None:
+        """Abort one sequence that a worker has or had, by its listener."""
+
+
+class SubmissionHandle(ChoiceHandle, Protocol):
     """One submission, parts of which may be on several workers and in the queue."""
 
     def abort_on(self, session: "WorkerSession | None") -> None:
         """Abort what runs on one worker, or what is queued if None."""
-
-    def abort_one(self, listener: SlotListener) -> None:
-        """Abort one sequence that a worker has, by its listener."""
 
 
 class Fleet(Protocol):

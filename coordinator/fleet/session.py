@@ -22,6 +22,7 @@ from tokenwire.coordinator.fleet.starvation import StarvationWatch
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.base import CommandQueue, OpenTransport, WorkerTransport
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
+from tokenwire.coordinator.fleet.weight_versions import version_epoch_of
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.errors import ProtocolError, TokenwireError, Unavailable, WorkerDraining, WorkerLost, from_refusal
 from tokenwire.peer_auth.client import ChannelFactory
@@ -48,6 +49,8 @@ class WorkerSession:
     """First name of the model that the worker serves; empty before its first welcome."""
     weight_version = ""
     """Version of the weights that generated the last tokens."""
+    version_epoch = 0
+    """The operation that set the label of its weights, in its serving state; 0: it started with it."""
     alive: bool | None = False
     """Whether the worker's process runs; None after a loss, until the next attempt to connect shows it."""
     worker_drains = False
@@ -134,6 +137,7 @@ class WorkerSession:
         """Update the worker's serving state, from an event or a response, unless a newer one is known."""
         if serving.revision > self.serving.revision and self.model is not None:
             self.serving, self.revision = serving, ModelRevision.of(self.model, serving)
+            self.version_epoch = version_epoch_of(serving)
             self._listener.on_session_change(self)
 
     # Commands.
@@ -295,6 +299,7 @@ class WorkerSession:
         self.weight_version = welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
         self.revision = ModelRevision.of(welcome.model, welcome.serving)
+        self.version_epoch = version_epoch_of(welcome.serving)
         self.capabilities = welcome.capabilities
         self.unsupported = frozenset(welcome.capabilities.unsupported)
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)

@@ -47,6 +47,8 @@ def request(desired: bytes, verb: Verb, number: int, epoch: int) -> tuple[str, b
     states = _restored(desired)
     operation = operation_of(verb, number, epoch, states.get(MODEL) or pb.ServingState())
     operation.model, operation.epoch = MODEL, epoch
+    if operation.HasField("weight_version"):
+        operation.earlier_versions.extend(states.versions(MODEL).passed_on())
     method, request = request_of(verb, number, epoch)
     request.record.CopyFrom(states.sign(operation))
     return method, _encode(request)

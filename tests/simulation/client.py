@@ -250,8 +250,17 @@ class SimulatedClient:
         finishes = [reader.finish for reader in self.readers]
         self._end(",".join(map(str, finishes)))
         self._check(None not in finishes, "a choice ended without a reason")
-        self._check("abort" not in finishes or self._may_abort(self), "aborted, though nothing aborted it")
+        self._check(
+            "abort" not in finishes or self._may_abort(self) or self._may_be_too_old(),
+            "aborted, though nothing aborted it",
+        )
         self._check_usage()
+
+    def _may_be_too_old(self) -> bool:
+        """Return whether newer weights may have ended its choices that were aborted."""
+        most = self.spec.get("max_weight_lag")
+        aborted = (reader for reader in self.readers if reader.finish == "abort")
+        return most is not None and all(self._witness.weights.may_be_too_old(each.spans, most) for each in aborted)
 
     def _on_chunk(self, chunk: Mapping[str, Any]) -> None:
         if "error" in chunk:
@@ -296,6 +305,8 @@ class SimulatedClient:
             self._check_mark([index], bool(choice.get("resumed")))
         if reader.finish is not None and asks_for_ids(self.spec):
             self._check(not (wrong := self._witness.weights.problem(reader.oracle, reader.spans)), wrong)
+            if (most := self.spec.get("max_weight_lag")) is not None:
+                self._check(not (wrong := self._witness.weights.lag_problem(reader.spans, most)), wrong)
             self.several_versions += len(reader.spans or ()) > 1
 
     def _check_prompt_scores(self, scores: Sequence[Any] | None) -> None:

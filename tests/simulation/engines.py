@@ -4,7 +4,7 @@ import asyncio
 import copy
 import functools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tests.simulation.batch_noise import BatchNoiseSource
@@ -20,7 +20,7 @@ from tokenwire.worker.simulated_engine.requests import RequestPlanner
 from tokenwire.worker.simulated_engine.scheduler import Scheduler
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 from tokenwire.worker.simulated_engine.simulated_sequence import SimulatedSequence
-from tokenwire.worker.simulated_engine.tokens import TokenSource
+from tokenwire.worker.simulated_engine.tokens import Script, TokenSource
 
 vars(engine_module)["load_model"] = functools.cache(load_model)  # the same for all workers of all runs
 vars(cpu_time)["children_cpu_s"] = lambda: None  # a simulated engine has no processes; it reads the machine's /proc
@@ -72,9 +72,14 @@ class _RecordingPlanner:
     placements: Placements
 
     def plan(
-        self, submit: pb.Submit, sequences: list[EngineSequence], fails_after: int | None, weights: str = ""
+        self,
+        submit: pb.Submit,
+        sequences: list[EngineSequence],
+        fails_after: int | None,
+        weights: str = "",
+        scripts: Sequence[Script] = (),
     ) -> list[SimulatedSequence]:
-        planned = self.planner.plan(submit, sequences, fails_after, weights)
+        planned = self.planner.plan(submit, sequences, fails_after, weights, scripts)
         prompt = tuple(submit.prompt_token_ids)
         recorded = self.placements.setdefault(submit.request_id, [])
         for simulated in planned:

@@ -27,6 +27,7 @@ from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Overloaded, Unavailable
 from tokenwire.protocol.model_revision import ModelRevision
+from tokenwire.protocol.weight_limits import WeightLimits
 
 _ROUNDING = 1e-6
 
@@ -331,6 +332,10 @@ class QueueWitness:
     def unavailable_reason(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> str:
         """Return why no worker can take a request."""
         return self._pool.unavailable_reason(model, adapter_id, revision)
+
+    def stale_reason(self, model: str, limits: WeightLimits) -> str:
+        """Return why no worker has weights that are new enough."""
+        return self._pool.stale_reason(model, limits)
 
     def _on_started(self, entry: QueuedRequest, others: Sequence[QueuedRequest], alike: bool) -> None:
         """Judge the start of sequences of a queued request before `others` of its adapter; `alike`: all have it."""

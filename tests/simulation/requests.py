@@ -39,6 +39,8 @@ def _envelope(spec: Mapping[str, Any]) -> dict[str, Any]:
         body["return_token_ids"] = True
     if spec["stream"]:
         body["stream_options"] = {"include_usage": True}
+    if spec.get("max_weight_lag") is not None:
+        body["max_weight_lag"] = spec["max_weight_lag"]
     if spec["model"] is not None:
         body["model"] = spec["model"]
     return body

@@ -37,6 +37,8 @@ def coordinator_tables(core: Core, now: float) -> Iterator[str]:
     yield from _of_queue(core.queue)
     for session in core.pool.sessions:
         yield from _of_session(session)
+    yield from _kept({f"sequences of {each} with limits": found for each, found in core.freshness._live.items()})
+    yield from _kept({"awaited weights": core.freshness._awaited})
     yield from _of_workers(core.pool, now)
     yield from _of_models(core.models, core.pool)
     if running := sum(account._running for account in core.accounts._accounts.values()):

@@ -35,6 +35,7 @@ PURE = {
 _NAMED = "simulated coordinators are named"
 _SIBLINGS = "a simulated coordinator is alone on its port"
 _RENDERER = "no simulated request brings a template of its own"
+_GRAMMARS = "no simulated request has a grammar, and whether they may is the same on each engine"
 _DIRECTORIES = "simulated weights are directories that every machine has"
 PLACES = {
     ("coordinator/app.py", "os.getpid"): _NAMED,
@@ -57,6 +58,11 @@ PLACES = {
     ("tokenwire/process/hot_reload.py", "os.stat"): "simulated coordinators have no files that are reloaded",
     ("worker/engine/cpu_time.py", "os.getpid"): "replaced by tests.simulation.engines",
     ("worker/engine/cpu_time.py", "os.sysconf"): "replaced by tests.simulation.engines",
+    ("worker/simulated_engine/grammars.py", "asyncio.create_subprocess_exec"): _GRAMMARS,
+    ("worker/simulated_engine/grammars.py", "asyncio.subprocess.PIPE"): _GRAMMARS,
+    ("worker/simulated_engine/grammars.py", "asyncio.subprocess.Process"): _GRAMMARS,
+    ("worker/simulated_engine/grammars.py", "importlib.util.find_spec"): _GRAMMARS,
+    ("worker/simulated_engine/grammars.py", "os.environ"): _GRAMMARS,
     ("worker/simulated_engine/engine.py", "os._exit"): "scripts kill processes themselves",
     ("worker/state/serving_state.py", "os.path.isdir"): _DIRECTORIES,
     ("worker/state/weight_roots.py", "os.path.exists"): _DIRECTORIES,

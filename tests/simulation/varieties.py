@@ -20,6 +20,7 @@ VARIETIES = (
     ),
     *("unseeded reply with a penalty went on", "exact where tokens depend on the batch: a reply went on"),
     *("stopped after min_tokens", "ended by a stop id", "stop string in the text", "end of the model ignored"),
+    *("ended by newer weights", "within its lag: of several weights"),
     *("prompt scored", "prompt scored after a loss", "long reply", "long reply went on"),
     *("route generate: completed", "route generate: without text", "route generate: a reply went on"),
 )
@@ -37,6 +38,11 @@ def varieties_of(client: SimulatedClient, config: Mapping[str, Any]) -> Iterator
             yield "prompt scored after a loss"
     for reader in client.readers:
         yield from _of_choice(reader, spec)
+        if spec.get("max_weight_lag") is not None:
+            if reader.finish == "abort":
+                yield "ended by newer weights"
+            if len(reader.spans or ()) > 1:
+                yield "within its lag: of several weights"
         if reader.oracle.moved:
             yield from _of_moved(reader, spec, config)
 

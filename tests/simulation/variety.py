@@ -40,3 +40,6 @@ def vary_request(rng: random.Random, config: Mapping[str, Any], spec: dict[str, 
     spec["include_stop"] = rng.random() < 0.2
     if rng.random() < 0.15 and spec["route"] != "chat":
         spec["prompt_logprobs"], spec["stream"] = rng.choice([0, 2]), False
+    own = random.Random(f"{spec['id']} {spec['prompt']} {spec['seed']}")  # no draw of other requests depends on it
+    if own.random() < 0.2:
+        spec["max_weight_lag"] = own.choice([0, 0, 1])

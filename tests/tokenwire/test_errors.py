@@ -14,6 +14,7 @@ from tokenwire.v1 import inference_pb2 as pb
         (errors.NotFound, 404, grpc.StatusCode.NOT_FOUND),
         (errors.Forbidden, 403, grpc.StatusCode.PERMISSION_DENIED),
         (errors.TooLarge, 413, grpc.StatusCode.INVALID_ARGUMENT),
+        (errors.UnsupportedCoding, 415, grpc.StatusCode.INVALID_ARGUMENT),
         (errors.Unsupported, 501, grpc.StatusCode.UNIMPLEMENTED),
         (errors.Overloaded, 429, grpc.StatusCode.RESOURCE_EXHAUSTED),
         (errors.Unavailable, 503, grpc.StatusCode.UNAVAILABLE),

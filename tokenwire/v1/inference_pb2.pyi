@@ -156,7 +156,7 @@ class OperationRecord(_message.Message):
     def __init__(self, operation: _Optional[bytes] = ..., signatures: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Operation(_message.Message):
-    __slots__ = ("model", "epoch", "pause", "weights", "weight_version", "load_adapter", "unload_adapter", "adapters")
+    __slots__ = ("model", "epoch", "pause", "weights", "weight_version", "load_adapter", "unload_adapter", "adapters", "earlier_versions")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PAUSE_FIELD_NUMBER: _ClassVar[int]
@@ -165,6 +165,7 @@ class Operation(_message.Message):
     LOAD_ADAPTER_FIELD_NUMBER: _ClassVar[int]
     UNLOAD_ADAPTER_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    EARLIER_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     model: str
     epoch: int
     pause: PauseState
@@ -173,7 +174,16 @@ class Operation(_message.Message):
     load_adapter: LoraAdapter
     unload_adapter: str
     adapters: AdapterSet
-    def __init__(self, model: _Optional[str] = ..., epoch: _Optional[int] = ..., pause: _Optional[_Union[PauseState, _Mapping]] = ..., weights: _Optional[_Union[Weights, _Mapping]] = ..., weight_version: _Optional[str] = ..., load_adapter: _Optional[_Union[LoraAdapter, _Mapping]] = ..., unload_adapter: _Optional[str] = ..., adapters: _Optional[_Union[AdapterSet, _Mapping]] = ...) -> None: ...
+    earlier_versions: _containers.RepeatedCompositeFieldContainer[WeightVersion]
+    def __init__(self, model: _Optional[str] = ..., epoch: _Optional[int] = ..., pause: _Optional[_Union[PauseState, _Mapping]] = ..., weights: _Optional[_Union[Weights, _Mapping]] = ..., weight_version: _Optional[str] = ..., load_adapter: _Optional[_Union[LoraAdapter, _Mapping]] = ..., unload_adapter: _Optional[str] = ..., adapters: _Optional[_Union[AdapterSet, _Mapping]] = ..., earlier_versions: _Optional[_Iterable[_Union[WeightVersion, _Mapping]]] = ...) -> None: ...
+
+class WeightVersion(_message.Message):
+    __slots__ = ("epoch", "label")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    label: str
+    def __init__(self, epoch: _Optional[int] = ..., label: _Optional[str] = ...) -> None: ...
 
 class PauseState(_message.Message):
     __slots__ = ("paused", "sleeping", "sleep_level", "awake_parts")

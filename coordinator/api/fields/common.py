@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, StructuredOutputs, requested_grammar
+from tokenwire.coordinator.api.fields.weight_limits import LIMIT_NAMES, WeightLimitFields, named_limits
 from tokenwire.coordinator.api.fields.wire_values import (
     UINT32_MAX,
     RepetitionDetection,
@@ -22,6 +23,7 @@ from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.types import Truncation
 from tokenwire.errors import InvalidRequest
 from tokenwire.protocol.seeds import NO_SEED
+from tokenwire.protocol.weight_limits import WeightLimits
 from tokenwire.v1 import inference_pb2 as pb
 
 INT64_MAX = 2**63 - 1
@@ -155,7 +157,7 @@ class StreamOptions(RequestModel):
     continuous_usage_stats: bool | None = False
 
 
-class RequestFields(SamplingFields):
+class RequestFields(SamplingFields, WeightLimitFields):
     """Fields of sampling and of the response common to chat and completions."""
 
     model: str | None = None
@@ -174,6 +176,7 @@ class RequestFields(SamplingFields):
     priority: Int64 = 0
     cache_salt: Annotated[str | None, BeforeValidator(checked_cache_salt)] = None
     session_id: Identifier | None = None
+    prompt_cache_key: Identifier | None = None
     request_id: Identifier = ""
     user: str | None = None
     # Of beam search, of rendering only, or of media: only their types are checked.
@@ -190,6 +193,18 @@ class RequestFields(SamplingFields):
     def shows_continuous_usage(self, api: ApiSettings) -> bool:
         """Return whether every chunk of a stream has usage; as in vLLM, only if it ends with usage."""
         return self.shows_usage(api) and bool(self.stream_options and self.stream_options.continuous_usage_stats)
+
+    def weight_limits(self, defaults: WeightLimits | None) -> WeightLimits | None:
+        """Return the body's own limits, or those of vllm_xargs, or the defaults. Raises InvalidRequest."""
+        if self.vllm_xargs:
+            extra = named_limits(self.vllm_xargs, "vllm_xargs.")
+            defaults = defaults if extra is None else extra.over(defaults)
+        is_limited = self.min_weight_version is not None or self.max_weight_lag is not None
+        return super().weight_limits(defaults) if is_limited else defaults
+
+    def _engine_xargs(self) -> dict[str, Any]:
+        """Return the arguments of vllm_xargs that are the engine's."""
+        return {name: value for name, value in (self.vllm_xargs or {}).items() if name not in LIMIT_NAMES}
 
     def truncation(self) -> Truncation | None:
         """Return how a long prompt is truncated; None: not at all."""
@@ -217,13 +232,13 @@ class RequestFields(SamplingFields):
         """Return the sampling parameters with the engine's own fields; see SamplingFields.sampling."""
         sampling = super().sampling(max_tokens, logprobs, prompt_logprobs)
         if self.kv_transfer_params or self.ec_transfer_params or self.vllm_xargs:
-            set_engine_fields(sampling, self.kv_transfer_params, self.ec_transfer_params, self.vllm_xargs)
+            set_engine_fields(sampling, self.kv_transfer_params, self.ec_transfer_params, self._engine_xargs())
         return sampling
 
     def engine_fields(self) -> pb.SamplingParams:
         """Return sampling parameters with nothing but the fields passed through to the engine."""
         sampling = pb.SamplingParams()
-        set_engine_fields(sampling, self.kv_transfer_params, self.ec_transfer_params, self.vllm_xargs)
+        set_engine_fields(sampling, self.kv_transfer_params, self.ec_transfer_params, self._engine_xargs())
         return sampling
 
 

@@ -11,6 +11,7 @@ from tokenwire.coordinator.fleet.admission.shares import Shares, TenantShare
 from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.process.pruned_dict import PrunedDict
 from tokenwire.protocol.model_revision import ModelRevision
+from tokenwire.protocol.weight_limits import WeightLimits
 
 _QueueOrder = tuple[bool, int, float, int]
 """The order of a request in the queue: whether it is new, its priority, its tenant's start tag, its arrival."""
@@ -19,9 +20,9 @@ _QueueOrder = tuple[bool, int, float, int]
 _KEPT = 16
 """Priorities that nobody uses, before they are forgotten: clients choose them."""
 
-_Group = tuple[int, ModelRevision | None, bool, str, frozenset[str]]
+_Group = tuple[int, ModelRevision | None, bool, str, frozenset[str], WeightLimits | None]
 """Requests that the same workers may take: those with an adapter, of a revision, begun: bound to just that one, and to
-the noise of their seed; and those that have what is needed."""
+the noise of their seed; those that have what is needed; and those whose weights are new enough."""
 _Class = tuple[bool, int]
 """What goes before shares: whether requests are new, and their priority."""
 
@@ -140,9 +141,14 @@ class FairQueue:
         return (entry for lanes in classes for lane in lanes.values() for entry in lane)
 
     def waits(self, adapter_id: int, revision: ModelRevision | None = None) -> bool:
-        """Return whether requests are queued that workers with an adapter and a revision may take."""
+        """Return whether requests are queued that workers with an adapter and a revision may take.
+
+        Not those that wait for newer weights, and so not for capacity.
+        """
         groups = self._groups
-        return bool(groups) and any(adapter_id == adapter and _overlap(revision, of) for adapter, of, *_ in groups)
+        return bool(groups) and any(
+            adapter_id == adapter and limits is None and _overlap(revision, of) for adapter, of, *_, limits in groups
+        )
 
     def is_behind(self, entry: QueuedRequest, tenant: str) -> bool:
         """Return whether a queued request would go before one of another tenant, by their shares as last read."""
@@ -161,7 +167,8 @@ class FairQueue:
 
 def _group_of(entry: QueuedRequest) -> _Group:
     placement = entry.placement
-    return entry.submission.lora.id, placement.revision, placement.begun, placement.seeded_noise, entry.needs
+    workers = entry.submission.lora.id, placement.revision, placement.begun
+    return *workers, placement.seeded_noise, entry.needs, placement.weights
 
 
 def _overlap(one: ModelRevision | None, other: ModelRevision | None) -> bool:

@@ -25,6 +25,7 @@ from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, reply_error
 from tokenwire.process.for_each import for_each
 from tokenwire.protocol.model_revision import ModelRevision
+from tokenwire.protocol.weight_limits import WeightLimits
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,9 @@ class AdmissionWorkers(Protocol):
 
     def unavailable_reason(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> str:
         """Return why no worker can take a request for a model (and revision); empty when one can."""
+
+    def stale_reason(self, model: str, limits: WeightLimits) -> str:
+        """Return why no worker that takes requests for a model has weights within limits; empty when one has."""
 
 
 class AdmissionQueue(PoolListener):
@@ -291,6 +295,9 @@ class AdmissionQueue(PoolListener):
             return
         self._remove(entry)
         self._rejections[model, "timeout"] += 1
+        limits = entry.placement.weights
+        if not absence and limits is not None:
+            absence = self._workers.stale_reason(model, limits)
         timed_out = f"No worker had capacity for this request within {self._settings.queue_timeout_s:g} s."
         wait_s = self._wait_s(model, queue, entry.placement, entry.sequences)
         error = Unavailable(absence or timed_out, retry_after_s=wait_s)

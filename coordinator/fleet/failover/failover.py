@@ -22,10 +22,10 @@ from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, Fail
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.request_handle import (
     NEW,
+    ChoiceHandle,
     Fleet,
     LateTenant,
     Placement,
-    RequestHandle,
     SubmissionHandle,
 )
 from tokenwire.coordinator.fleet.slots import SlotListener
@@ -129,7 +129,7 @@ class Failover(PoolListener):
 
     def submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> RequestHandle:
+    ) -> ChoiceHandle:
         """Send a request to a worker of a model, and its remainder to another one when that is lost."""
         self.poison_cache.check(model, submission)
         if not self._settings.attempts:
@@ -384,11 +384,7 @@ class Failover(PoolListener):
         self._check_late_soon()
 
     def _take_back(self, sequence: ResumableSequence) -> None:
-        sequence.detach()
-        if sequence.handle is not None:
-            sequence.handle.abort()
-        else:
-            sequence.request.abort_one(sequence)
+        sequence.request.take_back(sequence)
         self._resume(sequence, preempted=True)
 
     def _stop_poison(self, sequence: ResumableSequence) -> None:

@@ -103,9 +103,19 @@ class ResumableRequest:
         if self.handle is not None:
             self.handle.abort_on(session)
 
-    def abort_one(self, sequence: "ResumableSequence") -> None:
-        """Abort a sequence of the first submission."""
-        if self.handle is not None:
+    def abort_one(self, listener: SlotListener) -> None:
+        """Abort a sequence without calling its listener, whether a worker has it or it waits for one."""
+        for sequence in self.sequences:
+            if sequence.listener is listener and not sequence.ended:
+                self.take_back(sequence)
+                sequence.abort()
+
+    def take_back(self, sequence: "ResumableSequence") -> None:
+        """Abort a sequence on its worker, so that it can go on elsewhere."""
+        sequence.detach()
+        if sequence.handle is not None:
+            sequence.handle.abort()
+        elif self.handle is not None:
             self.handle.abort_one(sequence)
 
     def explain(self) -> str:
@@ -138,7 +148,6 @@ class ResumableSequence:
     __slots__ = (
         "_began_at",
         "_last_result",
-        "_listener",
         "_policy",
         "_prefilled",
         "_revision",
@@ -150,6 +159,7 @@ class ResumableSequence:
         "forked",
         "handle",
         "index",
+        "listener",
         "losses",
         "placed_at",
         "request",
@@ -175,7 +185,8 @@ class ResumableSequence:
         """Capabilities of the engines that it ran on."""
         self.forked = False
         """Whether a replay diverged: from then on it continues from its tokens."""
-        self._listener = listener
+        self.listener = listener
+        """What it passes everything on to."""
         self._policy = policy
         self._last_result: TokenwireError | pb.Finish | None = None
         """The error or finish of the lost worker."""
@@ -236,22 +247,22 @@ class ResumableSequence:
         if not self._prefilled:
             self._prefilled = True
             self.cached_tokens = info.cached_tokens
-            self._listener.prefilled(info)
+            self.listener.prefilled(info)
 
     def scored(self, rows: pb.LogprobRows) -> None:
         """Pass on."""
-        self._listener.scored(rows)
+        self.listener.scored(rows)
 
     def weights(self, version: str) -> None:
         """Pass on."""
-        self._listener.weights(version)
+        self.listener.weights(version)
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Keep and pass on."""
         if finish is not None:
             return self._finish(token_ids, finish)
         self.token_ids.extend(token_ids)
-        if self._listener.step(token_ids, None):
+        if self.listener.step(token_ids, None):
             self._end()
             return True
         return False
@@ -283,13 +294,13 @@ class ResumableSequence:
 
     def resumed(self) -> None:
         """Pass on that another worker continues the sequence."""
-        self._listener.resumed()
+        self.listener.resumed()
 
     def end_with(self, error: TokenwireError) -> None:
         """End with an error."""
         if not self.ended:
             self._end()
-            self._listener.fail(error)
+            self.listener.fail(error)
 
     def end_at_limit(self) -> None:
         """End with finish reason length: it has all tokens that it may have."""
@@ -332,7 +343,7 @@ class ResumableSequence:
         assert not self.ended, "a sequence gets a second terminal event"
         self._began_at -= len(token_ids)  # gained, though nobody continues from them
         # Ended only afterwards: a listener that raises on its last tokens must still be failed.
-        stops = self._listener.step(token_ids, finish)
+        stops = self.listener.step(token_ids, finish)
         self._end()
         return stops
 

@@ -20,6 +20,7 @@ TEXTS = {
     "--metrics-listen": "one:3",
     "--forwarded-allow-ips": "10.0.0.0/8",
     "--history-store": "redis://one",
+    "--responses-store": "redis://one",
     "--limits-store": "redis://one",
     "--chat-template": "{{ messages }}",
     "--default-chat-template-kwargs": '{"a": 1}',
@@ -27,6 +28,9 @@ TEXTS = {
     "--revision-share": "3fa9c1d07b=10",
 }
 
+
+FILES = {"--sim-replies": '[{"prompt": "a", "reply": "b"}]'}
+"""What the files of options contain, if not a list of numbers."""
 
 NUMBERS = {"--peer-server-name": "another", "--ssl-cert-reqs": 2, "--sim-eos-rate": 0.5}
 
@@ -44,7 +48,7 @@ def sample(each: Declared, folder: Path) -> str:
     if each.option.path.endswith("directory"):
         return str(folder)
     if each.option.path:
-        (path := folder / "file").write_text("[1, 2]")
+        (path := folder / f"file{name}").write_text(FILES.get(name, "[1, 2]"))
         return str(path)
     if each.choices:
         return next(choice for choice in each.choices if choice != each.default)

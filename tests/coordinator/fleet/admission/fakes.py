@@ -13,6 +13,7 @@ from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.errors import Unavailable
 from tokenwire.protocol.model_revision import ModelRevision
+from tokenwire.protocol.weight_limits import WeightLimits
 from tokenwire.v1 import inference_pb2 as pb
 
 MODEL = "m"
@@ -97,6 +98,10 @@ class CapacityWorkers:
         if adapter_id not in self.capacities:
             return f"no worker has adapter {adapter_id}"
         return self.absent if model == MODEL else ""
+
+    def stale_reason(self, model: str, limits: WeightLimits) -> str:
+        """Return that they have older weights than are wanted."""
+        return f"no worker of {model} has weights within {limits}"
 
     def try_submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW

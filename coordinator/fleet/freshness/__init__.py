@@ -1,0 +1,1 @@
+"""Limits on how old the weights of a reply's tokens may be."""
