@@ -79,13 +79,25 @@ def reasoning_of(message: Mapping[str, Any]) -> str | None:
     return reasoning if isinstance(reasoning, str) and reasoning else None
 
 
+def message_text(message: Mapping[str, Any], position: int, form: ContentFormat) -> str:
+    """Return what of a message, besides its role, a template may render, as one text. Raises InvalidRequest."""
+    content = _content_of(message, position, form)
+    more = "" if message.keys() == _PLAIN else _more(message)
+    return f"{content}\n{more}" if more else content
+
+
 def _frame(message: Mapping[str, Any], position: int, form: ContentFormat) -> bytes:
     """Return a message's bytes in the chain, prefixed with their length, so that no two chains are ambiguous."""
-    role, content = message.get("role"), message.get("content")
-    if not isinstance(content, str) or role == "system":
-        content = _content(parse_content(content, str(role), f"messages[{position}]", form))
+    content = _content_of(message, position, form)
     body = f"{content}\n{'' if message.keys() == _PLAIN else _more(message)}"
-    return f"{role}:{len(content)}:{len(body)}:{body}".encode(errors="surrogatepass")
+    return f"{message.get('role')}:{len(content)}:{len(body)}:{body}".encode(errors="surrogatepass")
+
+
+def _content_of(message: Mapping[str, Any], position: int, form: ContentFormat) -> str:
+    role, content = message.get("role"), message.get("content")
+    if isinstance(content, str) and role != "system":
+        return content
+    return _content(parse_content(content, str(role), f"messages[{position}]", form))
 
 
 def _more(message: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from tokenwire.coordinator.types import Finish
 from tokenwire.errors import TokenwireError
+from tokenwire.process.value_class import value_class
 
 if TYPE_CHECKING:
     from tokenwire.coordinator.fleet.session import WorkerSession
@@ -21,6 +22,11 @@ _OUTCOMES: dict[int, Outcome] = {
     503: "unavailable",
     504: "deadline",
 }
+
+PrefixCause = Literal[
+    "none", "edited", "branch", "compacted", "template", "salt", "model", "weights", "other_worker", "evicted"
+]
+"""Why a prompt of a session could not use what was cached of the last one."""
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _MAX_TRACE_STATE = 512
@@ -55,8 +61,12 @@ class RequestRecord:
     cached_tokens: int = 0
     """Prompt tokens found in workers' prefix caches."""
     completion_tokens: int = 0
+    divergence: "PrefixDivergence | None" = None
+    """Where its prompt left the last one of its session; None without one."""
     workers: list[str] = field(default_factory=list)
     """The worker that got it, and those that it was resumed on."""
+    session: "WorkerSession | None" = None
+    """The session with the worker that got it first."""
     submitted_at: float | None = None
     placed_at: float | None = None
     """When it was placed on a worker."""
@@ -125,9 +135,22 @@ class RequestRecord:
     def on_placed(self, session: "WorkerSession", submission: "Submission", sequences: int) -> None:
         """Record a worker that it, or a part of it, is placed on."""
         if self.placed_at is None:
-            self.placed_at = time.monotonic()
+            self.placed_at, self.session = time.monotonic(), session
         if session.address not in self.workers:
             self.workers.append(session.address)
+
+
+@value_class
+class PrefixDivergence:
+    """Where a prompt left the last one of its session."""
+
+    cause: PrefixCause
+    message: int | None = None
+    """Position of the first message that differs; None if all are as they were."""
+    text: str = ""
+    """A part of that message around the first difference: the client's own words."""
+    token: int = 0
+    """How many tokens the two prompts have in common, in whole blocks."""
 
 
 class RequestListener(Protocol):

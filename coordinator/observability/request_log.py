@@ -4,7 +4,7 @@ import logging
 import re
 from typing import Any
 
-from tokenwire.coordinator.observability.record import RequestRecord
+from tokenwire.coordinator.observability.record import PrefixDivergence, RequestRecord
 from tokenwire.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,8 @@ def fields_of(record: RequestRecord, public_words: frozenset[str]) -> dict[str, 
         fields["completion_tokens"] = record.completion_tokens
         if record.finishes:
             fields["finish"] = ",".join([finish.reason for finish in record.finishes[:16]])
+        if record.divergence is not None:
+            fields |= _prefix_fields(record.divergence, record.keeps_prompt)
         for name, seconds in (("queue_ms", record.queue_s), ("ttft_ms", record.first_token_s)):
             if seconds is not None:
                 fields[name] = round(1000 * seconds, 1)
@@ -65,6 +67,16 @@ def fields_of(record: RequestRecord, public_words: frozenset[str]) -> dict[str, 
         fields["error"] = _without_texts(message, public_words) if quotes_client else message[:_MAX_CHARS]
     if record.prompt is not None:
         fields["prompt"] = record.prompt[:_MAX_PROMPT_CHARS]
+    return fields
+
+
+def _prefix_fields(divergence: PrefixDivergence, with_text: bool) -> dict[str, Any]:
+    """Return the fields of where a prompt left the last one of its session."""
+    fields: dict[str, Any] = {"prefix": divergence.cause, "prefix_tokens": divergence.token}
+    if divergence.message is not None:
+        fields["prefix_message"] = divergence.message
+        if with_text:
+            fields["prefix_text"] = divergence.text
     return fields
 
 

@@ -65,7 +65,15 @@ function mergeModel(views) {
     adapters: [...new Set(views.flatMap((view) => view.adapters))],
     max_model_len: largest(views, "max_model_len"),
     waiting_requests: sum(views.map((view) => view.waiting_requests)),
+    prefixes: total(views.map((view) => view.prefixes ?? {})),
   };
+}
+
+/** Add counts by name. */
+function total(counts) {
+  const all = {};
+  for (const [name, count] of counts.flatMap(Object.entries)) all[name] = (all[name] ?? 0) + count;
+  return all;
 }
 
 function largest(views, name) {

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tokenwire import __version__
@@ -28,7 +29,9 @@ class Snapshot:
         queue: AdmissionQueue,
         readiness: Readiness,
         clock: Callable[[], float] = time.monotonic,
+        prefixes: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
     ) -> None:
+        """`prefixes` counts requests of sessions by model and by why their prompts missed what was cached."""
         self.process = process
         self._pool = pool
         self._fleet = fleet
@@ -36,6 +39,7 @@ class Snapshot:
         self._queue = queue
         self._readiness = readiness
         self._clock = clock
+        self._prefixes = prefixes
         self._started = clock()
 
     def json(self) -> bytes:
@@ -64,11 +68,12 @@ class Snapshot:
                 revision.digest: round(share, 1)
                 for revision, share in self._models.revision_shares(model.base_model).items()
             },
+            "prefixes": dict(self._prefixes.get(model.base_model, {})),
             **self._queued(model.base_model),
         }
 
     def _awaited(self) -> list[dict[str, Any]]:
-        unknown: dict[str, Any] = {"adapters": [], "max_model_len": None, "revisions": {}}
+        unknown: dict[str, Any] = {"adapters": [], "max_model_len": None, "revisions": {}, "prefixes": {}}
         return [{"names": [name], **unknown, **self._queued(name)} for name in self._models.awaited()]
 
     def _queued(self, model: str) -> dict[str, int]:

@@ -44,6 +44,7 @@ const models = new Table(byId("models"), [
     cell: (model) => ({ text: model.max_model_len ? `${number.format(model.max_model_len)} tokens` : "–" }),
   },
   { label: "queued requests", numeric: true, value: (model) => model.waiting_requests },
+  { label: "sessions' prompts", value: ({ prefixes }) => causesOf(prefixes) || null },
 ]);
 const processes = new Table(byId("processes"), [
   { label: "process", value: (process) => process.key },
@@ -95,6 +96,12 @@ function servedOf({ weight_version: version, revision }) {
 function sharesOf(revisions) {
   const shares = Object.entries(revisions);
   return shares.map(([revision, share]) => (shares.length > 1 ? `${revision}: ${share} %` : revision)).join(", ");
+}
+
+/** Why prompts of sessions could not use what was cached of the last ones, the most frequent cause first. */
+function causesOf(prefixes) {
+  const causes = Object.entries(prefixes).sort(([, one], [, other]) => other - one);
+  return causes.map(([cause, count]) => `${cause === "none" ? "continued" : cause.replace("_", " ")}: ${number.format(count)}`).join(", ");
 }
 
 function toneOf(worker) {

@@ -1,6 +1,6 @@
 """Collects metrics of workers, queues and failover from their current state at each scrape."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -19,7 +19,11 @@ _STATES = (*(state.value for state in SessionState), "out_of_sync", "set_aside",
 class FleetCollector(Collector):
     """Collector of the fleet. A worker that was removed has no series."""
 
-    def __init__(self, pool: WorkerPool, queue: AdmissionQueue, failover: FailoverStats) -> None:
+    def __init__(
+        self, pool: WorkerPool, queue: AdmissionQueue, failover: FailoverStats, expired: Mapping[str, int] | None = None
+    ) -> None:
+        """`expired` counts the sequences that ended because their weights were too old, by model."""
+        self._expired = {} if expired is None else expired
         self._pool = pool
         self._queue = queue
         self._failover = failover
@@ -55,6 +59,7 @@ class FleetCollector(Collector):
             value=self._pool.pace.merged,
         )
         yield from self._failovers()
+        yield self._staleness()
 
     def _states(self) -> Metric:
         family = GaugeMetricFamily(
@@ -119,6 +124,17 @@ class FleetCollector(Collector):
             "Sequences taken back from a worker, because another tenant with less waited for --preempt-after.",
             value=self._failover.preempted,
         )
+
+    def _staleness(self) -> Metric:
+        family = CounterMetricFamily(
+            "tokenwire_stale_sequences",
+            "Sequences ended with finish reason abort, because their weights were older than max_weight_lag or "
+            "min_weight_version allows.",
+            labels=("model",),
+        )
+        for model, count in self._expired.items():
+            family.add_metric((model,), count)
+        return family
 
     def _counts(
         self, name: str, text: str, by_reason: Callable[[WorkerSession], Iterable[tuple[StrEnum, int]]]

@@ -11,6 +11,12 @@ from tokenwire.coordinator.observability.record import RequestRecord
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
+_DIVERGENCE = (
+    "Requests of sessions, by why their prompts could not use what was cached of the last one: none (they could), "
+    "edited, branch, compacted, template, salt, model, weights, other_worker or evicted."
+)
+
+
 class RequestMetrics:
     """A listener that counts requests; docs/reference/metrics.md describes each metric."""
 
@@ -42,6 +48,7 @@ class RequestMetrics:
         self._cached = counter("prompt_tokens_cached", "Prompt tokens found in a worker's prefix cache.", "model")
         self._reused = counter("prompt_tokens_reused", "Prompt tokens reused from the history of chats.", "model")
         self._completion = counter("completion_tokens", "Tokens sent to clients.", "model")
+        self._divergence = counter("prefix_divergence", _DIVERGENCE, "cause")
         self._finished = counter(
             "sequences_finished",
             "Placed sequences that ended, by finish reason (stop, stop_string, length, repetition, abort), or by "
@@ -62,6 +69,8 @@ class RequestMetrics:
         if counts is None:
             counts = self._by_model[model] = self._of(model)
         counts.add(record)
+        if record.divergence is not None:
+            self._child(self._divergence, record.divergence.cause).inc()
         for finish in record.finishes:
             reason = "stop_string" if isinstance(finish.stop_reason, str) and finish.reason == "stop" else finish.reason
             self._child(self._finished, model, reason).inc()

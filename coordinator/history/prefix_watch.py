@@ -1,0 +1,175 @@
+"""Finds out, for requests of sessions, where their prompts left the last ones, and why caches were missed."""
+
+import time
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tokenwire.coordinator.history.prompt_digest import (
+    BLOCK_TOKENS,
+    PromptDigest,
+    digest_prompt,
+    text_at_difference,
+)
+from tokenwire.coordinator.observability.record import PrefixCause, PrefixDivergence, RequestRecord
+from tokenwire.coordinator.output.choice import Reply
+from tokenwire.coordinator.text.template.content_format import ContentFormat
+from tokenwire.coordinator.types import ChatPrompt, Prefill, ServedModel
+
+_MAX_BYTES, _TTL_S = 16 * 1024 * 1024, 1800.0
+_BRANCHES = 4
+"""Prompts of a session that are kept: an agent's own, and those of its helpers."""
+_ENTRY_BYTES = 600
+_COMPACTED = 0.6
+"""A prompt that leaves the last one, and is shorter by this factor, was compacted."""
+
+
+@dataclass(slots=True)
+class Branch:
+    """The last prompt of one line of a session."""
+
+    digest: PromptDigest
+    model: str
+    salt: str | None
+    worker: str = ""
+    weights: str = ""
+
+
+@dataclass(slots=True)
+class _Session:
+    branches: list[Branch] = field(default_factory=list)
+    """The last one last."""
+    expires: float = 0.0
+    size: int = 0
+
+
+class PrefixWatch:
+    """Keeps hashes of the last prompts of sessions, bounded in bytes and time."""
+
+    def __init__(
+        self, max_bytes: int = _MAX_BYTES, ttl_s: float = _TTL_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.causes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """How many requests of sessions had each cause, by model."""
+        self.size = 0
+        """Bytes in use."""
+        self._max_bytes = max_bytes
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._sessions: OrderedDict[Hashable, _Session] = OrderedDict()
+        """Least recently used first."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def branches(self, key: Hashable) -> Sequence[Branch]:
+        """Return the last prompts of a session."""
+        session = self._sessions.get(key)
+        return [] if session is None or session.expires <= self._clock() else session.branches
+
+    def put(self, key: Hashable, branch: Branch, replaced: Branch | None) -> None:
+        """Keep a prompt, in place of the one that it continues."""
+        kept = [each for each in self.branches(key) if each is not replaced][1 - _BRANCHES :]
+        if (old := self._sessions.pop(key, None)) is not None:
+            self.size -= old.size
+        branches = [*kept, branch]
+        size = _ENTRY_BYTES + sum(each.digest.size_bytes for each in branches)
+        self._sessions[key] = _Session(branches, self._clock() + self._ttl_s, size)
+        self.size += size
+        while self._sessions:
+            oldest = next(iter(self._sessions.values()))
+            if self.size <= self._max_bytes and oldest.expires > self._clock():
+                break
+            self.size -= self._sessions.popitem(last=False)[1].size
+
+
+class WatchedPrompt:
+    """One request of a session: its prompt is compared while its worker computes it, which then says what it had."""
+
+    def __init__(
+        self, watch: PrefixWatch, record: RequestRecord, tenant: str, session_id: str, prompt: ChatPrompt
+    ) -> None:
+        self._watch = watch
+        self._prompt = prompt
+        self._record = record
+        self._key = tenant, session_id
+        self._old: Branch | None = None
+        self._new: Branch | None = None
+        self._common = 0
+        """Tokens that the prompts have in common, in whole blocks."""
+        self._found: PrefixDivergence | None = None
+
+    def wrap(self, reply: Reply) -> Reply:
+        """Return a reply that passes everything on."""
+        return _WatchedReply(self, reply)
+
+    def compare(self, model: ServedModel, token_ids: Sequence[int], salt: str | None) -> None:
+        """Compare the prompt with the last ones. To be called once it was submitted, so that nobody waits for it."""
+        prompt = self._prompt
+        form = model.template.identity(prompt.options)[1]
+        known = self._watch.branches(self._key)
+        digest = digest_prompt(prompt.messages, form, token_ids, [each.digest for each in known])
+        self._new = new = Branch(digest, model.name, salt)
+        self._old = old = max(reversed(known), key=lambda each: digest.alike(each.digest), default=None)
+        if old is not None:
+            self._common = digest.common_tokens(old.digest)
+            self._found = self._difference(old, new, prompt.messages, form)
+        is_branch = self._found is not None and self._found.cause == "branch"
+        self._watch.put(self._key, new, None if is_branch else old)
+
+    def prefilled(self, cached: int) -> None:
+        """Complete the explanation by how much of the prompt its worker had."""
+        old, new, session = self._old, self._new, self._record.session
+        if new is None or session is None or new.worker:
+            return
+        new.worker = session.instance_id
+        new.weights = f"{session.serving.weights_epoch} {session.serving.weight_version}"
+        if old is None:
+            return
+        found = self._found or PrefixDivergence(self._loss(old, new, cached), token=self._common)
+        self._record.divergence = found
+        self._watch.causes[self._record.model][found.cause] += 1
+
+    def _difference(
+        self, old: Branch, new: Branch, messages: Sequence[Mapping[str, Any]], form: ContentFormat
+    ) -> PrefixDivergence | None:
+        """Return how two prompts differ; None if one begins with the other."""
+        if (old.model, old.salt) != (new.model, new.salt):
+            return PrefixDivergence("salt" if old.model == new.model else "model", token=self._common)
+        place, same = new.digest.alike(old.digest)
+        if place < min(len(messages), len(old.digest.messages)):
+            text = text_at_difference(messages[place], place, form, old.digest.pieces[place])
+            return PrefixDivergence(_kind(old.digest, new.digest, same > place), place, text, self._common)
+        blocks = min(len(old.digest.blocks), len(new.digest.blocks))
+        # Less than a block may be different: where the last prompt ended, a template may have begun the reply.
+        return None if self._common >= BLOCK_TOKENS * (blocks - 1) else PrefixDivergence("template", token=self._common)
+
+    def _loss(self, old: Branch, new: Branch, cached: int) -> PrefixCause:
+        """Return why a prompt that begins as the last one was not found in the cache; none if it was."""
+        if cached + BLOCK_TOKENS >= min(self._common, new.digest.tokens - 1):
+            return "none"
+        if old.worker != new.worker:
+            return "other_worker" if old.worker else "evicted"
+        return "evicted" if old.weights == new.weights else "weights"
+
+
+def _kind(old: PromptDigest, new: PromptDigest, goes_on: bool) -> PrefixCause:
+    """Return how a prompt differs from the last one; `goes_on`: later messages are as they were."""
+    if goes_on:
+        return "edited"
+    return "compacted" if new.tokens < _COMPACTED * old.tokens else "branch"
+
+
+class _WatchedReply:
+    def __init__(self, watched: WatchedPrompt, reply: Reply) -> None:
+        self._watched = watched
+        self._reply = reply
+        self.first_tokens = reply.first_tokens
+        self.tokens_of = reply.tokens_of
+        self.delta = reply.delta
+        self.fail = reply.fail
+
+    def prefilled(self, index: int, prefill: Prefill) -> None:
+        self._watched.prefilled(prefill.cached_tokens)
+        self._reply.prefilled(index, prefill)

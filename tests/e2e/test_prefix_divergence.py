@@ -1,0 +1,113 @@
+"""Where the prompts of a session leave one another, and why caches are missed, with real processes."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.processes import Service, simulated_service
+
+TASK = "Read the file, edit it, and run the tests. " * 20
+Messages = list[dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One worker with a small cache behind a coordinator that names causes."""
+    folder = tmp_path_factory.mktemp("divergence")
+    options = ("--served-model-name", "sim", "--sim-kv-tokens", "16384", "--sim-max-model-len", "16384")
+    with simulated_service(
+        folder, *options, coordinator_options=["--enable-debug-headers", "--log-format", "json"]
+    ) as started:
+        yield started
+        assert "Traceback" not in started.coordinator.log, started.coordinator.log
+
+
+@pytest.fixture
+def client(service: Service) -> Iterator[httpx.Client]:
+    """A client of the service."""
+    with httpx.Client(base_url=service.url, timeout=30) as client:
+        yield client
+
+
+def system(line: str) -> dict[str, str]:
+    """Return a system prompt with one line that changes."""
+    return {"role": "system", "content": f"You are an agent.\n{TASK}\nx-billing: {line}\n{TASK}"}
+
+
+def question(text: str) -> dict[str, str]:
+    """Return a long question."""
+    return {"role": "user", "content": f"{text} {TASK}"}
+
+
+def explained(client: httpx.Client, session: str, messages: Messages, **fields: Any) -> dict[str, str]:
+    """Send a turn; return the fields of the header, none if there is none."""
+    body = {"messages": messages, "max_tokens": 4, **fields}
+    reply = client.post("/v1/chat/completions", json=body, headers={"X-Session-ID": session})
+    assert reply.status_code == 200, reply.text
+    messages.append(reply.json()["choices"][0]["message"] if not fields.get("stream") else question("?"))
+    header = reply.headers.get("x-tokenwire-prefix", "")
+    return dict(part.split("=", 1) for part in header.split("; ", 3)) if header else {}
+
+
+def test_a_line_that_changes_on_every_request_is_named(service: Service, client: httpx.Client) -> None:
+    """The header names the message and shows the line; the log has the position and not the text."""
+    messages = [system("cc_version=1.0.aaa"), question("Go.")]
+    assert explained(client, "billing", messages) == {}
+    found = explained(client, "billing", [system("cc_version=1.0.bbb"), *messages[1:], question("On.")])
+
+    assert (found["cause"], found["message"]) == ("edited", "0")
+    assert "cc_version=1.0.bbb" in json.loads(found["text"])
+    assert len(json.loads(found["text"])) <= 160
+    line = service.coordinator.wait_for(r'.*"prefix": "edited".*')[0]
+    assert json.loads(line)["prefix_message"] == 0
+    assert "cc_version" not in line
+    (model,) = client.get("/status.json").json()["processes"][0]["models"]
+    assert model["prefixes"]["edited"] == 1
+    assert 'tokenwire_prefix_divergence_total{cause="edited"} 1.0' in client.get("/metrics").text
+
+
+def test_a_conversation_that_goes_on_has_no_cause(client: httpx.Client) -> None:
+    """Each turn begins with the last one, and its worker has that."""
+    messages = [system("same"), question("Go.")]
+    explained(client, "on", messages)
+    for text in ("On.", "And on."):
+        messages.append(question(text))
+        assert explained(client, "on", messages)["cause"] == "none"
+
+
+def test_branches_compaction_and_salts(client: httpx.Client) -> None:
+    """What else makes a prompt leave the last one is told apart."""
+    first = [system("a"), question("Go."), question("More."), question("Most.")]
+    explained(client, "many", [*first])
+    branch = explained(client, "many", [first[0], question("Another question.")])
+    back = explained(client, "many", [*first, question("On.")])
+    assert [each["cause"] for each in (branch, back)] == ["branch", "none"]
+    explained(client, "long", [*first])
+    compacted = explained(client, "long", [first[0], {"role": "user", "content": "In short: go."}])
+    assert compacted["cause"] == "compacted"
+
+    explained(client, "salt", [*first])
+    assert explained(client, "salt", [*first], cache_salt="b")["cause"] == "salt"
+
+
+def test_what_the_cache_lost_is_evicted(client: httpx.Client) -> None:
+    """The prompt goes on, and other prompts have taken its place in the cache."""
+    messages = [system("evicted"), question("Go.")]
+    explained(client, "evicted", messages)
+    assert client.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 1}).status_code == 200
+    for number in range(40):
+        body = {"messages": [question(f"{number} " * 40)], "max_tokens": 1}
+        assert client.post("/v1/chat/completions", json=body).status_code == 200
+    messages.append(question("On."))
+
+    assert explained(client, "evicted", messages)["cause"] == "evicted"
+
+
+def test_requests_without_a_session_have_no_header(client: httpx.Client) -> None:
+    """Nothing is kept of them."""
+    reply = client.post("/v1/chat/completions", json={"messages": [question("Go.")], "max_tokens": 1})
+
+    assert "x-tokenwire-prefix" not in reply.headers
