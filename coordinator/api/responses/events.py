@@ -1,5 +1,6 @@
 """The events of a streamed response: numbered; each item is opened, filled and closed before the next one."""
 
+from collections.abc import Callable
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -32,12 +33,20 @@ _DELTAS = {
 class ResponseEvents:
     """Renders the events of one response; a delta concatenates a few strings."""
 
-    def __init__(self, response: ResponseObject, style: LogprobStyle | None) -> None:
+    def __init__(
+        self,
+        response: ResponseObject,
+        style: LogprobStyle | None,
+        on_end: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        """on_end: gets the Response object at the end of the stream."""
         self._response = response
+        self._on_end = on_end
         self._style = style
         self._number = 0
         self._ids: list[str] = []
-        self._items: list[Any] = []
+        self.items: list[Any] = []
+        """The items that are complete."""
         # The JSON around a delta's number and text, constant while an item is open.
         self._head = self._middle = ""
         self._call = FUNCTION
@@ -85,7 +94,7 @@ class ResponseEvents:
     def close_part(self, part: MessagePart, finish: Finish | None) -> str:
         """Render the end of an item's part and of the item."""
         item = closed_item(part, self._ids[part.index], status_of(finish), self._response.tools, self._style)
-        self._items.append(item)
+        self.items.append(item)
         where, text = self._where(part), part.text
         match part.kind:
             case "tool_call":
@@ -101,16 +110,21 @@ class ResponseEvents:
 
     def closing(self, parts: list[MessagePart], finish: Finish, usage: Usage) -> str:
         """Render the complete response."""
-        response = self._response.ended(self._items, finish, usage)
+        response = self._response.ended(self.items, finish, usage)
+        if self._on_end is not None:
+            self._on_end(response)
         return self._event(f"response.{response['status']}", response=response)
 
     def error(self, error: TokenwireError, parts: list[MessagePart]) -> str:
         """Render the failed response."""
-        return self._event("response.failed", response=self._response.failed(self._items, error))
+        response = self._response.failed(self.items, error)
+        if self._on_end is not None:
+            self._on_end(response)
+        return self._event("response.failed", response=response)
 
     def as_messages(self, parts: list[MessagePart]) -> list[ChatMessage]:
         """Return the chat messages that parts become when a client sends them back."""
-        return messages_of(None, self._items)
+        return messages_of(None, self.items)
 
     def _called(self, part: MessagePart, item: dict[str, Any]) -> str:
         rest, call = self._reader.rest(), self._call

@@ -14,15 +14,16 @@ _TEXT_FIELDS = {"input_text": "text", "output_text": "text", "text": "text", "re
 _UNFINISHED = ("in_progress", "incomplete")
 
 
-def messages_of(instructions: str | None, given: str | Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """Return chat messages. Raises an InvalidRequest that names the item."""
+def messages_of(
+    instructions: str | None, given: str | Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]] = ()
+) -> list[ChatMessage]:
+    """Return chat messages of items, after those of stored responses. Raises an InvalidRequest that names the item."""
     messages: list[ChatMessage] = [{"role": "system", "content": instructions}] if instructions else []
-    if isinstance(given, str):
-        return [*messages, {"role": "user", "content": given}]
-    if not given:
+    if not given and not isinstance(given, str):
         raise InvalidRequest("`input` must not be empty.", param="input")
-    for i, item in enumerate(given):
-        _add(messages, item, f"input[{i}]", goes_on=i > 0 and _is_cut(given[i - 1]))
+    items = [*before, *([{"role": "user", "content": given}] if isinstance(given, str) else given)]
+    for i, item in enumerate(items):
+        _add(messages, item, f"input[{i - len(before)}]", goes_on=i > 0 and _is_cut(items[i - 1]))
     for message in messages:
         if message["role"] == "assistant" and "content" in message:
             message["content"] = "".join(message["content"])
@@ -57,7 +58,7 @@ def _add(messages: list[ChatMessage], item: Mapping[str, Any], where: str, goes_
             _assistant(messages, "reasoning")["reasoning"] = _reasoning(item, where)
         case "item_reference":
             raise InvalidRequest(
-                f"{where} is an item_reference, but nothing is stored here: send the item itself.", param="input"
+                f"{where} is an item_reference, which is not supported: send the item itself.", param="input"
             )
         case other:
             raise InvalidRequest(f"{where} is of the unsupported type {other!r}.", param="input")

@@ -1,5 +1,6 @@
 """The body of a Responses request, and its translation to a chat request."""
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ LOGPROBS = "message.output_text.logprobs"
 
 # Repeated in every event that has the response; bounded as by OpenAI, or more generously.
 _Label = Annotated[str, Field(max_length=512)]
+_Id = Annotated[str, Field(min_length=1, max_length=512)]
 _Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], _Label], Field(max_length=16)]
 
 # What replies can include. Reasoning is always included as text, so its encrypted form is accepted and ignored.
@@ -24,7 +26,6 @@ _INCLUDABLE = frozenset({LOGPROBS, "reasoning.encrypted_content"})
 # Fields of OpenAI or vLLM that are not served, with the values that have no effect.
 _NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "access_programs": (None,),
-    "background": (None, False),
     "background_options": (None,),
     "context_management": (None, []),
     "conversation": (None,),
@@ -34,7 +35,6 @@ _NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "messages": (None,),
     "moderation": (None,),
     "previous_input_messages": (None, []),
-    "previous_response_id": (None,),
     "prompt": (None,),
     "prompt_cache_options": (None,),
     "reasoning_effort": (None,),
@@ -48,6 +48,12 @@ _NAMES = {
     "input_tokens": "input",
     "input_text": "input",
 }
+
+
+def check_includable(name: str) -> None:
+    """Check what a reply is to include. Raises InvalidRequest."""
+    if name not in _INCLUDABLE:
+        raise InvalidRequest(f"`include` cannot have {name!r} here.", param="include")
 
 
 class TextFormat(RequestModel):
@@ -114,6 +120,8 @@ class ResponsesRequest(RequestModel):
     stream: bool | None = False
     stream_options: dict[str, Any] | None = None
     store: bool | None = None
+    background: bool | None = False
+    previous_response_id: _Id | None = None
     user: _Label | None = None
     safety_identifier: _Label | None = None
     prompt_cache_key: _Label | None = None
@@ -126,8 +134,7 @@ class ResponsesRequest(RequestModel):
     def check(self) -> None:
         """Check fields against each other. Raises InvalidRequest."""
         for name in self.include or ():
-            if name not in _INCLUDABLE:
-                raise InvalidRequest(f"`include` cannot have {name!r} here.", param="include")
+            check_includable(name)
         if self.max_output_tokens is not None and self.max_output_tokens < 1:
             raise InvalidRequest(
                 f"`max_output_tokens` must be at least 1, got {self.max_output_tokens}.", param="max_output_tokens"
@@ -136,6 +143,18 @@ class ResponsesRequest(RequestModel):
             raise InvalidRequest(f"`top_logprobs` needs {LOGPROBS!r} in `include`.", param="top_logprobs")
         if self.text and self.text.format and self.text.format.type != "text" and "structured_outputs" in self.extra:
             raise InvalidRequest("Cannot specify both structured_outputs and text.format", param="structured_outputs")
+
+    def check_storing(self, stores: bool) -> None:
+        """Check fields that need a store, by whether the server has one. Raises InvalidRequest."""
+        if not stores:
+            for name in ("background", "previous_response_id"):
+                if getattr(self, name) not in (None, False):
+                    raise InvalidRequest(
+                        f"`{name}` is not supported: this server stores no responses, see --enable-responses-store.",
+                        param=name,
+                    )
+        elif self.background and self.store is False:
+            raise InvalidRequest("`background` needs `store` to be true.", param="background")
 
     @cached_property
     def sorted_tools(self) -> Tools:
@@ -147,14 +166,14 @@ class ResponsesRequest(RequestModel):
         """Undeclared fields, including vLLM's."""
         return self.model_extra or {}
 
-    def to_chat(self, translator: ChatTranslator) -> ChatCompletionRequest:
-        """Translate. Raises InvalidRequest or RequestValidationError."""
+    def to_chat(self, translator: ChatTranslator, before: Sequence[Mapping[str, Any]] = ()) -> ChatCompletionRequest:
+        """Translate, after the items of earlier responses. Raises InvalidRequest or RequestValidationError."""
         self.check()
         form = self.text.format if self.text else None
         continued = ends_with_incomplete_reply(self.input)
         fields = {
             "model": self.model,
-            "messages": messages_of(self.instructions, self.input),
+            "messages": messages_of(self.instructions, self.input, before),
             "add_generation_prompt": False if continued else None,
             "continue_final_message": continued or None,
             "tools": self.sorted_tools.chat(),
@@ -169,6 +188,7 @@ class ResponsesRequest(RequestModel):
             "reasoning_effort": self.reasoning.effort if self.reasoning else None,
             "truncate_prompt_tokens": -1 if self.truncation == "auto" else None,
             "stream": self.stream,
+            "prompt_cache_key": self.prompt_cache_key,
         }
         return translator.chat(fields, self.model_extra)
 

@@ -16,7 +16,7 @@ from tokenwire.coordinator.types import Finish, Usage
 from tokenwire.errors import InvalidRequest, TokenwireError
 from tokenwire.protocol.seeds import GREEDY_BELOW
 
-Status = Literal["in_progress", "completed", "incomplete", "failed"]
+Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 _PREFIXES = {"reasoning": "rs_", "text": "msg_"}
 
@@ -88,17 +88,24 @@ def shown_logprobs(positions: list[ScoredPosition], style: LogprobStyle | None) 
 class ResponseObject:
     """The Response of one request in each of its states."""
 
-    def __init__(self, body: ResponsesRequest, call: ChatCall) -> None:
-        """Store the fields to echo. Raises InvalidRequest for values that JSON cannot represent."""
+    def __init__(self, body: ResponsesRequest, call: ChatCall, stored: bool = False) -> None:
+        """Keep the fields to echo. Raises InvalidRequest for values that JSON cannot represent.
+
+        stored: whether clients can retrieve it.
+        """
         self.tools = body.sorted_tools
         self._call = call
-        self._echo = _echo(body, call)
+        self._echo = _echo(body, call, stored)
         for name, value in self._echo.items():
             _check_numbers(name, value)
 
-    def in_progress(self) -> dict[str, Any]:
+    def in_progress(self, status: Status = "in_progress") -> dict[str, Any]:
         """Return it before the first item."""
-        return self._object("in_progress", [])
+        return self._object(status, [])
+
+    def cancelled(self, items: list[Any]) -> dict[str, Any]:
+        """Return it as cancelled by the client."""
+        return self._object("cancelled", items)
 
     def ended(self, items: list[Any], finish: Finish, usage: Usage) -> dict[str, Any]:
         """Return it complete or truncated."""
@@ -139,13 +146,13 @@ def _check_numbers(name: str, value: Any) -> None:
         raise InvalidRequest(f"`{name}` contains a number that is not finite.", param=name) from error
 
 
-def _echo(body: ResponsesRequest, call: ChatCall) -> dict[str, Any]:
+def _echo(body: ResponsesRequest, call: ChatCall, stored: bool) -> dict[str, Any]:
     """Return the fields that a response echoes, with defaults."""
     sampling = call.prepared.sampling
     form = body.text.format if body.text else None
     reasoning = body.reasoning
     return {
-        "background": False,
+        "background": bool(body.background),
         "instructions": body.instructions,
         "max_output_tokens": body.max_output_tokens,
         "max_tool_calls": body.max_tool_calls,
@@ -153,12 +160,12 @@ def _echo(body: ResponsesRequest, call: ChatCall) -> dict[str, Any]:
         "parallel_tool_calls": body.parallel_tool_calls is not False,
         "presence_penalty": sampling.presence_penalty,
         "frequency_penalty": sampling.frequency_penalty,
-        "previous_response_id": None,
+        "previous_response_id": body.previous_response_id,
         "prompt_cache_key": body.prompt_cache_key,
         "reasoning": {"effort": reasoning.effort if reasoning else None, "summary": None},
         "safety_identifier": body.safety_identifier,
         "service_tier": "default",
-        "store": False,
+        "store": stored,
         "temperature": sampling.temperature,
         "text": {"format": form.model_dump(by_alias=True, exclude_unset=True) if form else {"type": "text"}},
         "tool_choice": body.tool_choice or "auto",

@@ -1,62 +1,98 @@
-"""POST /v1/responses. Nothing is stored, so the routes of stored responses return 404."""
+"""POST /v1/responses: full, streamed, or in the background; stored if there is a store and the client wants it."""
+
+from functools import partial
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import RequestHeaders
+from tokenwire.coordinator.api.api_request import RequestHeaders, context_of
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
 from tokenwire.coordinator.api.message_parts import PartStream, abort_error, full_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
+from tokenwire.coordinator.api.responses.background import BackgroundResponse, BackgroundResponses
+from tokenwire.coordinator.api.responses.continuation import Continued, continue_after
+from tokenwire.coordinator.api.responses.event_log import LogStream
 from tokenwire.coordinator.api.responses.events import ResponseEvents
 from tokenwire.coordinator.api.responses.items import messages_of
+from tokenwire.coordinator.api.responses.recorder import Recorder
 from tokenwire.coordinator.api.responses.request import LOGPROBS, ResponsesRequest, responses_translator
 from tokenwire.coordinator.api.responses.response import ResponseObject, closed_item, item_id, status_of
+from tokenwire.coordinator.api.responses.stored_routes import stored_routes, unstored_routes
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.output.collect import CollectedChoice
-from tokenwire.errors import InvalidRequest, NotFound
+from tokenwire.errors import InvalidRequest
 
 UNENFORCED = "X-Tokenwire-Grammar-Unenforced"
 """Header with the custom tools whose grammar is only part of their description."""
 
 
-def responses_routes(service: ChatService) -> ApiRouter:
-    """Return the routes of the Responses API."""
+def responses_routes(service: ChatService, background: BackgroundResponses | None = None) -> ApiRouter:
+    """Return the routes of the Responses API. None: nothing is stored, and nothing runs in the background."""
     router = ApiRouter(accepts_transfers=True)
-    translator = responses_translator()
-    left_out = LeftOutTools()
+    creation = _Creation(service, background)
 
     @router.post("/v1/responses", ResponsesRequest)
     async def create_response(body: ResponsesRequest, request: Request) -> Response:
-        with translator.named():
-            call = await service.prepare(body.to_chat(translator), RequestHeaders.of(request), "resp_")
+        return await creation.respond(body, request)
+
+    router.include(unstored_routes() if background is None else stored_routes(background))
+    return router
+
+
+class _Creation:
+    def __init__(self, service: ChatService, background: BackgroundResponses | None) -> None:
+        self._service = service
+        self._background = background
+        self._store = None if background is None else background.store
+        self._translator = responses_translator()
+        self._left_out = LeftOutTools()
+
+    async def respond(self, body: ResponsesRequest, request: Request) -> Response:
+        """Return the response to a request. Raises errors that precede its start."""
+        body.check_storing(self._store is not None)
+        headers, continued = RequestHeaders.of(request), Continued()
+        stores = self._store is not None and body.store is not False
+        if self._store is not None and (stores or body.previous_response_id is not None):
+            continued = await continue_after(self._store, body.previous_response_id, context_of(request.scope))
+            headers.other_conversation_id = continued.conversation_id
+        with self._translator.named():
+            call = await self._service.prepare(body.to_chat(self._translator, continued.items), headers, "resp_")
         if body.wants_logprobs and call.plan is not None:
             raise InvalidRequest(
                 f"{LOGPROBS!r} is not supported with tool or reasoning parsers, which do not map text to tokens.",
                 param="include",
             )
-        response = ResponseObject(body, call)
-        http_response: Response
-        if body.stream:
-            events = ResponseEvents(response, call.body.logprob_style(call.api))
-            http_response = service.stream(call, PartStream(call, events))
-        else:
-            http_response = JSONResponse(_full_response(response, call, await service.collect(call, request)))
+        recorder = None
+        if self._store is not None and stores:
+            recorder = Recorder.of(self._store, body, call, headers.caller, continued)
+        http_response = await self._start(body, call, recorder, request)
         if body.sorted_tools.unenforced:
             http_response.headers[UNENFORCED] = ", ".join(body.sorted_tools.unenforced)
-        return left_out.name_in(http_response, body.sorted_tools.left_out)
+        return self._left_out.name_in(http_response, body.sorted_tools.left_out)
 
-    @router.get("/v1/responses/{response_id}")
-    @router.delete("/v1/responses/{response_id}")
-    @router.get("/v1/responses/{response_id}/input_items")
-    @router.post("/v1/responses/{response_id}/cancel")
-    async def find_response(request: Request) -> Response:
-        response_id = request.path_params["response_id"]
-        raise NotFound(f"There is no response {response_id!r}: responses are not stored here.", param="response_id")
+    async def _start(
+        self, body: ResponsesRequest, call: ChatCall, recorder: Recorder | None, request: Request
+    ) -> Response:
+        """Let a call run, stored if there is a recorder; return its response."""
+        response = ResponseObject(body, call, recorder is not None)
+        if body.background and self._background is not None and recorder is not None:
+            context = context_of(request.scope)
+            client = context.connection
+            run = BackgroundResponse(call, response, recorder, context, partial(_full_response, response, call))
+            await self._background.start(run, streamed=bool(body.stream))
+            return JSONResponse(run.current()) if run.log is None else LogStream(run.log, client)
+        if body.stream:
+            on_end = None if recorder is None else recorder.put
+            events = ResponseEvents(response, call.body.logprob_style(call.api), on_end)
+            return self._service.stream(call, PartStream(call, events))
+        full = _full_response(response, call, await self._service.collect(call, request))
+        if recorder is not None:
+            recorder.put(full)
+        return JSONResponse(full)
 
-    return router
 
-
-def _full_response(response: ResponseObject, call: ChatCall, choices: list[CollectedChoice]) -> dict[str, object]:
+def _full_response(response: ResponseObject, call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
     """Return the Response of a finished choice. Raises ParserFailed."""
     choice = choices[0]
     style = call.body.logprob_style(call.api)

@@ -5,15 +5,14 @@ from typing import Any
 import pytest
 
 from tests.coordinator.api.responses.requests import TOOL, responses_chat
+from tokenwire.coordinator.api.responses.request import ResponsesRequest
 from tokenwire.errors import InvalidRequest
 
 
 @pytest.mark.parametrize(
     ("body", "param"),
     [
-        ({"previous_response_id": "x"}, "previous_response_id"),
         ({"conversation": "x"}, "conversation"),
-        ({"background": True}, "background"),
         ({"prompt": {"id": "x"}}, "prompt"),
         ({"max_tokens": 5}, "max_tokens"),
         ({"n": 2}, "n"),
@@ -30,6 +29,22 @@ def test_unsupported_fields_are_rejected_by_name(body: dict[str, Any], param: st
         responses_chat(**body)
 
     assert raised.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [({"previous_response_id": "x"}, "previous_response_id"), ({"background": True}, "background")],
+)
+def test_what_needs_a_store_is_rejected_without_one(body: dict[str, Any], param: str) -> None:
+    """The error names the field and the option; with a store, a background needs to be stored."""
+    request = ResponsesRequest.model_validate({"input": "Hi", **body})
+    request.check_storing(True)
+    with pytest.raises(InvalidRequest, match="--enable-responses-store") as raised:
+        request.check_storing(False)
+    assert raised.value.param == param
+
+    with pytest.raises(InvalidRequest, match="needs `store`"):
+        ResponsesRequest.model_validate({"input": "Hi", "background": True, "store": False}).check_storing(True)
 
 
 def test_harmless_fields_pass() -> None:

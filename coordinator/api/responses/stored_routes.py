@@ -1,0 +1,193 @@
+"""The routes of stored responses: retrieve, also as a stream, delete, cancel, and list the input."""
+
+import json
+from typing import Any
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tokenwire.coordinator.api.api_request import caller_of, context_of
+from tokenwire.coordinator.api.responses.background import BackgroundResponses, wait_for_end
+from tokenwire.coordinator.api.responses.continuation import DROPPED, items_of
+from tokenwire.coordinator.api.responses.event_log import EventLog, LogStream
+from tokenwire.coordinator.api.responses.input_items import page_of
+from tokenwire.coordinator.api.responses.request import check_includable
+from tokenwire.coordinator.api.router import ApiRouter
+from tokenwire.coordinator.response_store.store import ResponseKey
+from tokenwire.coordinator.response_store.stored_response import StoredResponse
+from tokenwire.errors import InvalidRequest, NotFound
+
+_PATH = "/v1/responses/{response_id}"
+_CANCEL_S = 3.0
+"""How long a cancel waits for another process to stop."""
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def unstored_routes() -> ApiRouter:
+    """Return the routes of a server that stores no responses."""
+    router = ApiRouter()
+
+    @router.get(_PATH)
+    @router.delete(_PATH)
+    @router.get(f"{_PATH}/input_items")
+    @router.post(f"{_PATH}/cancel")
+    async def find_response(request: Request) -> Response:
+        response_id = request.path_params["response_id"]
+        raise NotFound(
+            f"There is no response {response_id!r}: responses are not stored here, see --enable-responses-store.",
+            param="response_id",
+        )
+
+    return router
+
+
+def stored_routes(background: BackgroundResponses) -> ApiRouter:
+    """Return the routes of stored responses."""
+    router = ApiRouter()
+    responses = StoredResponses(background)
+
+    @router.get(_PATH)
+    async def retrieve_response(request: Request) -> Response:
+        query = request.query_params
+        for name in (*query.getlist("include"), *query.getlist("include[]")):
+            check_includable(name)
+        if _flag(query, "stream"):
+            log = await responses.log_of(_key(request))
+            return LogStream(log, context_of(request.scope).connection, _starting_after(query))
+        return _json(await responses.current(_key(request)))
+
+    @router.delete(_PATH)
+    async def delete_response(request: Request) -> Response:
+        key = _key(request)
+        await responses.delete(key)
+        return JSONResponse({"id": key[1], "object": "response", "deleted": True})
+
+    @router.get(f"{_PATH}/input_items")
+    async def list_input_items(request: Request) -> Response:
+        return JSONResponse(page_of(await responses.input_items(_key(request)), request.query_params))
+
+    @router.post(f"{_PATH}/cancel")
+    async def cancel_response(request: Request) -> Response:
+        return _json(await responses.cancel(_key(request)))
+
+    return router
+
+
+class StoredResponses:
+    """What clients do with stored responses, and with those that run in the background, here or in another process."""
+
+    def __init__(self, background: BackgroundResponses) -> None:
+        self._store = background.store
+        self._background = background
+
+    async def find(self, key: ResponseKey) -> StoredResponse:
+        """Return a stored response. Raises NotFound or Unavailable."""
+        (stored,) = await self._store.find([key])
+        if stored is None:
+            raise NotFound(f"Response with id '{key[1]}' not found. {DROPPED}", param="response_id")
+        return stored
+
+    async def current(self, key: ResponseKey) -> bytes:
+        """Return the Response object as it is now, as JSON. Raises NotFound or Unavailable."""
+        run = self._background.find(key)
+        if run is not None:
+            return json.dumps(run.current()).encode()
+        stored = await self.find(key)
+        return stored.body if stored.has_ended or await self._store.runs(key) else _lost(stored)
+
+    async def log_of(self, key: ResponseKey) -> EventLog:
+        """Return the events of a response; of one that another process runs, when it has ended.
+
+        Raises NotFound, Unavailable, and InvalidRequest for one that has none.
+        """
+        run = self._background.find(key)
+        log, stored = (None, None) if run is None else (run.log, None)
+        if run is None:
+            stored = await self.find(key)
+            if stored.background and not stored.has_ended:
+                stored = await wait_for_end(self._store, key, None) or stored
+            if stored.events is not None:
+                log = EventLog.replay(stored.events, stored.first_event)
+        if log is None:
+            raise InvalidRequest(
+                "This response cannot be streamed: it was not created with `background` and `stream`, or the server "
+                "that ran it was lost.",
+                param="stream",
+            )
+        return log
+
+    async def delete(self, key: ResponseKey) -> None:
+        """Delete a response; one that runs is cancelled. Raises NotFound or Unavailable."""
+        run = self._background.find(key)
+        if run is not None:
+            run.cancel()
+            await run.ended.wait()
+        else:
+            await self.find(key)
+        await self._store.delete(key)
+
+    async def cancel(self, key: ResponseKey) -> bytes:
+        """Cancel a response in the background; return it, as JSON. One that has ended stays as it is.
+
+        Raises NotFound, Unavailable, and InvalidRequest for one that did not run in the background.
+        """
+        run = self._background.find(key)
+        if run is not None:
+            run.cancel()
+            await run.ended.wait()
+            return json.dumps(run.outcome).encode()
+        stored = await self.find(key)
+        if not stored.background:
+            raise InvalidRequest("Cannot cancel a synchronous response.", param="response_id")
+        if not stored.has_ended:
+            await self._store.stop(key)
+            await wait_for_end(self._store, key, _CANCEL_S)
+            return await self.current(key)
+        return stored.body
+
+    async def input_items(self, key: ResponseKey) -> list[dict[str, Any]]:
+        """Return all items of which a response's prompt was made. Raises NotFound or Unavailable."""
+        stored = await self.find(key)
+        items: list[dict[str, Any]] = []
+        earlier = await self._store.find([(key[0], each) for each in stored.chain]) if stored.chain else ()
+        for id_, response in zip(stored.chain, earlier, strict=True):
+            if response is None:
+                raise NotFound(
+                    f"Response '{key[1]}' continues '{id_}', which is not found. {DROPPED}", param="response_id"
+                )
+            given, output = items_of(response)
+            items += given + output
+        return items + items_of(stored)[0]
+
+
+def _key(request: Request) -> ResponseKey:
+    return caller_of(request).tenant, request.path_params["response_id"]
+
+
+def _json(body: bytes) -> Response:
+    return Response(body, media_type="application/json")
+
+
+def _lost(stored: StoredResponse) -> bytes:
+    """Return a response that nobody runs any longer, as failed."""
+    error = {"code": "server_error", "message": "The server that ran this response was lost."}
+    return json.dumps({**json.loads(stored.body), "status": "failed", "error": error}).encode()
+
+
+def _flag(query: QueryParams, name: str) -> bool:
+    given = query.get(name, "false")
+    if given not in _BOOLEANS:
+        raise InvalidRequest(f"`{name}` must be true or false, not {given[:100]!r}.", param=name)
+    return _BOOLEANS[given]
+
+
+def _starting_after(query: QueryParams) -> int:
+    given = query.get("starting_after")
+    if given is None:
+        return -1
+    if not (given.isascii() and given.isdigit() and len(given) < 16):
+        raise InvalidRequest(
+            f"`starting_after` must be the number of an event, not {given[:100]!r}.", param="starting_after"
+        )
+    return int(given)

@@ -1,0 +1,1 @@
+"""Stored responses: those of the Responses API that clients retrieve and continue by their ids."""

@@ -1,0 +1,191 @@
+"""Responses in Redis, for several coordinators: written in the background, in order; and who runs which of them.
+
+A deleted response leaves an empty value, so that no process brings back a copy of its own.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
+from tokenwire.coordinator.response_store.store import ResponseKey
+from tokenwire.coordinator.response_store.stored_response import StoredResponse, pack, unpack
+from tokenwire.coordinator.shared_redis import PAUSE_S, TIMEOUT_S, RedisHealth, open_redis
+from tokenwire.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+_PREFIX = b"tokenwire:responses:1:"
+_RUNS = b"tokenwire:responses-running:1:"
+_STOP = b"tokenwire:responses-stop:1:"
+_NAME_BYTES = 16
+_DELETED = b""
+_LEASE_S = 15
+"""How long a process that says nothing is taken for alive: several renewals."""
+_STOP_S = 60
+_WAIT_S = 2 * TIMEOUT_S
+"""A request waits no longer."""
+_MAX_QUEUED = 1024
+_PUT = """
+if redis.call('exists', KEYS[1]) == 1 and redis.call('strlen', KEYS[1]) == 0 then return 0 end
+redis.call('set', KEYS[1], ARGV[1], 'EX', ARGV[2])
+return 1
+"""
+"""Stores a response that was not deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    key: ResponseKey
+    value: bytes
+    runs: bool = False
+    """Whether this process runs the response."""
+    done: "asyncio.Future[None] | None" = None
+    """Of a deletion, which somebody waits for."""
+
+
+class Deleted:
+    """Found in place of a response that was deleted."""
+
+
+class RedisResponseStore:
+    """Reads, writes and deletes responses. Whoever cannot be answered gets Unavailable, within half a second."""
+
+    def __init__(self, settings: ResponseStoreSettings) -> None:
+        """Configure the client; it connects on first use."""
+        assert settings.store_url is not None
+        self._ttl_s = max(1, round(settings.ttl_s))
+        self._max_queued_bytes = settings.max_bytes
+        self._redis = open_redis(settings.store_url, settings.store_password)
+        self._health = RedisHealth("using only this process's responses")
+        self._queue: asyncio.Queue[_Write] = asyncio.Queue(_MAX_QUEUED)
+        self._queued_bytes = 0
+        self._writer: asyncio.Task[None] | None = None
+
+    async def find(self, keys: Sequence[ResponseKey]) -> list[StoredResponse | type[Deleted] | None]:
+        """Return each response, and keep it for longer. Raises Unavailable."""
+        async with self._answer(), self._redis.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.getex(_PREFIX + _name(key), ex=self._ttl_s)
+            found = await pipe.execute()
+        return [Deleted if value == _DELETED else None if value is None else unpack(value) for value in found]
+
+    def put(self, response: StoredResponse) -> None:
+        """Queue a response for writing; beyond the queue's size it is dropped."""
+        self._enqueue(_Write((response.tenant, response.id), pack(response), not response.has_ended))
+
+    async def delete(self, key: ResponseKey) -> None:
+        """Delete a response, after it was written. Raises Unavailable."""
+        done = asyncio.get_running_loop().create_future()
+        async with self._answer():
+            if not self._enqueue(_Write(key, _DELETED, done=done)):
+                raise TimeoutError
+            await done
+
+    async def renew(self, keys: Collection[ResponseKey]) -> list[ResponseKey]:
+        """Renew the leases of responses; return those that are to stop, or were deleted. Raises Unavailable."""
+        async with self._answer(), self._redis.pipeline(transaction=False) as pipe:
+            for key in keys:
+                name = _name(key)
+                pipe.set(_RUNS + name, b"1", ex=_LEASE_S)
+                pipe.exists(_STOP + name)
+                pipe.getrange(_PREFIX + name, 0, 0)
+                pipe.exists(_PREFIX + name)
+            answers = await pipe.execute()
+        rows = zip(keys, answers[1::4], answers[2::4], answers[3::4], strict=True)
+        return [key for key, stop, first, exists in rows if stop or (exists and first == _DELETED)]
+
+    async def runs(self, key: ResponseKey) -> bool:
+        """Return whether a process has the lease of a response. Raises Unavailable."""
+        async with self._answer():
+            return bool(await self._redis.exists(_RUNS + _name(key)))
+
+    async def stop(self, key: ResponseKey) -> None:
+        """Leave a note for the process that runs a response. Raises Unavailable."""
+        async with self._answer():
+            await self._redis.set(_STOP + _name(key), b"1", ex=_STOP_S)
+
+    async def flush(self) -> None:
+        """Write what is queued, if Redis responds."""
+        try:
+            await asyncio.wait_for(self._queue.join(), PAUSE_S)
+        except TimeoutError:
+            log.warning("responses are not written yet")
+
+    async def close(self) -> None:
+        """Write what is queued, if Redis responds, and disconnect."""
+        if self._writer is not None:
+            await self.flush()
+            self._writer.cancel()
+        await self._redis.aclose()
+
+    def _answer(self) -> "_BoundedAnswer":
+        return _BoundedAnswer(self._health)
+
+    def _enqueue(self, write: _Write) -> bool:
+        """Queue a write; return whether there was room for it."""
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write_all())
+        if self._queue.full() or self._queued_bytes + len(write.value) > self._max_queued_bytes:
+            return False
+        self._queued_bytes += len(write.value)
+        self._queue.put_nowait(write)
+        return True
+
+    async def _write_all(self) -> None:
+        while True:
+            write = await self._queue.get()
+            try:
+                if not self._health.is_paused:
+                    await self._write(write)
+                    self._health.on_success()
+            except Exception as error:  # no answer of a server may end the writer
+                self._health.on_error(error)
+            finally:
+                self._queued_bytes -= len(write.value)
+                self._queue.task_done()
+
+    async def _write(self, write: _Write) -> None:
+        name = _PREFIX + _name(write.key)
+        if write.runs:
+            await self._redis.set(_RUNS + _name(write.key), b"1", ex=_LEASE_S)
+        if write.done is None:
+            await self._redis.eval(_PUT, 1, name, write.value, self._ttl_s)
+            return
+        await self._redis.set(name, _DELETED, ex=self._ttl_s)
+        if not write.done.done():
+            write.done.set_result(None)
+
+
+class _BoundedAnswer:
+    """Waits for an answer of Redis, not for long. Raises Unavailable instead of its errors."""
+
+    def __init__(self, health: RedisHealth) -> None:
+        self._health = health
+        self._timeout = asyncio.timeout(_WAIT_S)
+
+    async def __aenter__(self) -> None:
+        if self._health.is_paused:
+            raise _unavailable()
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, trace)  # type: ignore[arg-type]
+        except TimeoutError as late:
+            error = late
+        if error is None:
+            self._health.on_success()
+        elif isinstance(error, Exception):
+            self._health.on_error(error)
+            raise _unavailable() from error
+
+
+def _unavailable() -> Unavailable:
+    return Unavailable("The store of responses does not answer. Try again.", retry_after_s=PAUSE_S)
+
+
+def _name(key: ResponseKey) -> bytes:
+    return blake2b("\0".join(key).encode(), digest_size=_NAME_BYTES).digest()

@@ -1,0 +1,96 @@
+"""Responses in the background, with a fleet in the test's process; over HTTP in tests/e2e/test_stored_responses.py."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+
+from tests.coordinator.api.applications import all_routes, client_of
+from tests.workers import running_worker, unix_address, until
+from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
+
+LONG: dict[str, Any] = {"input": "Hi", "max_output_tokens": 5000, "ignore_eos": True, "background": True}
+PATH = "/v1/responses"
+
+
+@asynccontextmanager
+async def storing(folder: Path, **settings: Any) -> AsyncIterator[tuple[Starlette, httpx.AsyncClient]]:
+    """Run an application that stores responses; yield it and a client."""
+    address = unix_address(folder, "worker")
+    store = ResponseStoreSettings(enabled=True, **settings)
+    app = build_app(replace(all_routes(address), response_store=store))
+    async with running_worker(address), client_of(app) as client:
+        await until(lambda: bool(app.state.pool.is_ready()))
+        yield app, client
+
+
+async def test_a_request_is_in_flight_until_its_background_ends(tmp_path: Path) -> None:
+    """A drain waits for it, and its record has all of its tokens."""
+    async with storing(tmp_path) as (app, client):
+        started = (await client.post(PATH, json={**LONG, "max_output_tokens": 50})).json()
+        assert (app.state.readiness.in_flight, len(app.state.readiness.tasks)) == (1, 1)
+
+        await until(lambda: not app.state.readiness.in_flight)
+        ended = (await client.get(f"{PATH}/{started['id']}")).json()
+        metrics = (await client.get("/metrics")).text
+
+    assert ended["usage"]["output_tokens"] == 50
+    assert not app.state.readiness.tasks
+    assert 'tokenwire_completion_tokens_total{model="simulated"} 50.0' in metrics
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_runs_at_the_end_of_the_process_has_failed(tmp_path: Path, stream: bool) -> None:
+    """The stream of its client says so too."""
+    async with storing(tmp_path) as (app, client):
+        posted = asyncio.create_task(client.post(PATH, json={**LONG, "stream": stream}))
+        await until(lambda: bool(app.state.readiness.tasks))
+        if not stream:
+            await posted
+        (task,) = app.state.readiness.tasks
+        app.state.readiness.out_of_time = True
+        task.cancel()
+        await asyncio.wait([task])
+        answer = await posted
+        response_id = answer.text.partition('"id":"')[2].partition('"')[0]
+        failed = (await client.get(f"{PATH}/{response_id}")).json()
+
+    assert failed["status"] == "failed"
+    assert "shut down" in failed["error"]["message"]
+    assert ("response.failed" in answer.text) is stream
+
+
+async def test_one_id_runs_once(tmp_path: Path) -> None:
+    """A second request with the id of one that runs is refused; others are, beyond the limit."""
+    headers = {"X-Request-Id": "mine"}
+    async with storing(tmp_path, max_background=2) as (_, client):
+        await client.post(PATH, json=LONG, headers=headers)
+        again = await client.post(PATH, json=LONG, headers=headers)
+        await client.post(f"{PATH}/resp_mine/cancel")
+        later = await client.post(PATH, json=LONG, headers=headers)
+        await client.post(f"{PATH}/resp_mine/cancel")
+
+    assert (again.status_code, again.json()["error"]["param"]) == (400, "request_id")
+    assert later.status_code == 200
+
+
+async def test_nothing_is_left_of_one_that_was_refused(tmp_path: Path) -> None:
+    """It takes no place of the limit."""
+    async with storing(tmp_path, max_background=1) as (app, client):
+        for _ in range(3):
+            refused = await client.post(PATH, json={**LONG, "max_output_tokens": 10**8})
+            assert refused.status_code == 400
+        started = await client.post(PATH, json=LONG)
+        full = await client.post(PATH, json=LONG)
+        await client.delete(f"{PATH}/{started.json()['id']}")
+        await until(lambda: not app.state.readiness.in_flight)
+
+    assert (started.status_code, full.status_code, full.json()["error"]["param"]) == (200, 429, "background")
+    assert full.headers["Retry-After"]

@@ -1,0 +1,78 @@
+"""Responses in a real Redis are shared by processes, expire, stay deleted, and never block requests for long."""
+
+import asyncio
+import time
+
+import pytest
+
+from tests.coordinator.response_store.responses import RESPONSE, response_of
+from tests.ports import free_port
+from tests.redis_server import PASSWORD
+from tokenwire.coordinator.response_store.redis_store import Deleted, RedisResponseStore
+from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
+from tokenwire.errors import Unavailable
+
+pytestmark = pytest.mark.npm
+KEY = ("acme", "resp_1")
+
+
+def response_store_of(redis_url: str, ttl_s: float = 60.0) -> RedisResponseStore:
+    """Return a store for this Redis."""
+    return RedisResponseStore(
+        ResponseStoreSettings(enabled=True, store_url=redis_url, store_password=PASSWORD, ttl_s=ttl_s)
+    )
+
+
+async def test_another_process_finds_a_response(redis_url: str) -> None:
+    """Only with its tenant."""
+    one, other = response_store_of(redis_url), response_store_of(redis_url)
+    one.put(RESPONSE)
+    await one.close()
+
+    assert await other.find([KEY, ("other", "resp_1"), ("acme", "resp_2")]) == [RESPONSE, None, None]
+    await other.close()
+
+
+async def test_a_deleted_response_stays_deleted(redis_url: str) -> None:
+    """Also if the process that ran it stores its end later."""
+    one, other = response_store_of(redis_url), response_store_of(redis_url)
+    key = ("acme", "resp_deleted")
+    one.put(response_of("resp_deleted"))
+    await one.delete(key)
+    other.put(response_of("resp_deleted"))
+    await other.close()
+
+    assert await one.find([key]) == [Deleted]
+    await one.close()
+
+
+async def test_a_process_learns_what_it_is_to_stop(redis_url: str) -> None:
+    """What another one cancelled, or deleted; others see that it runs."""
+    one, other = response_store_of(redis_url), response_store_of(redis_url)
+    keys = [("acme", name) for name in ("resp_runs", "resp_stops", "resp_gone")]
+    for _, id_ in keys:
+        one.put(response_of(id_, status="in_progress"))
+    await one.flush()
+    assert await one.renew(keys) == []
+    await other.stop(keys[1])
+    await other.delete(keys[2])
+
+    assert await one.renew(keys) == keys[1:]
+    assert await other.runs(keys[0])
+    assert not await other.runs(("acme", "resp_unknown"))
+    await asyncio.gather(one.close(), other.close())
+
+
+async def test_a_redis_that_fails_is_unavailable_at_once() -> None:
+    """Nothing waits for it, and what is stored is dropped."""
+    store = response_store_of(f"redis://127.0.0.1:{free_port()}")
+    store.put(RESPONSE)
+    began = time.monotonic()
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="store of responses"):
+            await store.find([KEY])
+    with pytest.raises(Unavailable):
+        await store.delete(KEY)
+    await store.close()
+
+    assert time.monotonic() - began < 2
