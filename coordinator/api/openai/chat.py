@@ -17,7 +17,7 @@ from tokenwire.coordinator.api.fields.usage import full_usage_object
 from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks
-from tokenwire.coordinator.api.openai.message import tool_call_object
+from tokenwire.coordinator.api.openai.message import message_object
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
@@ -70,14 +70,16 @@ class ChatService:
         headers: RequestHeaders,
         prefix: str = "chatcmpl-",
         model: ServedModel | None = None,
+        submits: bool = True,
     ) -> ChatCall:
         """Check, plan, render and tokenize. Raises InvalidRequest, NotFound, Forbidden or Unavailable.
 
-        model: the body's, for a route that needed it for translating to this body.
+        model: the body's, for a route that needed it for translating to this body. submits: whether the call is to be
+        generated; without that, a full queue does not concern it.
         """
-        model, plan = await self._plan(body, headers, model)
+        model, plan = await self.plan(body, headers, model)
         generation_request = body.to_generation(prefix, headers, plan, self._api)
-        prepared = await self._generation.prepare(generation_request, model, headers.caller)
+        prepared = await self._generation.prepare(generation_request, model, headers.caller, submits)
         counts_reasoning = model.parsers is not None and model.parsers.counts_reasoning
         return ChatCall(body, self._api, prepared, plan, counts_reasoning, int(time.time()))
 
@@ -85,17 +87,17 @@ class ChatService:
         self, body: ChatCompletionRequest, headers: RequestHeaders, model: ServedModel | None = None
     ) -> int:
         """Return the length of a chat's prompt, which may exceed the model's. Takes and raises what `prepare` does."""
-        model, plan = await self._plan(body, headers, model)
+        model, plan = await self.plan(body, headers, model)
         prompt = body.prompt(self._api, headers, headers.conversation(body))
         self._generation.check_transfers(body.engine_fields())
         if plan is not None and plan.prompt_token_ids is not None:
             return len(plan.prompt_token_ids)
         return len((await self._generation.prepare_prompt(prompt, model, body.truncation())).token_ids)
 
-    async def _plan(
+    async def plan(
         self, body: ChatCompletionRequest, headers: RequestHeaders, model: ServedModel | None
     ) -> tuple[ServedModel, ParserPlan | None]:
-        """Check a body; return its model, and the plan of its parsers."""
+        """Check a body; return its model, and the plan of its parsers. Raises what `prepare` does."""
         body.check()
         model = model or await self._models.resolve(
             body.model,
@@ -170,7 +172,7 @@ def parse_choices(call: ChatCall, choices: list[CollectedChoice]) -> tuple[list[
     messages, reasoning_tokens = [], 0
     for choice in choices:
         parser = call.parser()
-        messages.append(parser.full(choice.text, choice.token_ids, choice.finish.reason))
+        messages.append(parser.full(choice.text, choice.token_ids, choice.finish.reason, choice.texts))
         if call.counts_reasoning:
             reasoning_tokens += parser.reasoning_tokens(choice.token_ids)
     if call.counts_reasoning:
@@ -209,17 +211,7 @@ def _choice(call: ChatCall, index: int, choice: CollectedChoice, message: Parsed
     content = message.content
     if body.echo:
         content = body.echoed() + (content or "")
-    shown: dict[str, Any] = {
-        "role": body.role,
-        "content": content,
-        "refusal": None,
-        "annotations": None,
-        "audio": None,
-        "function_call": None,
-        "reasoning": message.reasoning,
-    }
-    if message.tool_calls:
-        shown["tool_calls"] = [tool_call_object(tool_call) for tool_call in message.tool_calls]
+    shown = message_object(body.role, content, message)
     call.keep(index, [shown])
     logprobs = None if style is None or hidden else chat_logprobs(choice.logprobs or [], style)
     if not hidden:

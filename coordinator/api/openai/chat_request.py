@@ -10,6 +10,7 @@ from tokenwire.coordinator.api.fields.common import RequestFields, check_stream_
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields, without_ids
 from tokenwire.coordinator.api.fields.tools import parse_tools
+from tokenwire.coordinator.api.fields.weight_limits import WeightLimitFields
 from tokenwire.coordinator.api.fields.wire_values import checked_number
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -82,7 +83,8 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
 
     def as_json(self) -> dict[str, Any]:
         """Return the body as the client sent it."""
-        body = self.model_dump(exclude_unset=True, by_alias=True, exclude=set(TokenHistoryFields.model_fields))
+        own = {*TokenHistoryFields.model_fields, *WeightLimitFields.model_fields}
+        body = self.model_dump(exclude_unset=True, by_alias=True, exclude=own)
         body["messages"] = without_ids(body["messages"])
         return body
 
@@ -198,6 +200,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             cache_salt=self.cache_salt,
             conversation_id=conversation_id,
             data_parallel_rank=data_parallel_rank,
+            weights=self.weight_limits(headers.weights),
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,
             streams=bool(self.stream),

@@ -99,6 +99,7 @@ class CompletionRequest(RequestFields):
             cache_salt=self.cache_salt,
             conversation_id=headers.conversation(self),
             data_parallel_rank=headers.data_parallel_rank,
+            weights=self.weight_limits(headers.weights),
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,
             streams=bool(self.stream),

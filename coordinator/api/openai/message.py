@@ -3,13 +3,29 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tokenwire.coordinator.parsing.message import MessageDelta, ToolCallDelta
+from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ToolCallDelta
 from tokenwire.coordinator.parsing.rules import ParsedToolCall
 
 
 def tool_call_object(call: ParsedToolCall) -> dict[str, Any]:
     """Return a complete tool call."""
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def message_object(role: str, content: str | None, message: ParsedMessage) -> dict[str, Any]:
+    """Return a complete message. content: that of the message, with what it continues."""
+    shown: dict[str, Any] = {
+        "role": role,
+        "content": content,
+        "refusal": None,
+        "annotations": None,
+        "audio": None,
+        "function_call": None,
+        "reasoning": message.reasoning,
+    }
+    if message.tool_calls:
+        shown["tool_calls"] = [tool_call_object(tool_call) for tool_call in message.tool_calls]
+    return shown
 
 
 def delta_object(delta: MessageDelta) -> dict[str, Any]:

@@ -1,80 +1,59 @@
-"""POST /v1/chat/completions/render and /v1/completions/render: the translated request, without generating."""
+"""POST /v1/chat/completions/render and /v1/completions/render: requests for /inference/v1/generate, as by vLLM."""
 
-from typing import Any
+from functools import partial
 
-from google.protobuf.json_format import MessageToDict
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
-from tokenwire.coordinator.api.fields.token_history import shown_history
-from tokenwire.coordinator.api.openai.chat import ChatService
+from tokenwire.coordinator.api.fields.common import RequestFields
+from tokenwire.coordinator.api.long_response import LongResponse
+from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.openai.completions import COMPLETIONS_NOT_SERVED, CompletionRequest
+from tokenwire.coordinator.api.openai.rendered_request import generate_request
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
-from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
-from tokenwire.coordinator.parsing.message import ParserPlan
-from tokenwire.coordinator.parsing.settings import ParserSettings
+from tokenwire.coordinator.generation.service import GenerationService
+from tokenwire.coordinator.generation.traffic_split import Conversation
+from tokenwire.errors import InvalidRequest
 
 
-def render_routes(
-    service: ChatService, generation: GenerationService, models: ModelDirectory, parsers: ParserSettings
-) -> ApiRouter:
-    """Return the routes, for debugging. They show prompts to all clients."""
+def render_routes(service: ChatService, generation: GenerationService, models: ModelDirectory) -> ApiRouter:
+    """Return the routes. They take no worker, so a full queue does not concern them."""
     router = ApiRouter(accepts_transfers=True)
     unsupported_chat = UnsupportedFields(CHAT_NOT_SERVED)
     unsupported_completion = UnsupportedFields(COMPLETIONS_NOT_SERVED)
 
     @router.post("/v1/chat/completions/render", ChatCompletionRequest)
     async def render_chat(body: ChatCompletionRequest, request: Request) -> Response:
+        _check_beam_search(body)
         unsupported_chat.check_body(body)
-        call = await service.prepare(body, RequestHeaders.of(request))
-        return JSONResponse({**_rendered(generation, call.prepared), "parsing": _parsing(call.plan, parsers)})
+        return await rendered_chat(await service.prepare(body, RequestHeaders.of(request), submits=False))
 
     @router.post("/v1/completions/render", CompletionRequest)
     async def render_completion(body: CompletionRequest, request: Request) -> Response:
+        _check_beam_search(body)
         unsupported_completion.check_body(body)
         body.check()
         headers = RequestHeaders.of(request)
-        generation_request = body.to_generation(headers)
-        model = await models.resolve(body.model, headers.caller)
-        prepared = await generation.prepare(generation_request, model, headers.caller)
-        return JSONResponse({**_rendered(generation, prepared), "parsing": None})
+        wanted = body.to_generation(headers)
+        conversation = partial(Conversation, headers.caller.tenant, wanted.conversation_id)
+        model = await models.resolve(body.model, headers.caller, conversation)
+        prepared = await generation.prepare(wanted, model, headers.caller, submits=False)
+        parts = []
+        for position in range(len(prepared.prompts)):
+            parts += [b"," if position else b"[", *await generate_request(body, prepared, position)]
+        return LongResponse([*parts, b"]"])
 
     return router
 
 
-def _rendered(generation: GenerationService, prepared: PreparedRequest) -> dict[str, Any]:
-    """Return the messages for workers as protobuf's JSON, and the coordinator's own part."""
-    rules = prepared.request.text
-    return {
-        "object": "tokenwire.render",
-        "model": prepared.model.name,
-        "prompts": [
-            prompt.text if prompt.history is None else prepared.text_of(number * prepared.request.n)
-            for number, prompt in enumerate(prepared.prompts)
-        ],
-        **shown_history(prepared),
-        "submits": [MessageToDict(submit, preserving_proto_field_name=True) for submit in generation.submits(prepared)],
-        "n": prepared.request.n,
-        "text": {
-            "stop": list(rules.stop),
-            "include_stop_str_in_output": rules.include_stop_str_in_output,
-            "skip_special_tokens": rules.skip_special_tokens,
-            "spaces_between_special_tokens": rules.spaces_between_special_tokens,
-        },
-    }
+async def rendered_chat(call: ChatCall) -> Response:
+    """Return a chat as vLLM's GenerateRequest."""
+    return LongResponse(await generate_request(call.body, call.prepared, 0))
 
 
-def _parsing(plan: ParserPlan | None, parsers: ParserSettings) -> dict[str, Any] | None:
-    """Return how the reply is parsed; None: its text is the content."""
-    if plan is None:
-        return None
-    return {
-        "tool_call_parser": parsers.tool_call_parser,
-        "reasoning_parser": parsers.reasoning_parser,
-        "tool_choice": plan.rules.tool_choice,
-        "parallel_tool_calls": plan.rules.parallel_tool_calls,
-        "include_reasoning": plan.rules.include_reasoning,
-    }
+def _check_beam_search(body: RequestFields) -> None:
+    if body.use_beam_search:
+        raise InvalidRequest("Beam search is not supported by the render endpoint")

@@ -176,6 +176,7 @@ class PageModel(BaseModel):
     adapters: list[str]
     max_model_len: int | None
     revisions: dict[str, float] = Field(description="Percentages of new requests, by revision.")
+    prefixes: dict[str, int] = Field(description="Requests of sessions, by why their prompts missed the cache.")
     waiting_requests: int
     waiting_sequences: int
 

@@ -66,7 +66,7 @@ def _describe(route: ApiRoute, method: str, operation: Operation, schemas: Schem
         "tags": [operation.group],
         "summary": operation.summary,
         "operationId": re.sub(r"\W", "_", route.name + route.path_format) + "_" + method.lower(),
-        "responses": {"200": {"description": "Done.", **_content(operation, schemas)}} if operation.succeeds else {},
+        "responses": {"200": {"description": "Done.", **_content(operation, schemas)}},
     }
     if operation.description:
         described["description"] = operation.description

@@ -11,7 +11,7 @@ class ErrorInfo(BaseModel):
     message: str
     type: str = Field(examples=["BadRequestError"])
     param: str | None = Field(description="The invalid field of the request, if any.")
-    code: int = Field(description="The HTTP status.")
+    code: int | str = Field(description="The HTTP status, or OpenAI's code if clients match it.")
     workers: list[dict[str, Any]] | None = Field(
         default=None, description="The result of each worker, for an operation that failed on some."
     )

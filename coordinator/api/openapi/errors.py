@@ -14,6 +14,7 @@ _MEANINGS = {
     404: "Not found, usually the model.",
     409: "Superseded by a newer operation, or a worker cannot be reconciled.",
     413: "The body is too large.",
+    415: "The body is compressed in another way than those in Accept-Encoding.",
     422: "Workers died when they started this request; it must not be retried.",
     429: "Too many requests, of this key or in total; retry after the seconds in Retry-After.",
     500: "Internal error.",
@@ -58,7 +59,9 @@ def _statuses(operation: Operation, method: str, requires_key: bool) -> Iterator
         yield 400
         return
     if method != "GET" or operation.form is not None:
-        yield from (400, 404, 413, 503)
+        yield from (400, 404, 413, 415, 503)
+    elif operation.finds:
+        yield from (400, 404, 503)
     if operation.response is None:
         yield from (403, 404, 503)
     if operation.generates:

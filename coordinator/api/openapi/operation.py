@@ -23,7 +23,7 @@ class Operation:
     description: str = ""
     generates: bool = False
     """Whether it needs an engine: it may be queued, and fails without workers."""
-    succeeds: bool = True
-    """Whether it has a 200 at all."""
+    finds: bool = False
+    """Whether its path names something that may not be there."""
     example: dict[str, Any] | None = None
     """An example body."""

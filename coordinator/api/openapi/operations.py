@@ -3,6 +3,7 @@
 from tokenwire.coordinator.api.openapi import admin_schemas as admin
 from tokenwire.coordinator.api.openapi import messages_schemas as messages
 from tokenwire.coordinator.api.openapi import openai_schemas as openai
+from tokenwire.coordinator.api.openapi import render_schemas as rendered
 from tokenwire.coordinator.api.openapi import responses_schemas as responses
 from tokenwire.coordinator.api.openapi import token_schemas as tokens
 from tokenwire.coordinator.api.openapi.admin_operations import ADMIN_OPERATIONS
@@ -11,6 +12,13 @@ from tokenwire.coordinator.api.openapi.operation import Operation
 _TALK = [{"role": "user", "content": "Say hello."}]
 _ONCE = {"max_tokens": 64}
 _ABORTED = "Clients get the tokens so far, with the finish_reason `abort`."
+_RENDERS = "Returns a body for `/inference/v1/generate`, in vLLM's format; nothing is generated."
+_DERENDERS = (
+    "The reverse of rendering, for a whole reply of `/inference/v1/generate` or, with `stream`, for one of its chunks; "
+    "the client carries `stream_state` from each chunk to the next."
+)
+_SHOWS = "For debugging: the prompts and the messages that workers would get."
+_GENERATED = {"choices": [{"index": 0, "token_ids": [1, 2, 3]}]}
 _TOKENIZE = Operation(
     "Token ids", "Tokenize a text or a conversation", tokens.TokenizeResponse, example={"prompt": "Hello"}
 )
@@ -25,8 +33,7 @@ _SGLANG = Operation(
 )
 
 
-def _of_stored(summary: str) -> Operation:
-    return Operation("OpenAI", summary, description="Responses are not stored, so none is ever found.", succeeds=False)
+_STORED = "Without --enable-responses-store, none is ever found."
 
 
 _OPENAI = {
@@ -63,22 +70,65 @@ _OPENAI = {
         generates=True,
         example={"input": "Say hello.", "max_output_tokens": 64},
     ),
-    "/v1/responses/{response_id}": _of_stored("Retrieve or delete a response"),
-    "/v1/responses/{response_id}/input_items": _of_stored("List a response's input"),
-    "/v1/responses/{response_id}/cancel": _of_stored("Cancel a response"),
+    "/v1/responses/{response_id}": Operation(
+        "OpenAI",
+        "Retrieve or delete a response",
+        responses.ResponsesResponse | responses.DeletedResponse,
+        chunk=responses.ResponseEvent,
+        description=f"With `stream`, one in the background is streamed, from `starting_after` on. {_STORED}",
+        finds=True,
+    ),
+    "/v1/responses/{response_id}/input_items": Operation(
+        "OpenAI",
+        "List the input of a response and of those that it continues",
+        responses.InputItems,
+        description=f"Parameters: `limit` (1 to 100), `order` (asc, desc), `after`, `before`, `include`. {_STORED}",
+        finds=True,
+    ),
+    "/v1/responses/{response_id}/cancel": Operation(
+        "OpenAI", "Cancel a response in the background", responses.ResponsesResponse, description=_STORED
+    ),
     "/v1/models": Operation("OpenAI", "List models and adapters", openai.ModelList),
     "/v1/chat/completions/render": Operation(
         "OpenAI",
-        "Render a chat request without generating",
-        tokens.Rendered,
-        description="Returns the prompts and the messages that workers would get.",
+        "Render a chat request as ids",
+        rendered.RenderedRequest,
+        description=_RENDERS,
         example={"messages": _TALK},
     ),
     "/v1/completions/render": Operation(
         "OpenAI",
-        "Render a completion request without generating",
+        "Render a completion request as ids",
+        list[rendered.RenderedRequest],
+        description=f"{_RENDERS} One for each prompt.",
+        example={"prompt": "Once upon a time"},
+    ),
+    "/v1/chat/completions/derender": Operation(
+        "OpenAI",
+        "Return generated ids as a chat completion",
+        rendered.DerenderedChat | rendered.DerenderedChatStep,
+        description=_DERENDERS,
+        example={"generate_response": _GENERATED, "prompt_tokens": 3},
+    ),
+    "/v1/completions/derender": Operation(
+        "OpenAI",
+        "Return generated ids as a completion",
+        rendered.DerenderedCompletion | rendered.DerenderedCompletionStep,
+        description=_DERENDERS,
+        example={"generate_responses": [_GENERATED], "prompt_tokens": [3]},
+    ),
+    "/tokenwire/v1/chat/completions/render": Operation(
+        "OpenAI",
+        "Show what workers would get of a chat request",
         tokens.Rendered,
-        description="Returns the prompts and the messages that workers would get.",
+        description=_SHOWS,
+        example={"messages": _TALK},
+    ),
+    "/tokenwire/v1/completions/render": Operation(
+        "OpenAI",
+        "Show what workers would get of a completion request",
+        tokens.Rendered,
+        description=_SHOWS,
         example={"prompt": "Once upon a time"},
     ),
 }
@@ -89,6 +139,13 @@ _ANTHROPIC = {
         messages.MessagesResponse,
         chunk=messages.MessageEvent,
         generates=True,
+        example={"model": "MODEL", "messages": _TALK, **_ONCE},
+    ),
+    "/v1/messages/render": Operation(
+        "Anthropic",
+        "Render a message request as ids",
+        rendered.RenderedRequest,
+        description=_RENDERS,
         example={"model": "MODEL", "messages": _TALK, **_ONCE},
     ),
     "/v1/messages/count_tokens": Operation(

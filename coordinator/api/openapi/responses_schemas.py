@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from tokenwire.coordinator.api.openapi.openai_schemas import ChatPosition
 
-_Status = Literal["in_progress", "completed", "incomplete", "failed"]
+_Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
 class OutputText(BaseModel):
@@ -78,7 +78,7 @@ class IncompleteDetails(BaseModel):
 
 
 class ResponsesResponse(BaseModel):
-    """A response, with the fields of the request that it echoes. It is not stored."""
+    """A response, with the fields of the request that it echoes."""
 
     id: str
     object: Literal["response"]
@@ -98,7 +98,7 @@ class ResponsesResponse(BaseModel):
     parallel_tool_calls: bool
     presence_penalty: float
     frequency_penalty: float
-    previous_response_id: None
+    previous_response_id: str | None
     prompt_cache_key: str | None
     reasoning: dict[str, Any]
     safety_identifier: str | None
@@ -113,6 +113,24 @@ class ResponsesResponse(BaseModel):
     truncation: str
     user: str | None
     kv_transfer_params: dict[str, Any] | None = None
+
+
+class DeletedResponse(BaseModel):
+    """That a response was deleted."""
+
+    id: str
+    object: Literal["response"]
+    deleted: Literal[True]
+
+
+class InputItems(BaseModel):
+    """One page of a response's input."""
+
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
 
 
 class ResponseEvent(BaseModel):

@@ -35,7 +35,7 @@ class ScriptedMessageParser:
         """Return it unchanged."""
         return reason
 
-    def full(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
+    def full(self, text: str, token_ids: Sequence[int], reason: str, texts: Sequence[str] = ()) -> ParsedMessage:
         """Return the text as content."""
         return ParsedMessage(text, None, (), reason)
 
@@ -117,4 +117,4 @@ def streamed(
 
 def choice_of(text: str, finish: Finish = STOP, tokens: int = 4) -> CollectedChoice:
     """Return a finished choice."""
-    return CollectedChoice(text, list(range(tokens)), finish, Prefill(1))
+    return CollectedChoice(text, [], list(range(tokens)), finish, Prefill(1))

@@ -1,4 +1,7 @@
-"""Bodies are JSON of valid Unicode, unsupported fields are rejected, headers are checked; errors name the field."""
+"""Bodies are JSON of valid Unicode, unsupported fields are rejected, headers are checked; errors name the field.
+
+One file, since it tests one module.
+"""
 
 import asyncio
 import json
@@ -49,6 +52,7 @@ async def test_no_route_ignores_transfer_parameters() -> None:
     app = build_app(CoordinatorSettings(("127.0.0.1:1",), api=ApiSettings(render_route=True)))
     handing_on = {
         *("/v1/chat/completions", "/v1/chat/completions/render", "/v1/chat/completions/tokens"),
+        *("/v1/messages/render", "/tokenwire/v1/chat/completions/render", "/tokenwire/v1/completions/render"),
         *("/v1/completions", "/v1/completions/render", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"),
         "/inference/v1/generate",
     }
@@ -68,12 +72,6 @@ def test_the_request_id_is_the_clients_if_given() -> None:
     assert RequestHeaders({"x-request-id": "h"}).response_id("chatcmpl-", "b") == "chatcmpl-h"
     assert RequestHeaders({}).response_id("chatcmpl-", "b") == "chatcmpl-b"
     assert len(RequestHeaders({}).response_id("cmpl-", None)) == len("cmpl-") + 32
-
-
-def test_a_session_in_extra_arguments_is_bounded_too() -> None:
-    """In any place."""
-    with pytest.raises(InvalidRequest, match="more than 512"):
-        RequestHeaders({}).conversation(request_fields(vllm_xargs={"session_id": "x" * 513}))
 
 
 def test_an_invalid_rank_is_rejected() -> None:
@@ -144,6 +142,7 @@ _LONG = "word " * 100_000
 """Longer than the model's context."""
 _LONG_CHAT = {"messages": [{"role": "user", "content": _LONG}]}
 _LONG_PROMPT = {"prompt": _LONG}
+_UNKNOWN_ID = {"index": 0, "token_ids": [10**9]}
 
 
 @pytest.mark.parametrize(
@@ -154,6 +153,11 @@ _LONG_PROMPT = {"prompt": _LONG}
         ("/v1/chat/completions/tokens", {**_LONG_CHAT, "tokens": [10**9]}),
         ("/v1/completions", _LONG_PROMPT),
         ("/v1/completions/render", _LONG_PROMPT),
+        ("/tokenwire/v1/chat/completions/render", _LONG_CHAT),
+        ("/tokenwire/v1/completions/render", _LONG_PROMPT),
+        ("/v1/chat/completions/derender", {"generate_response": {"choices": [_UNKNOWN_ID]}}),
+        ("/v1/completions/derender", {"generate_responses": [{"choices": [_UNKNOWN_ID]}]}),
+        ("/v1/messages/render", {"max_tokens": 1, **_LONG_CHAT}),
         ("/v1/messages", {"max_tokens": 1, **_LONG_CHAT}),
         ("/v1/messages/count_tokens", _LONG_CHAT),
         ("/v1/responses", {"input": _LONG}),
@@ -248,3 +252,66 @@ async def test_others_have_their_turns_while_a_large_body_is_read() -> None:
 
     assert taken[0] == 0
     assert taken[1] >= 4
+
+
+ORDER: list[tuple[dict[str, str], dict[str, Any]]] = [
+    ({}, {"session_id": "body"}),
+    ({"x-session-id": "own"}, {}),
+    ({}, {"vllm_xargs": {"session_id": "extra"}}),
+    ({"x-claude-code-session-id": "claude"}, {}),
+    ({"session-id": "codex"}, {}),
+    ({"session_id": "older codex"}, {}),
+    ({"x-session-affinity": "opencode"}, {}),
+    ({}, {"prompt_cache_key": "key"}),
+]
+"""The headers and the fields of the body that name a session, each one before all that follow."""
+NAMES = ["body", "own", "extra", "claude", "codex", "older codex", "opencode", "key"]
+
+
+@pytest.mark.parametrize("first", range(len(ORDER)))
+def test_the_first_name_of_a_session_counts(first: int) -> None:
+    """Of all that come with a request, in the documented order."""
+    headers: dict[str, str] = {}
+    fields: dict[str, Any] = {}
+    for more_headers, more_fields in ORDER[first:]:
+        headers |= more_headers
+        fields |= more_fields
+
+    assert RequestHeaders(headers).conversation(request_fields(**fields)) == NAMES[first]
+
+
+def test_an_empty_name_is_none() -> None:
+    """The next one counts; without any, there is no session."""
+    headers = RequestHeaders({"x-session-id": "", "session-id": ""})
+
+    assert headers.conversation(request_fields(session_id="", prompt_cache_key="key")) == "key"
+    assert headers.conversation(request_fields()) is None
+    assert RequestHeaders({}).conversation(request_fields()) is None
+
+
+def test_each_name_is_bounded() -> None:
+    """It is in logs, and in keys of caches; the error has its place."""
+    for name in ("X-Session-Id", "X-Claude-Code-Session-Id", "Session-Id", "Session_Id", "X-Session-Affinity"):
+        with pytest.raises(InvalidRequest, match="more than 512") as rejected:
+            RequestHeaders({name.lower(): "x" * 513})
+        assert rejected.value.param == name
+    with pytest.raises(InvalidRequest, match="more than 512"):
+        RequestHeaders({}).conversation(request_fields(vllm_xargs={"session_id": "x" * 513}))
+
+
+@pytest.mark.parametrize(
+    ("headers", "fields"), [({"Session-Id": "s"}, {}), ({"X-Claude-Code-Session-Id": "s"}, {}), ({}, {"key": "s"})]
+)
+async def test_an_agents_session_is_served_with_exact_ids(
+    tmp_path: Path, headers: dict[str, str], fields: dict[str, str]
+) -> None:
+    """The chat's next turn reuses the ids of its last one, without settings."""
+    key = {"prompt_cache_key": fields["key"]} if fields else {}
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}]
+    async with served(tmp_path) as client:
+        for turn in range(2):
+            body = {"messages": messages, "max_tokens": 4, **key}
+            answer = (await client.post("/v1/chat/completions", json=body, headers=headers)).json()
+            assert answer["token_history"]["mode"] == "exact"
+            assert (answer["token_history"]["reused_tokens"] > 0) == bool(turn)
+            messages += [answer["choices"][0]["message"], {"role": "user", "content": "Go on."}]

@@ -26,6 +26,7 @@ def test_system_prompts_come_first(system: Any, text: str) -> None:
     ("system", "text"),
     [
         ([HEADER, "Be."], "Be."),
+        (["Be ", HEADER, "kind."], "Be kind."),
         ([HEADER + "\nBe brief.\nBe kind."], "Be brief.\nBe kind."),
         ([HEADER + "\nBe brief.", " Be kind."], "Be brief. Be kind."),
         (["Be brief.\n" + HEADER], "Be brief.\n" + HEADER),

@@ -27,22 +27,34 @@ SGLANG = {"input_ids": [65, 66], "return_logprob": True, "logprob_start_len": 0,
 RESPONSES = {"include": ["message.output_text.logprobs"], "top_logprobs": 2, "stream": True}
 STREAM = {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
 SHORT = {"sampling_params": {"max_new_tokens": 3}}
+SCORED = {"token_id": 65, "logprob": -1.0}
+GENERATED = {
+    "choices": [{"index": 0, "token_ids": [65], "logprobs": {"content": [{**SCORED, "top_logprobs": [SCORED]}]}}]
+}
 
 POSTS: list[tuple[str, dict[str, Any]]] = [
     ("/v1/chat/completions", {"messages": TALK, "max_tokens": 3}),
     ("/v1/chat/completions", {"messages": TALK, "max_tokens": 3, **LOGPROBS, **IDS, "prompt_logprobs": 1, "n": 2}),
     ("/v1/chat/completions", {"messages": TALK, "max_tokens": 3, **STREAM, **LOGPROBS, **IDS}),
     ("/v1/chat/completions/tokens", {"messages": TALK, "tokens": [65, 66], "max_tokens": 3}),
-    ("/v1/chat/completions/render", {"messages": TALK, **IDS}),
+    ("/v1/chat/completions/render", {"messages": TALK, "return_token_offsets": True}),
+    ("/v1/chat/completions/render", {"messages": TALK, **STREAM, **LOGPROBS}),
+    ("/v1/chat/completions/derender", {"generate_response": GENERATED, "prompt_tokens": 1}),
+    ("/v1/chat/completions/derender", {"generate_chunk": GENERATED, "stream": True}),
+    ("/tokenwire/v1/chat/completions/render", {"messages": TALK, **IDS}),
     ("/v1/completions", {"prompt": "Hi", "max_tokens": 3}),
     ("/v1/completions", {"prompt": ["Hi", "Ho"], "max_tokens": 3, "logprobs": 2, "echo": True, **IDS}),
     ("/v1/completions", {"prompt": "Hi", "max_tokens": 3, **STREAM, "logprobs": 2, "echo": True, **IDS}),
-    ("/v1/completions/render", {"prompt": "Hi"}),
+    ("/v1/completions/render", {"prompt": ["Hi", "Ho"]}),
+    ("/v1/completions/derender", {"generate_responses": [GENERATED]}),
+    ("/v1/completions/derender", {"generate_chunk": GENERATED, "stream": True}),
+    ("/tokenwire/v1/completions/render", {"prompt": "Hi"}),
     ("/v1/responses", {"input": "Hi", "max_output_tokens": 3}),
     ("/v1/responses", {"input": "Hi", "max_output_tokens": 3, **RESPONSES}),
     ("/v1/responses/{response_id}/cancel", {}),
     ("/v1/messages", {"model": "simulated", "messages": TALK, "max_tokens": 3}),
     ("/v1/messages", {"model": "simulated", "messages": TALK, "max_tokens": 3, "stream": True}),
+    ("/v1/messages/render", {"model": "simulated", "messages": TALK, "max_tokens": 3}),
     ("/v1/messages/count_tokens", {"model": "simulated", "messages": TALK}),
     ("/inference/v1/generate", {"token_ids": [65, 66], "sampling_params": SAMPLING, "return_token_ids": True}),
     (
@@ -103,7 +115,7 @@ MAY_BE_REJECTED = {
     *("/v1/responses/{response_id}", "/v1/responses/{response_id}/input_items", "/v1/responses/{response_id}/cancel"),
     *("/collective_rpc", "/init_communicator/", "/update_named_param/", "/close_communicator/"),
 }
-"""Responses are not stored, and a simulated engine has no processes and no GPU."""
+"""No response is stored, and a simulated engine has no processes and no GPU."""
 
 
 async def test_it_follows_the_specification(tmp_path: Path) -> None:

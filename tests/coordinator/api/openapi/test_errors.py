@@ -40,6 +40,6 @@ def test_errors_depend_on_what_a_route_does() -> None:
     generates = errors.of(Operation("Anthropic", "y", str, generates=True), "POST", requires_key=True)
 
     assert list(reads) == ["500"]
-    assert list(generates) == ["400", "401", "403", "404", "413", "422", "429", "500", "503", "504"]
+    assert list(generates) == ["400", "401", "403", "404", "413", "415", "422", "429", "500", "503", "504"]
     assert set(reads["500"].values()) == {"#/components/responses/Error500"}
     assert generates["500"] == {"$ref": "#/components/responses/AnthropicError500"}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.tokens.sglang_request import SglangRequest
 from tokenwire.coordinator.types import GenerationRequest, TextPrompt, TokenPrompt
 from tokenwire.errors import InvalidRequest
@@ -12,7 +13,7 @@ from tokenwire.errors import InvalidRequest
 def sglang_generation(sampling: dict[str, Any] | None = None, **body: Any) -> GenerationRequest:
     """Return the GenerationRequest of a request."""
     request = SglangRequest.model_validate({"input_ids": [5, 6], "sampling_params": sampling, **body})
-    return request.to_generation("id", "s", 1)
+    return request.to_generation("id", "s", RequestHeaders({"x-data-parallel-rank": "1"}))
 
 
 def test_names_are_translated() -> None:

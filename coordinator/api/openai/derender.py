@@ -1,0 +1,208 @@
+"""POST /v1/chat/completions/derender and /v1/completions/derender: replies of ids as OpenAI's, as vLLM does."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tokenwire.coordinator.api.api_request import RequestHeaders, caller_of
+from tokenwire.coordinator.api.fields.common import RequestFields
+from tokenwire.coordinator.api.fields.usage import full_usage_object
+from tokenwire.coordinator.api.openai.chat import ChatService
+from tokenwire.coordinator.api.openai.derender_logprobs import chat_scores, completion_scores, most_shown
+from tokenwire.coordinator.api.openai.derender_request import (
+    DerenderChatRequest,
+    DerenderCompletionRequest,
+    GivenChoice,
+    GivenReply,
+    check_prompt_ids,
+    required,
+)
+from tokenwire.coordinator.api.openai.derender_stream import ChatDerenderer, CompletionDerenderer
+from tokenwire.coordinator.api.openai.message import message_object
+from tokenwire.coordinator.api.router import ApiRouter
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
+from tokenwire.coordinator.parsing.message import ParsedMessage, ParserPlan
+from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
+from tokenwire.coordinator.text.tokenizer import INLINE_CHARS
+from tokenwire.coordinator.types import ServedModel, Usage
+from tokenwire.errors import InvalidRequest
+
+T = TypeVar("T")
+
+
+def derender_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
+    """Return the routes. They take no worker."""
+    router = ApiRouter()
+
+    @router.post("/v1/chat/completions/derender", DerenderChatRequest)
+    async def derender_chat(body: DerenderChatRequest, request: Request) -> Response:
+        headers = RequestHeaders.of(request)
+        model = await models.resolve(body.model, headers.caller)
+        plan = await _plan(service, body, headers, model)
+        rules = _text_rules(body.chat_request, plan)
+        check_prompt_ids(body.prompt_token_ids, model)
+        if not body.stream:
+            reply = required(body.generate_response, "generate_response")
+            reply.check(model)
+            tokens = sum(len(choice.token_ids or ()) for choice in reply.choices)
+            return JSONResponse(await _aside(tokens, lambda: _chat(body, reply, model, rules, plan)))
+        if plan is not None:
+            required(body.prompt_token_ids, "prompt_token_ids")
+        chunk = body.chunk(model, body.prompt_token_ids)
+        derenderer = ChatDerenderer(body, model, rules, plan)
+        tokens = 0 if body.stream_state is None else len(body.stream_state.output_token_ids)
+        return JSONResponse(await _aside(tokens, lambda: derenderer.derender(chunk)))
+
+    _add_completions(router, models)
+    return router
+
+
+def _add_completions(router: ApiRouter, models: ModelDirectory) -> None:
+    @router.post("/v1/completions/derender", DerenderCompletionRequest)
+    async def derender_completion(body: DerenderCompletionRequest, request: Request) -> Response:
+        model = await models.resolve(body.model, caller_of(request))
+        rules = _text_rules(body.completion_request, None)
+        if body.stream:
+            chunk = body.chunk(model, body.of_stream("prompt_token_ids"))
+            return JSONResponse(CompletionDerenderer(body, model, rules).derender(chunk))
+        replies = required(body.generate_responses, "generate_responses")
+        if not replies:
+            raise InvalidRequest("generate_responses must not be empty", param="generate_responses")
+        prompts = body.each("prompt_token_ids", len(replies))
+        for reply, prompt in zip(replies, prompts, strict=True):
+            reply.check(model)
+            check_prompt_ids(prompt, model)
+        tokens = sum(len(choice.token_ids or ()) for reply in replies for choice in reply.choices)
+        return JSONResponse(await _aside(tokens, lambda: _completion(body, replies, prompts, model, rules)))
+
+
+async def _plan(
+    service: ChatService, body: DerenderChatRequest, headers: RequestHeaders, model: ServedModel
+) -> ParserPlan | None:
+    """Return the plan of the parsers of a chat. Raises InvalidRequest if they lack its request."""
+    if body.chat_request is not None:
+        return (await service.plan(body.chat_request, headers, model))[1]
+    if model.parsers is not None:
+        raise InvalidRequest(
+            "chat_request is required when a tool or reasoning parser is configured because plain detokenization "
+            "would leak raw parser markup into content.",
+            param="chat_request",
+        )
+    return None
+
+
+def _text_rules(request: RequestFields | None, plan: ParserPlan | None) -> TextRules:
+    """Return the rules of the text of a request's reply; those of vLLM without a request."""
+    rules = TextRules() if request is None else request.text_rules()
+    if plan is None:
+        return rules
+    skip = plan.skip_special_tokens
+    return replace(
+        rules,
+        skip_special_tokens=skip,
+        spaces_between_special_tokens=skip or plan.spaces_between_special_tokens,
+    )
+
+
+async def _aside(tokens: int, work: Callable[[], T]) -> T:
+    """Do work on so many tokens without blocking the event loop for long."""
+    return work() if tokens <= INLINE_CHARS // 8 else await asyncio.to_thread(work)
+
+
+def _text(choice: GivenChoice, texts: TextStreams, prompt: Sequence[int], model: ServedModel) -> str:
+    """Return the text of a whole choice, without the stop string that ended it."""
+    return texts.stream(prompt).step(list(choice.token_ids or ()), choice.is_terminated(model), True)[0]
+
+
+def _chat(
+    body: DerenderChatRequest, reply: GivenReply, model: ServedModel, rules: TextRules, plan: ParserPlan | None
+) -> dict[str, Any]:
+    request, prompt = body.chat_request, body.prompt_token_ids or reply.prompt_token_ids or []
+    texts = TextStreams(model.tokenizer, rules, 0 if request is None else request.min_tokens)
+    hidden, most = plan is not None and plan.rules.hides_tokens, most_shown(request)
+    shows_ids = request is not None and request.return_token_ids and not hidden
+    choices = []
+    for choice in reply.choices:
+        text, reason = _text(choice, texts, prompt, model), choice.finish_reason or "stop"
+        message = ParsedMessage(text, None, (), reason)
+        if plan is not None:
+            message = plan.parser(prompt).full(text, choice.token_ids or (), reason)
+        choices.append(
+            {
+                "index": choice.index,
+                "message": message_object("assistant", message.content, message),
+                "logprobs": None if hidden else chat_scores(choice.scores, model.token_texts, most=most),
+                "finish_reason": message.finish_reason if choice.finish_reason else None,
+                "stop_reason": choice.stop_reason,
+                "token_ids": choice.token_ids if shows_ids else None,
+                "routed_experts": None,
+            }
+        )
+    return {
+        "id": reply.request_id,
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": body.model or model.name,
+        "choices": choices,
+        "service_tier": None,
+        "system_fingerprint": None,
+        "usage": _usage(body.prompt_tokens or 0, [reply]),
+        "prompt_logprobs": reply.prompt_logprobs,
+        "prompt_token_ids": None,
+        "prompt_text": None,
+        "kv_transfer_params": reply.kv_transfer_params,
+        "ec_transfer_params": None,
+        "metrics": reply.metrics,
+    }
+
+
+def _completion(
+    body: DerenderCompletionRequest,
+    replies: Sequence[GivenReply],
+    prompts: Sequence[list[int] | None],
+    model: ServedModel,
+    rules: TextRules,
+) -> dict[str, Any]:
+    request = body.completion_request
+    texts = TextStreams(model.tokenizer, rules, 0 if request is None else request.min_tokens)
+    choices: list[dict[str, Any]] = []
+    for reply, prompt in zip(replies, prompts, strict=True):
+        for choice in reply.choices:
+            choices.append(
+                {
+                    "index": len(choices),
+                    "text": _text(choice, texts, prompt or reply.prompt_token_ids or [], model),
+                    "logprobs": completion_scores(choice.scores, model.token_texts),
+                    "finish_reason": choice.finish_reason,
+                    "stop_reason": choice.stop_reason,
+                    "token_ids": None,
+                    "prompt_logprobs": None,
+                    "prompt_token_ids": None,
+                    "routed_experts": None,
+                }
+            )
+    transfers = [reply.kv_transfer_params for reply in replies]
+    same = all(transfer == transfers[0] for transfer in transfers)
+    return {
+        "id": replies[0].request_id,
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": body.model or model.name,
+        "choices": choices,
+        "service_tier": None,
+        "system_fingerprint": None,
+        "usage": _usage(sum(count or 0 for count in body.each("prompt_tokens", len(replies))), replies),
+        "kv_transfer_params": transfers[0] if same else None,
+        "ec_transfer_params": None,
+        "metrics": replies[0].metrics if len(replies) == 1 else None,
+    }
+
+
+def _usage(prompt_tokens: int, replies: Sequence[GivenReply]) -> dict[str, Any]:
+    tokens = sum(len(choice.token_ids or ()) for reply in replies for choice in reply.choices)
+    return full_usage_object(Usage(prompt_tokens, tokens))
