@@ -22,6 +22,7 @@ class HttpServer(uvicorn.Server):
     ) -> None:
         config.timeout_graceful_shutdown = int(drain_timeout_s) + _FINAL_WRITES_S
         super().__init__(config)
+        readiness.tasks = self.server_state.tasks
         self._readiness = readiness
         self._handshake_timeout_s = handshake_timeout_s
         self._drain_timeout_s = drain_timeout_s

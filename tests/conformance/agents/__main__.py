@@ -1,54 +1,100 @@
-"""Runs coding agents with scripted replies, and reports which of them work."""
+"""Runs agents with scripted replies, and reports which sessions of which agents work."""
 
 import json
+import shutil
 import sys
 import tempfile
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from tests.conformance.agents.environments import AGENTS, SHELL_OUTPUT, program_of, run_agent
-from tests.e2e.scripted import scripted_service
+from tests.conformance.agents.agent import Agent, Place
+from tests.conformance.agents.installed import bin_of
+from tests.conformance.agents.isolation import isolate
+from tests.conformance.agents.running import AgentProcess
+from tests.conformance.agents.sessions import SESSIONS, AgentSession, failures_of, task_of
+from tests.conformance.agents.table import AGENTS
+from tests.e2e.scripted import PARSERS, write_model
+from tests.processes import Service, coordinator, simulated_worker
 
-_ANSWER = "What was asked for is done."
-_TIMEOUT_S = 120.0
-
-
-def _replies(name: str) -> dict[str, str]:
-    """Return the replies of an agent's two models: one answers, one repeatedly calls a tool."""
-    call = json.dumps(AGENTS[name].shell_call)
-    thought = "<think>\nHm.\n</think>\n\n"
-    return {f"{name}-says": thought + _ANSWER, f"{name}-calls": f"{thought}<tool_call>\n{call}\n</tool_call>"}
+_MODEL = "scripted"
+_TIMEOUT_S = 180.0
+_WORKER = ("--sim-max-model-len", "400000", "--sim-prefill-rate", "0", "--sim-step-ms", "1")
 
 
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(sorted(AGENTS)))
-def run_agents(names: tuple[str, ...]) -> None:
-    """Run agents, all unless NAMES are given: each must show an answer, and run a tool and continue with its output."""
+@click.option("--only", multiple=True, type=click.Choice(list(SESSIONS)), help="Run these sessions.")
+@click.option("--keep", type=click.Path(path_type=Path), help="A folder for what agents and servers print.")
+def run_agents(names: tuple[str, ...], only: tuple[str, ...], keep: Path | None) -> None:
+    """Run agents, all unless NAMES are given, without a network."""
     chosen = names or tuple(AGENTS)
     for name in chosen:
-        program_of(name)
-    replies = {model: text for name in chosen for model, text in _replies(name).items()}
-    with tempfile.TemporaryDirectory() as folder, scripted_service(Path(folder), replies) as service:
-        failed = [name for name in chosen if not _works(name, service.url, Path(folder))]
-    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+        bin_of(name, AGENTS[name])
+    isolate("tests.conformance.agents", sys.argv[1:])
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) if keep is None else keep.absolute()
+        works = [_works(name, only or tuple(SESSIONS), folder / name) for name in chosen]
+        sys.exit(not all(works))
 
 
-def _works(name: str, url: str, folder: Path) -> bool:
-    # What a tool printed goes up with the next request: only a second call shows that this one was taken.
-    for kind, expected, lines in (("says", _ANSWER, 1), ("calls", SHELL_OUTPUT, 2)):
-        is_done = partial(_has_lines, expected, lines)
-        output = run_agent(name, url, f"{name}-{kind}", folder / f"home-{name}-{kind}", is_done, _TIMEOUT_S)
-        if not is_done(output):
-            click.echo(f"FAILED {name} {AGENTS[name].version} {kind}\n{output[-4000:]}")
-            return False
-    click.echo(f"ok     {name} {AGENTS[name].version}")
-    return True
+def _works(name: str, abilities: Sequence[str], folder: Path) -> bool:
+    """Run an agent's sessions, each with its own server; return whether all of them are as they should be."""
+    agent = AGENTS[name]
+    works = True
+    for ability in abilities:
+        place = Place("", _MODEL, folder / ability)
+        shutil.rmtree(place.home, ignore_errors=True)
+        place.work.mkdir(parents=True)
+        session = SESSIONS[ability](name, agent, place, agent.tools)
+        if session is None:
+            click.echo(f"-      {name} {agent.version} {ability}")
+            continue
+        with _scripted(folder / f"{ability}-server", session) as service:
+            failed = _run(name, agent, Place(service.url, _MODEL, place.home), session, service)
+        click.echo(f"{'FAILED' if failed else 'ok    '} {name} {agent.version} {ability}{''.join(failed)}")
+        works = works and not failed
+    return works
 
 
-def _has_lines(text: str, count: int, output: str) -> bool:
-    return sum(text in line for line in output.splitlines()) >= count
+@contextmanager
+def _scripted(folder: Path, session: AgentSession) -> Iterator[Service]:
+    """Serve a model that replies by a session's rules."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (replies := folder / "replies.json").write_text(json.dumps(session.rules))
+    model = str(write_model(folder / "model"))
+    options = (*_WORKER, "--sim-replies", str(replies), "--served-model-name", _MODEL)
+    with (
+        simulated_worker(folder, model, *options) as (worker, address),
+        coordinator(folder, [address], *PARSERS, start_timeout_s=120) as (process, url),
+    ):
+        yield Service(process, url, [worker], [address])
+
+
+def _run(name: str, agent: Agent, place: Place, session: AgentSession, service: Service) -> list[str]:
+    for file, content in session.files.items():
+        place.write(f"work/{file}", content)
+    programs = bin_of(name, agent)
+    command = list(agent.command(place, task_of(name, session.ability)))
+    environment = dict(agent.environment(place))
+    if session.ability == "compact" and agent.compact is not None:
+        command[2:2] = agent.compact.arguments
+        environment |= agent.compact.environment
+    running = AgentProcess(place, [str(programs / command[0]), *command[1:]], environment)
+    try:
+        if session.is_cut:
+            service.wait_slots(1, timeout_s=_TIMEOUT_S)
+            running.interrupt()
+            service.wait_slots(0)
+            return []
+        code = running.wait(_TIMEOUT_S)
+    finally:
+        running.stop()
+    failed = failures_of(session, place.work, code, running.output)
+    return [f"\n  {each}" for each in failed] + ([running.output[-3000:]] if failed else [])
 
 
 if __name__ == "__main__":

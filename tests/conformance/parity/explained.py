@@ -233,7 +233,7 @@ EXPLANATIONS = (
     Explanation(
         "parsers that differ by form",
         _as_theirs,
-        "Some of vLLM's parsers return different results for a stream and for a full reply; they are used unchanged.",
+        "Some of vLLM's parsers return different results for a stream and for a full reply; here both say the same.",
     ),
     Explanation(
         "batched parsers",
