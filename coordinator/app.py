@@ -20,10 +20,13 @@ from tokenwire.coordinator.api.anthropic.routes import messages_routes
 from tokenwire.coordinator.api.middleware import FREE_PATHS, AllowedHosts, Authenticator, RequestMiddleware
 from tokenwire.coordinator.api.openai.chat import ChatService, chat_routes
 from tokenwire.coordinator.api.openai.completions import completion_routes
+from tokenwire.coordinator.api.openai.derender import derender_routes
 from tokenwire.coordinator.api.openai.render import render_routes
+from tokenwire.coordinator.api.openai.submits import submit_routes
 from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS, documentation_routes
 from tokenwire.coordinator.api.openapi.security import Security
 from tokenwire.coordinator.api.public_words import request_log
+from tokenwire.coordinator.api.responses.background import BackgroundResponses
 from tokenwire.coordinator.api.responses.routes import responses_routes
 from tokenwire.coordinator.api.router import ApiApplication, ApiRouter
 from tokenwire.coordinator.api.service_info import service_routes
@@ -33,6 +36,7 @@ from tokenwire.coordinator.api.status_page.traffic import TrafficSamples
 from tokenwire.coordinator.api.tokens.routes import token_routes
 from tokenwire.coordinator.auth.accounts import Accounts, open_accounts
 from tokenwire.coordinator.auth.api_keys import ApiKeys, open_keys
+from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.fleet.aborts import FleetAborts
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
@@ -43,6 +47,7 @@ from tokenwire.coordinator.fleet.discovery.parse import parse_source
 from tokenwire.coordinator.fleet.discovery.source import DiscoverySource
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
+from tokenwire.coordinator.fleet.freshness.freshness import Freshness
 from tokenwire.coordinator.fleet.operation_trust import OperationTrust, Unsigned
 from tokenwire.coordinator.fleet.outliers import OutlierDetector
 from tokenwire.coordinator.fleet.pool import WorkerPool
@@ -57,10 +62,12 @@ from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.coordinator.observability.metrics.metrics import Metrics
+from tokenwire.coordinator.observability.metrics.parsers import ParserCollector
 from tokenwire.coordinator.observability.metrics.relay import Relay
 from tokenwire.coordinator.observability.metrics.tenants import LimitStoreCollector
 from tokenwire.coordinator.observability.record import RequestListener
 from tokenwire.coordinator.observability.siblings import Siblings
+from tokenwire.coordinator.response_store.open_store import open_response_store
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import ChannelFactory
@@ -113,7 +120,10 @@ class Core:
     pool: WorkerPool
     queue: AdmissionQueue
     failover: Failover
+    freshness: Freshness
     history: TokenHistory
+    responses: BackgroundResponses | None
+    """Stored responses, and those that run in the background; None: responses are not stored."""
     generation: GenerationService
     admin: FleetAdmin
     aborts: FleetAborts
@@ -142,10 +152,7 @@ def build_app(
         yield
         await core.observers.stop()
         await discovery.stop()
-        core.failover.stop()
-        await core.pool.stop()
-        await core.models.close()
-        await asyncio.gather(core.history.close(), core.accounts.close())
+        await _stop(core)
         if tracing is not None:
             await asyncio.to_thread(tracing.close)
 
@@ -180,23 +187,20 @@ def build_core(
     channels: ChannelFactory | None = None,
     store: HistoryStore | None = None,
 ) -> Core:
-    """Return the coordinator without its HTTP interface, not connected yet.
-
-    The keyword arguments replace its name among coordinators, its connections to workers, and its history's store.
-    """
+    """Return the coordinator without its HTTP interface, not connected yet; keywords replace what settings name."""
     readiness = Readiness()
-    operation_keys = open_operation_keys(settings.admin.operations_key_file, settings.admin.operations_keys)
-    trust = OperationTrust(operation_keys, Unsigned.by_routes(settings.admin.rl_routes, settings.admin.lora_routes))
-    desired = DesiredStates(settings.admin.stale_weights, trust)
+    desired = _desired_states(settings.admin)
     expected = ExpectedModels(settings.expected_models, settings.admission)
     models = ModelDirectory(settings, desired, expected=expected)
     coordinator_id = coordinator_id or f"{socket.gethostname()}:{os.getpid()}"
-    pool = _pool(settings, coordinator_id, models, desired, channels or _channels(settings))
+    pool = _pool(settings, coordinator_id, models, desired, channels)
     queue = AdmissionQueue(pool, settings.admission, expected)
-    failover = _failover(settings, queue, pool)
+    failover, freshness = _failover(settings, queue, pool, desired)
     history = TokenHistory(store or open_store(settings.history))
     admin = FleetAdmin(pool, desired, settings.admin.timeout_s, failover.abort_running)
     keys, accounts = _keys(settings)
+    collectors = FleetCollector(pool, queue, failover.stats, freshness.expired), ParserCollector(models.disagreements)
+    generation = GenerationService(failover, history, settings.api, freshness)
     return Core(
         coordinator_id=coordinator_id,
         keys=keys,
@@ -206,13 +210,36 @@ def build_core(
         pool=pool,
         queue=queue,
         failover=failover,
+        freshness=freshness,
         history=history,
-        generation=GenerationService(failover, history, settings.api),
+        responses=_responses(settings, generation),
+        generation=generation,
         admin=admin,
         aborts=FleetAborts(lambda: pool.sessions, lambda ids: queue.abort(ids) + failover.abort(ids)),
         status=FleetStatus(pool, admin),
-        observers=_observers(settings, pool, FleetCollector(pool, queue, failover.stats), readiness, keys, accounts),
+        observers=_observers(settings, pool, collectors, readiness, keys, accounts),
     )
+
+
+def _desired_states(admin: AdminSettings) -> DesiredStates:
+    keys = open_operation_keys(admin.operations_key_file, admin.operations_keys)
+    trust = OperationTrust(keys, Unsigned.by_routes(admin.rl_routes, admin.lora_routes))
+    return DesiredStates(admin.stale_weights, trust)
+
+
+async def _stop(core: Core) -> None:
+    """End what runs, disconnect from the workers, and close the stores."""
+    if core.responses is not None:
+        await core.responses.close()
+    core.failover.stop()
+    await core.pool.stop()
+    await core.models.close()
+    await asyncio.gather(core.history.close(), core.accounts.close())
+
+
+def _responses(settings: CoordinatorSettings, generation: GenerationService) -> BackgroundResponses | None:
+    store = open_response_store(settings.response_store)
+    return None if store is None else BackgroundResponses(generation, store, settings.response_store)
 
 
 def _channels(settings: CoordinatorSettings) -> ChannelFactory:
@@ -230,13 +257,13 @@ def _pool(
     coordinator_id: str,
     models: ModelDirectory,
     desired: DesiredStates,
-    channels: ChannelFactory,
+    channels: ChannelFactory | None,
 ) -> WorkerPool:
     pool = WorkerPool(
         coordinator_id,
         models.prepare,
         desired,
-        channels=channels,
+        channels=channels or _channels(settings),
         router=Router(settings.routing),
         liveness=settings.liveness,
         vllm_http=VllmHttpSettings(settings.tokenizer, settings.http_worker_key),
@@ -250,26 +277,33 @@ def _pool(
 def _observers(
     settings: CoordinatorSettings,
     pool: WorkerPool,
-    collector: FleetCollector,
+    collectors: tuple[FleetCollector, ParserCollector],
     readiness: Readiness,
     keys: Callable[[], ApiKeys] | None,
     accounts: Accounts,
 ) -> Observers:
     siblings = Siblings(settings.siblings_dir)
     tenants = None if keys is None else lambda: keys().tenants
-    metrics = Metrics(collector, Relay(lambda: pool.sessions), siblings, lambda: readiness.in_flight, tenants)
+    fleet, parsers = collectors
+    metrics = Metrics(fleet, Relay(lambda: pool.sessions), siblings, lambda: readiness.in_flight, tenants)
+    metrics.registry.register(parsers)
     if accounts.store is not None:
         metrics.registry.register(LimitStoreCollector(accounts.store))
     traffic = TrafficSamples(lambda: pool.sessions, pool.stats_by_model) if settings.status_page else None
     return Observers(metrics, siblings, traffic)
 
 
-def _failover(settings: CoordinatorSettings, queue: AdmissionQueue, pool: WorkerPool) -> Failover:
+def _failover(
+    settings: CoordinatorSettings, queue: AdmissionQueue, pool: WorkerPool, desired: DesiredStates
+) -> tuple[Failover, Freshness]:
+    """Return the two outermost layers of the fleet."""
     journal = None if settings.siblings_dir is None else PoisonJournal(settings.siblings_dir)
     failover = Failover(queue, settings.failover, pool, journal)
     pool.subscribe(failover)
     pool.subscribe(failover.poison_cache)
-    return failover
+    freshness = Freshness(failover, desired)
+    pool.subscribe(freshness)
+    return failover, freshness
 
 
 def _add_routes(app: Starlette, settings: CoordinatorSettings, core: Core) -> Authenticator | None:
@@ -279,17 +313,20 @@ def _add_routes(app: Starlette, settings: CoordinatorSettings, core: Core) -> Au
     router = ApiRouter()
     chat = ChatService(generation, models, settings.api)
     router.include(chat_routes(chat))
-    router.include(responses_routes(chat))
+    router.include(responses_routes(chat, core.responses))
     router.include(messages_routes(chat, models))
     if settings.api.render_route:
-        router.include(render_routes(chat, generation, models, settings.parsers))
+        router.include(submit_routes(chat, generation, models, settings.parsers))
     router.include(completion_routes(generation, models, settings.api))
+    router.include(render_routes(chat, generation, models))
+    router.include(derender_routes(chat, models))
     router.include(token_routes(chat, generation, models, core.aborts, settings.api, authorization))
     admin = admin_routes(core.admin, core.status, settings.admin, authorization)
     router.include(admin)
     router.include(service_routes(pool, models, core.readiness, core.observers.metrics))
     if core.observers.traffic is not None:
-        snapshot = Snapshot(core.coordinator_id, pool, core.status, models, queue, core.readiness)
+        prefixes = generation.prefixes.causes
+        snapshot = Snapshot(core.coordinator_id, pool, core.status, models, queue, core.readiness, prefixes=prefixes)
         router.include(page_routes(snapshot, core.observers.traffic, core.observers.siblings))
     keys = core.keys
     free_paths = FREE_PATHS | DOCUMENTATION_PATHS | (PAGE_PATHS if settings.status_page else frozenset())

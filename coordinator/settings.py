@@ -21,6 +21,7 @@ from tokenwire.coordinator.http.bounded_protocol import ProtocolLimits
 from tokenwire.coordinator.http.tls import HttpsSettings
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.settings import ParserSettings
+from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import REQUIRED, Bounds, Option, Section, Unit, check_bounds, option
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
@@ -271,6 +272,7 @@ class CoordinatorSettings:
     parsers: ParserSettings = field(default_factory=ParserSettings)
     api: ApiSettings = field(default_factory=ApiSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
+    response_store: ResponseStoreSettings = field(default_factory=ResponseStoreSettings)
     admin: AdminSettings = field(default_factory=AdminSettings)
     observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
     siblings_dir: Path | None = option(None, Option("--siblings-dir", path="any", hidden=True))

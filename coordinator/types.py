@@ -13,6 +13,7 @@ from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.process.value_class import value_class
 from tokenwire.protocol.engine_defaults import ENGINE_DEFAULTS
 from tokenwire.protocol.model_revision import ModelRevision
+from tokenwire.protocol.weight_limits import WeightLimits
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -151,6 +152,8 @@ class GenerationRequest:
     reasoning_ended: bool | None = None
     """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
     reasoning_parser_kwargs: Mapping[str, Any] | None = None
+    weights: WeightLimits | None = None
+    """How old the weights of its tokens may be; None: no limit."""
     plan: ParserPlan | None = None
     """How the output is parsed; None: it is plain content."""
 

@@ -88,6 +88,7 @@ JSON_FOR = {
     "http/bounded_protocol.py": "clients: errors of their connection",
     "observability/metrics/exposition.py": "the processes of a port",
     "parsing/grammar.py": "workers",
+    "response_store/stored_response.py": "the coordinators of a shared store",
     "text/template/filters.py": "prompts",
     "text/template/renderer_main.py": "the coordinator",
     "text/template/renderer_process.py": "its process",

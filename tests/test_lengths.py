@@ -20,6 +20,7 @@ GENERATED = (
     "deploy/k8s/tokenwire/files/dashboard.json",
     "docs/plots/",
     "docs/reference/http.md",
+    "docs/reference/parsers.md",
     "docs/reference/protocol.md",
     "tokenwire/v1/",
 )
@@ -31,6 +32,7 @@ SMALL_MODULES = {
     "coordinator/api/admin/routes.py": "the one list of the package's routes, which the application adds",
     "coordinator/api/tokens/routes.py": "the one list of the package's routes, which the application adds",
     "coordinator/fleet/admission/throughput.py": "an estimate that needs nothing of the queue's, and is tested alone",
+    "coordinator/observability/metrics/parsers.py": "a collector of the lowest package, tested alone",
     "coordinator/parsing/brief_logs.py": "a filter of logs that needs nothing of the parsers, which are long",
     "coordinator/parsing/grammar.py": "a conversion that is tested alone",
     "tokenwire/process/one_heap.py": "calls the C library before a thread starts, and is tested in other processes",

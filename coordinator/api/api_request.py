@@ -18,11 +18,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tokenwire.coordinator.api.body_shape import check_shape
 from tokenwire.coordinator.api.fields.common import INT64_MAX, RequestFields, checked_identifier
+from tokenwire.coordinator.api.fields.weight_limits import checked_lag, checked_version
 from tokenwire.coordinator.api.json_body import parse_fast, parse_json_in_turns, parse_slowly
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.limits import check_no_transfer_fields
+from tokenwire.coordinator.http.content_coding import SMALL_BYTES, decompressed
 from tokenwire.errors import InvalidRequest
+from tokenwire.protocol.weight_limits import WeightLimits
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +57,15 @@ _UNSUPPORTED_MESSAGES = {
 _JSON = b"application/json"
 _MAX_RANK = 2**32 - 1
 """The largest uint32."""
+_LAG_HEADER, _VERSION_HEADER = "x-max-weight-lag", "x-min-weight-version"
 _TURNS_OF_OTHERS = 4
-_SMALL_BYTES = 64 * 1024
-"""A body of this size is parsed in less than a millisecond, whatever its contents."""
+
+_OWN_HEADER = "X-Session-Id"
+_AGENT_HEADERS = ("X-Claude-Code-Session-Id", "Session-Id", "Session_Id", "X-Session-Affinity")
+"""Those that Claude Code, Codex, older versions of Codex, and opencode send by themselves."""
+
+SESSION_HEADERS = frozenset(name.lower().encode() for name in (_OWN_HEADER, *_AGENT_HEADERS))
+"""The headers that are read here, as they are in an ASGI scope."""
 
 
 def context_of(scope: Scope) -> RequestContext:
@@ -104,7 +113,9 @@ class ApiRequest(Request):
         return self._body
 
     async def received(self) -> bytes | bytearray:
-        """Receive the body, once. Raises HTTPException as soon as it exceeds the limit, or ClientDisconnect."""
+        """Receive the body, once. Raises HTTPException as soon as it exceeds the limit, ClientDisconnect; and if it
+        is compressed, what `decompressed` does.
+        """
         body: bytes | bytearray = b""
         more, memory = True, self.context.body
         most = memory.budget.max_body_bytes
@@ -123,9 +134,10 @@ class ApiRequest(Request):
             if most is not None and len(body) > most:
                 error = f"The request's body is larger than {most} bytes."
                 raise HTTPException(413, error, headers={"connection": "close"})
-            if len(body) > _SMALL_BYTES:  # the number of connections bounds what smaller ones take
+            if len(body) > SMALL_BYTES:  # the number of connections bounds what smaller ones take
                 await memory.add(2 * len(body) - memory.held_bytes)  # twice, since growing may copy it
-        return body
+        decode = self.context.decode
+        return body if decode is None or not body else await decompressed(body, decode, memory)
 
     async def read(self, model: type[Body], required: bool) -> Body:
         """Return the body as its model. Raises InvalidBody, Malformed, RecursionError if it is nested too deeply."""
@@ -157,7 +169,7 @@ class ApiRequest(Request):
 
     async def _parse(self, body: bytes | bytearray) -> Any:
         context = self.context
-        if len(body) <= _SMALL_BYTES:
+        if len(body) <= SMALL_BYTES:
             try:
                 content = parse_fast(body)
             except ValueError:
@@ -245,20 +257,37 @@ def caller_of(request: Request) -> Caller:
 class RequestHeaders:
     """The headers that belong to a request, and its caller."""
 
-    def __init__(self, headers: Mapping[str, str], caller: Caller = ANYBODY) -> None:
+    def __init__(
+        self, headers: Mapping[str, str], caller: Caller = ANYBODY, session_weights: WeightLimits | None = None
+    ) -> None:
+        """`session_weights` are the limits that a session has set for all of its requests."""
         self.caller = caller
+        self.weights = session_weights
+        """Limits on the age of weights, where the body has none."""
+        if _LAG_HEADER in headers or _VERSION_HEADER in headers:
+            lag = headers.get(_LAG_HEADER)
+            number = int(lag) if lag is not None and lag.isascii() and lag.isdigit() and len(lag) < 20 else lag
+            version = checked_version(headers.get(_VERSION_HEADER), "X-Min-Weight-Version")
+            self.weights = WeightLimits(version, checked_lag(number, "X-Max-Weight-Lag")).over(session_weights)
         self._headers = headers
         self._priority = headers.get("x-vllm-priority")
         self._rank = headers.get("x-data-parallel-rank")
         self.request_id = self.identifier("X-Request-Id") if headers else None
-        self.conversation_id = self.identifier("X-Session-Id") if headers else None
+        self.conversation_id = session_of(headers) if headers else None
+        """The session that the headers name; see `conversation` for routes whose bodies may name one."""
+        self.other_conversation_id: str | None = None
+        """The conversation of a request that names none."""
 
     @classmethod
     def of(cls, request: Request) -> "RequestHeaders":
         """Read a request's headers and its caller. Raises InvalidRequest."""
         context = context_of(request.scope)
-        own = {name.decode(): value.decode("latin-1") for name, value in context.headers.items() if name[:2] == b"x-"}
-        return cls(own, context.caller)
+        own = {
+            name.decode(): value.decode("latin-1")
+            for name, value in context.headers.items()
+            if name[:2] == b"x-" or name in SESSION_HEADERS
+        }
+        return cls(own, context.caller, context.session_weights)
 
     def identifier(self, name: str) -> str | None:
         """Return the identifier in a header. Raises InvalidRequest."""
@@ -289,12 +318,10 @@ class RequestHeaders:
         return rank
 
     def conversation(self, body: RequestFields) -> str | None:
-        """Return the id of the conversation: the body's, the header's, or that of vllm_xargs. Raises InvalidRequest."""
-        given = body.session_id or self.conversation_id
-        extra = (body.vllm_xargs or {}).get("session_id")
-        if given or not isinstance(extra, str) or not extra:
-            return given
-        return checked_identifier(extra, "vllm_xargs.session_id")
+        """Return the id of the session that the body or the headers name; see `session_of`. Raises InvalidRequest."""
+        extra = None if body.vllm_xargs is None else body.vllm_xargs.get("session_id")
+        given = session_of(self._headers, body.session_id, extra, body.prompt_cache_key)
+        return given or self.other_conversation_id
 
 
 def _number(text: str, otherwise: int) -> int:
@@ -303,3 +330,24 @@ def _number(text: str, otherwise: int) -> int:
     except ValueError:
         return otherwise
     return value if -INT64_MAX - 1 <= value <= INT64_MAX else otherwise
+
+
+def session_of(
+    headers: Mapping[str, str], body: str | None = None, extra: object = None, cache_key: str | None = None
+) -> str | None:
+    """Return the id of a request's session: the first one that is named, in the order of `docs/reference/api.md`.
+
+    body: its `session_id`. extra: that of its `vllm_xargs`. cache_key: its `prompt_cache_key`. Raises InvalidRequest.
+    """
+    own = _named_by(headers, _OWN_HEADER) if headers else None  # checked even where the body takes precedence
+    if body or own:
+        return body or own
+    if isinstance(extra, str) and extra:
+        return checked_identifier(extra, "vllm_xargs.session_id")
+    agents = filter(None, (_named_by(headers, name) for name in _AGENT_HEADERS)) if headers else ()
+    return next(iter(agents), cache_key) or None
+
+
+def _named_by(headers: Mapping[str, str], name: str) -> str | None:
+    value = headers.get(name.lower())
+    return None if value is None else checked_identifier(value, name)

@@ -19,7 +19,7 @@ _PASSED_ON = frozenset(
         *("repetition_detection", "repetition_penalty", "request_id", "seed", "session_id", "skip_special_tokens"),
         *("spaces_between_special_tokens", "stop", "stop_token_ids", "stream_interval", "structured_outputs"),
         *("thinking_token_budget", "token_history", "top_k", "truncate_prompt_tokens", "truncation_side", "vllm_xargs"),
-        "watermarking",
+        *("max_weight_lag", "min_weight_version", "watermarking"),
     }
 )
 # Chat's fields that these routes name differently, with the values that have no effect.

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
 from tokenwire.coordinator.api.api_request import InvalidBody, context_of
+from tokenwire.coordinator.http.content_coding import ACCEPTED_CODINGS
 from tokenwire.errors import FleetFailed, InvalidRequest, Malformed, TokenwireError, error_body
 
 log = logging.getLogger(__name__)
@@ -32,13 +33,14 @@ _ANTHROPIC_TYPES = {
 }
 
 
-def anthropic_error(message: str, kind: str, code: int, param: str | None = None) -> dict[str, Any]:
+def anthropic_error(message: str, kind: str, code: int | str, param: str | None = None) -> dict[str, Any]:
     """Return Anthropic's error object, whose type depends on the status; kind and param are not part of it."""
-    type_ = _ANTHROPIC_TYPES.get(code, "api_error" if code >= 500 else "invalid_request_error")
+    status = code if isinstance(code, int) else 400
+    type_ = _ANTHROPIC_TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
     return {"type": "error", "error": {"type": type_, "message": message}}
 
 
-ErrorBody = Callable[[str, str, int, str | None], dict[str, Any]]
+ErrorBody = Callable[[str, str, int | str, str | None], dict[str, Any]]
 _OTHER_BODIES: dict[str, ErrorBody] = {"/v1/messages": anthropic_error}
 """Error formats other than OpenAI's, by path prefix."""
 
@@ -66,7 +68,10 @@ def error_response(error: TokenwireError, scope: Scope, reason: str | None = Non
         headers["Retry-After"] = str(max(1, round(error.retry_after_s or 1)))
     if error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    body = _body_of(scope["path"])(error.message, error.openai_type, error.http_status, error.param)
+    if error.http_status == 415:
+        headers["Accept-Encoding"] = ACCEPTED_CODINGS
+    code = error.openai_code or error.http_status
+    body = _body_of(scope["path"])(error.message, error.openai_type, code, error.param)
     if isinstance(error, FleetFailed):
         body["error"]["workers"] = error.workers
     return JSONResponse(body, error.http_status, headers)

@@ -54,7 +54,12 @@ def slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 async def with_long_lists(body: Mapping[str, Any], lists: Mapping[str, Iterable[Sequence[Any]] | None]) -> LongResponse:
-    """Encode an object that has, after its other fields, long lists, given in slices; None is null."""
+    """Return an object that has, after its other fields, long lists, given in slices; None is null."""
+    return LongResponse(await long_object(body, lists))
+
+
+async def long_object(body: Mapping[str, Any], lists: Mapping[str, Iterable[Sequence[Any]] | None]) -> list[bytes]:
+    """Encode such an object, in parts."""
     parts = [json_bytes(body)[:-1]]
     for name, values in lists.items():
         parts.append(b"," * (len(parts) > 1 or bool(body)) + json_bytes(name) + b":")
@@ -66,4 +71,4 @@ async def with_long_lists(body: Mapping[str, Any], lists: Mapping[str, Iterable[
             parts.append(b"," * bool(index) + json_bytes(list(part))[1:-1])
             await asyncio.sleep(0)
         parts.append(b"]")
-    return LongResponse([*parts, b"}"])
+    return [*parts, b"}"]

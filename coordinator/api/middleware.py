@@ -5,6 +5,7 @@ One file, since each request passes all of it.
 
 import asyncio
 import ipaddress
+import json
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
@@ -23,13 +24,22 @@ from tokenwire.coordinator.auth.rate_limit import UNLIMITED, Account
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory, BodySettings
 from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, AsgiConnection
+from tokenwire.coordinator.http.content_coding import decoder_of
 from tokenwire.coordinator.http.readiness import Readiness
-from tokenwire.coordinator.observability.record import RequestListener, RequestRecord, StartListener, trace_headers
+from tokenwire.coordinator.observability.record import (
+    PrefixDivergence,
+    RequestListener,
+    RequestRecord,
+    StartListener,
+    trace_headers,
+)
 from tokenwire.errors import Forbidden, InvalidRequest, TokenwireError, TooLarge, Unauthorized
 from tokenwire.process.for_each import call_each
 
 WORKER_HEADER = "X-Tokenwire-Worker"
+PREFIX_HEADER = "X-Tokenwire-Prefix"
 _TIMEOUT_HEADER = b"x-request-timeout"
+_CODING_HEADER = b"content-encoding"
 _SMALL_BODY_BYTES = 64 * 1024
 _LOCAL_DOMAINS = (".localhost", ".internal")
 """Domains that cannot be registered; containers use the second one for their host."""
@@ -175,13 +185,23 @@ class RequestMiddleware:
         try:
             await self._serve(context, scope, receive, send_with_headers)
         finally:
-            context.body.release()
-            self._readiness.in_flight -= 1
-            record.ended_at = self._clock()
-            record.status = record.status or CLIENT_CLOSED_REQUEST
-            record.route = getattr(scope.get("route"), "path", record.route)
-            record.tenant = context.caller.tenant
-            call_each(self._on_end, record)
+            if context.goes_on is None:
+                self._end(context, scope)
+            else:
+                context.goes_on.add_done_callback(lambda _: self._end(context, scope))
+
+    def _end(self, context: RequestContext, scope: Scope) -> None:
+        """Complete the record of a request, and give back what it holds."""
+        record = context.record
+        if context.leave is not None:
+            context.leave()
+        context.body.release()
+        self._readiness.in_flight -= 1
+        record.ended_at = self._clock()
+        record.status = record.status or CLIENT_CLOSED_REQUEST
+        record.route = getattr(scope.get("route"), "path", record.route)
+        record.tenant = context.caller.tenant
+        call_each(self._on_end, record)
 
     def _open(self, scope: Scope, receive: Receive, send: Send) -> RequestContext:
         """Return the context of a request that begins, with its record."""
@@ -200,13 +220,12 @@ class RequestMiddleware:
 
     async def _serve(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the application, and respond to what it raises. Raises what nobody expected after the response."""
-        leave: Callable[[], None] | None = None
         try:
             try:
                 self._admit(context, scope)
                 context.body.share = context.caller.share
                 if context.account is not None:
-                    leave = await context.account.enter()
+                    context.leave = await context.account.enter()
             except TokenwireError as error:
                 await _reject(error, context, scope, receive, send)
                 return
@@ -224,12 +243,9 @@ class RequestMiddleware:
                 await response(scope, receive, send)
             if begun or expected is None:
                 raise  # the server closes the connection
-        finally:
-            if leave is not None:
-                leave()
 
     def _admit(self, context: RequestContext, scope: Scope) -> None:
-        """Check the headers. Raises Forbidden, Unauthorized, InvalidRequest or TooLarge."""
+        """Check the headers. Raises Forbidden, Unauthorized, InvalidRequest, UnsupportedCoding or TooLarge."""
         if self._allowed_hosts is not None:
             self._allowed_hosts.check(scope)
         if self._authenticator is not None:
@@ -243,6 +259,8 @@ class RequestMiddleware:
         limit = self._bodies.max_body_bytes
         if limit is not None and declared.isdigit() and int(declared) > limit:
             raise TooLarge(f"The request's body is larger than {limit} bytes.")
+        if _CODING_HEADER in context.headers:
+            context.decode = decoder_of(context.headers[_CODING_HEADER])
 
     def _timeout_s(self, headers: Mapping[bytes, bytes]) -> float | None:
         """Return the shorter of the client's timeout and the server's; None without either. Raises InvalidRequest."""
@@ -257,6 +275,16 @@ class RequestMiddleware:
             MutableHeaders(scope=message)[RESUMED_HEADER] = "true"
         if self._names_workers and context.handle is not None:
             MutableHeaders(scope=message)[WORKER_HEADER] = context.handle.explain()  # final only now
+            if context.record.divergence is not None:
+                MutableHeaders(scope=message)[PREFIX_HEADER] = _shown(context.record.divergence)
+
+
+def _shown(divergence: PrefixDivergence) -> str:
+    """Return where a prompt left the last one of its session, on one line of ASCII."""
+    shown = f"cause={divergence.cause}; tokens={divergence.token}"
+    if divergence.message is None:
+        return shown
+    return f"{shown}; message={divergence.message}; text={json.dumps(divergence.text)}"
 
 
 def _rate_limit_headers(account: Account) -> dict[str, str]:

@@ -21,7 +21,7 @@ _STREAM_HEADERS = (
 """Unlike full responses, streams have no content length."""
 
 
-def _end(
+def end_reply(
     context: RequestContext,
     prepared: PreparedRequest,
     reply: CollectedReply | StreamedReply,
@@ -54,7 +54,7 @@ async def collect(generation: GenerationService, prepared: PreparedRequest, requ
             raise ClientDisconnect
         return choices
     finally:
-        _end(context, prepared, reply, handle)
+        end_reply(context, prepared, reply, handle)
 
 
 class EventStream(Response):
@@ -92,7 +92,7 @@ class EventStream(Response):
                 await connection.flush()
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            _end(context, prepared, reply, handle)
+            end_reply(context, prepared, reply, handle)
 
 
 async def _wait_or_fail(reply: StreamedReply, context: RequestContext) -> None:

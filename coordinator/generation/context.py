@@ -1,5 +1,6 @@
 """The context of one HTTP request: made by the middleware, read and filled in by routes and generation."""
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -10,9 +11,11 @@ from tokenwire.coordinator.auth.rate_limit import Account
 from tokenwire.coordinator.fleet.request_handle import RequestHandle
 from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory
 from tokenwire.coordinator.http.connection import Connection
+from tokenwire.coordinator.http.content_coding import Decoder
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.errors import DeadlineExceeded, Unavailable
+from tokenwire.protocol.weight_limits import WeightLimits
 
 CONTEXT = "tokenwire.context"
 """The key of the context in an ASGI scope, where the middleware puts it."""
@@ -30,14 +33,22 @@ class RequestContext:
     readiness: Readiness = field(default_factory=Readiness)
     body: BodyMemory = field(default_factory=lambda: BodyMemory(BodyBudget()))
     """The memory of its body, until it is submitted or answered."""
+    decode: Decoder | None = None
+    """Decompresses its body, if it came compressed."""
     caller: Caller = ANYBODY
     account: Account | None = None
     """Its caller's, if that is charged for the request."""
+    session_weights: WeightLimits | None = None
+    """What its session allows of the age of weights, where the request itself says nothing; None: anything."""
     deadline: float | None = None
     """When its generation ends at the latest, by the clock, however long it took until then; None: no limit."""
     clock: Callable[[], float] = time.monotonic
     handle: RequestHandle | None = None
     """The handle to abort it; None before its submission."""
+    leave: Callable[[], None] | None = None
+    """Ends its part of what its caller may have at a time; None: that has no limit."""
+    goes_on: "asyncio.Future[None] | None" = None
+    """What it goes on with in the background, after its response; only then its record is complete."""
 
     def time_left_s(self) -> float:
         """Return the time until the deadline, infinite without one. Raises DeadlineExceeded after it."""

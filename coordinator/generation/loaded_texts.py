@@ -11,6 +11,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from tokenwire.coordinator.fleet.session import FetchFiles
+from tokenwire.coordinator.parsing.disagreements import Disagreements
 from tokenwire.coordinator.parsing.loader import load_parsers
 from tokenwire.coordinator.parsing.message import Parsers
 from tokenwire.coordinator.parsing.settings import ModelFacts
@@ -41,6 +42,8 @@ class TextsLoader:
 
     def __init__(self, settings: CoordinatorSettings) -> None:
         self._settings = settings
+        self.disagreements = Disagreements()
+        """Those of all parsers."""
         self._loaded: dict[tuple[str, str, str, str], LoadedTexts] = {}
         """By the digest of tokenizer and template, and what parsers depend on."""
         self._untrusted = IsolatedRenderer() if settings.template.trust_request else None
@@ -55,7 +58,7 @@ class TextsLoader:
         key = info.tokenizer_digest, info.names[0], info.model_type, info.architecture
         if key not in self._loaded:
             files = await self._files(info.tokenizer_digest, fetch)
-            texts = await asyncio.to_thread(_load, info, files, self._settings, self._untrusted)
+            texts = await asyncio.to_thread(_load, info, files, self._settings, self._untrusted, self.disagreements)
             self._loaded.setdefault(key, texts)  # another worker's session may have been faster
         return self._loaded[key]
 
@@ -81,7 +84,11 @@ class TextsLoader:
 
 
 def _load(
-    info: pb.Model, files: Mapping[str, bytes], settings: CoordinatorSettings, untrusted: UntrustedRenderer | None
+    info: pb.Model,
+    files: Mapping[str, bytes],
+    settings: CoordinatorSettings,
+    untrusted: UntrustedRenderer | None,
+    disagreements: Disagreements,
 ) -> LoadedTexts:
     """Load everything; takes long, so call it in a thread. Raises InvalidRequest or ParserUnusable."""
     tokenizer = ModelTokenizer.from_files(files)
@@ -97,7 +104,7 @@ def _load(
             untrusted=untrusted,
         ),
         token_texts=TokenTexts(tokenizer),
-        parsers=load_parsers(settings.parsers, facts, files),
+        parsers=load_parsers(settings.parsers, facts, files, disagreements),
     )
 
 

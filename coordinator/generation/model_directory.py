@@ -14,6 +14,7 @@ from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.session import FetchFiles
 from tokenwire.coordinator.generation.loaded_texts import LoadedTexts, TextsLoader
 from tokenwire.coordinator.generation.traffic_split import Conversation, RevisionedWorkers, TrafficSplit
+from tokenwire.coordinator.parsing.disagreements import Disagreements
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.coordinator.types import ServedModel
 from tokenwire.errors import NotFound, Unavailable
@@ -61,6 +62,11 @@ class ModelDirectory(PoolListener):
     def watch(self, workers: RevisionedWorkers) -> None:
         """Follow which revisions these workers have."""
         self._workers, self._split = workers, TrafficSplit(workers, self._settings.revision_shares)
+
+    @property
+    def disagreements(self) -> Disagreements:
+        """Return the counts of replies whose parsers disagreed with themselves."""
+        return self._texts.disagreements
 
     async def close(self) -> None:
         """End the renderer process."""

@@ -19,6 +19,7 @@ from tokenwire.coordinator.generation import limits
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
 from tokenwire.coordinator.generation.token_quota import fit_quota
+from tokenwire.coordinator.history.prefix_watch import PrefixWatch, WatchedPrompt
 from tokenwire.coordinator.history.request_history import HistoryWriter
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.observability.record import RequestRecord
@@ -26,7 +27,7 @@ from tokenwire.coordinator.output.choice import Choice, Reply, SharedPromptLogpr
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.text.detokenizer import TextStreams
 from tokenwire.coordinator.text.logprobs import LogprobDecoder
-from tokenwire.coordinator.types import GenerationRequest, Prompt, ServedModel, TokenPrompt, Truncation
+from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import DeadlineExceeded
 from tokenwire.process.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
@@ -129,21 +130,32 @@ class GenerationHandle:
 class GenerationService:
     """The one service between routes and workers."""
 
-    def __init__(self, fleet: Fleet, history: TokenHistory, settings: ApiSettings | None = None) -> None:
+    def __init__(
+        self, fleet: Fleet, history: TokenHistory, settings: ApiSettings | None = None, limited: Fleet | None = None
+    ) -> None:
+        """`limited` takes the requests that limit how old weights may be; None: the fleet does."""
+        self.prefixes = PrefixWatch()
+        """The last prompts of sessions."""
+        self._limited = limited or fleet
         self._settings = settings or ApiSettings()
         self._fleet = fleet
         self._history = history
 
     async def prepare(
-        self, request: GenerationRequest, model: ServedModel, caller: Caller = ANYBODY
+        self, request: GenerationRequest, model: ServedModel, caller: Caller = ANYBODY, submits: bool = True
     ) -> PreparedRequest:
-        """Render, tokenize and check a request for a model. Raises InvalidRequest or Unavailable."""
+        """Render, tokenize and check a request for a model. Raises InvalidRequest or Unavailable.
+
+        submits: whether it is to be submitted, for which the queue must have space.
+        """
         params = _with_defaults(request.sampling, model)
         self.check_transfers(request.sampling)
-        # Checked first, so that under overload a request that will be rejected is not tokenized.
-        adapter_id = 0 if model.lora is None else model.lora.id
-        placement = Placement(tenant=caller.share, weight=caller.weight)
-        self._fleet.check_open(model.base_model, adapter_id, placement)
+        if submits:
+            # Checked first, so that under overload a request that will be rejected is not tokenized.
+            adapter_id = 0 if model.lora is None else model.lora.id
+            placement = Placement(tenant=caller.share, weight=caller.weight, weights=request.weights)
+            fleet = self._fleet if request.weights is None else self._limited
+            fleet.check_open(model.base_model, adapter_id, placement)
         limits.check_request(request, params, model)
         cost = limits.RequestCost(request, params, model)
         prompts: list[PreparedPrompt] = []
@@ -188,14 +200,11 @@ class GenerationService:
         max_tokens, handle = await _reserve(prepared, caller.account)
         if prepared.history_writer is not None:
             reply = prepared.history_writer.wrap(reply)
-        placement = Placement(
-            tenant=caller.share,
-            weight=caller.weight,
-            sequence_bytes=math.ceil(prepared.size_bytes / prepared.choices),
-            on_placed=record.on_placed,
-            exact=request.returns_ids,
-            revision=model.revision,
-        )
+        watched = self._watched(request, caller, record)
+        if watched is not None:
+            reply = watched.wrap(reply)
+        placement = _placement(prepared, caller, record)
+        fleet = self._fleet if request.weights is None else self._limited
         texts = TextStreams(model.tokenizer, request.text, prepared.sampling.min_tokens)
         try:
             if context.deadline is not None:
@@ -205,8 +214,10 @@ class GenerationService:
                 choices = _choices(prepared, position, texts, reply)
                 if position == 1:
                     placement = replace(placement, joins=True)
-                handle.handles.append(self._fleet.submit(model.base_model, submission, choices, placement))
+                handle.handles.append(fleet.submit(model.base_model, submission, choices, placement))
                 await _yield_to_others(position)
+            if watched is not None:  # its messages were rendered, so they can be read
+                watched.compare(model, prepared.prompts[0].token_ids, request.cache_salt)
         except BaseException:
             handle.abort()
             handle.settle(0)
@@ -214,12 +225,31 @@ class GenerationService:
         context.body.release()
         return handle
 
+    def _watched(self, request: GenerationRequest, caller: Caller, record: RequestRecord) -> WatchedPrompt | None:
+        """Return what compares the prompt of a session's chat with the last ones; None for other requests."""
+        prompt = request.prompts[0]
+        if not request.conversation_id or not isinstance(prompt, ChatPrompt):
+            return None
+        return WatchedPrompt(self.prefixes, record, caller.tenant, request.conversation_id, prompt)
+
     def submits(self, prepared: PreparedRequest) -> Iterator[pb.Submit]:
         """Return the workers' messages, one for each prompt; slots are assigned when they are sent."""
         return (
             _submission(prepared, position, prepared.max_tokens).message().submit
             for position in range(len(prepared.prompts))
         )
+
+
+def _placement(prepared: PreparedRequest, caller: Caller, record: RequestRecord) -> Placement:
+    return Placement(
+        tenant=caller.share,
+        weight=caller.weight,
+        sequence_bytes=math.ceil(prepared.size_bytes / prepared.choices),
+        on_placed=record.on_placed,
+        exact=prepared.request.returns_ids,
+        revision=prepared.model.revision,
+        weights=prepared.request.weights,
+    )
 
 
 async def _reserve(prepared: PreparedRequest, account: Account | None) -> tuple[Sequence[int], GenerationHandle]:

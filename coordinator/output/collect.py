@@ -14,6 +14,8 @@ class CollectedChoice:
     """A finished choice."""
 
     text: str = ""
+    texts: list[str] = field(default_factory=list)
+    """The text of each step."""
     token_ids: list[int] = field(default_factory=list)
     finish: Finish = field(default=Finish("abort"))
     prefill: Prefill = field(default=Prefill(0))
@@ -25,7 +27,6 @@ class CollectedReply:
     """Collects choices; `wait` returns them when the last one has ended."""
 
     def __init__(self, choices: int) -> None:
-        self._texts: list[list[str]] = [[] for _ in range(choices)]
         self._choices = [CollectedChoice() for _ in range(choices)]
         self._open = choices
         self.progress = Progress([0] * choices)
@@ -53,9 +54,8 @@ class CollectedReply:
         logprobs: list[ScoredPosition] | None = None,
     ) -> None:
         """Add the output of one step of a choice."""
-        if text:
-            self._texts[index].append(text)
         choice = self._choices[index]
+        choice.texts.append(text)
         choice.token_ids += token_ids
         if logprobs is not None:
             if choice.logprobs is None:
@@ -64,7 +64,7 @@ class CollectedReply:
         if finish is not None:
             self.progress.on_finish(finish)
             choice.finish = finish
-            choice.text = "".join(self._texts[index])
+            choice.text = "".join(choice.texts)
             self._open -= 1
             if not self._open:
                 self._end(None)

@@ -45,7 +45,7 @@ class ApiSettings:
         False,
         Option(
             "--enable-render-route",
-            "Serve .../render next to chat and completions, which returns the rendered prompt, for debugging.",
+            "Serve /tokenwire/v1/.../render, which shows what workers would get of a request, for debugging.",
             Section.REPLIES,
         ),
     )

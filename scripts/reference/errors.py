@@ -7,6 +7,7 @@ from scripts.reference.markdown import table
 from tokenwire import errors
 from tokenwire.cli.coordinator import COORDINATOR_OPTIONS
 from tokenwire.coordinator.api.errors import anthropic_error
+from tokenwire.coordinator.http.content_coding import ACCEPTED_CODINGS, CODING_HEADER
 from tokenwire.errors import TokenwireError
 
 _INTRODUCTION = """# Errors
@@ -27,10 +28,13 @@ def _flag(name: str, unit: str = "") -> str:
 _DO: dict[type[TokenwireError], str] = {
     errors.InvalidRequest: "Change the field that `param` names: type, range, length, vocabulary, template.",
     errors.Malformed: "Change the field that `param` names; the message has a line for each mistake.",
+    errors.PreviousNotFound: "Send the whole conversation instead. Its `code` is `previous_response_not_found`; see "
+    "[stored responses](../guides/stored-responses.md).",
     errors.NotFound: f"Look at `/v1/models`. A model without workers is unknown after {_flag('--model-linger', ' s')}.",
     errors.Forbidden: "Use another key, or the option that the message names.",
     errors.Unauthorized: "Send a [key](../guides/tenants.md); on admin routes the admin key.",
     errors.TooLarge: f"Send less, or raise {_flag('--max-body-mb')}.",
+    errors.UnsupportedCoding: f"Compress it with one of {ACCEPTED_CODINGS}, or not at all: `{CODING_HEADER}`.",
     errors.PoisonRequest: "Do not send it again: it is a [poison request](../explanation/failure.md#poison-requests).",
     errors.Unsupported: "Use another engine, or another route that the message names.",
     errors.Superseded: "Read the state (`GET /v1/rl/state`), and repeat the operation if it is still wanted.",

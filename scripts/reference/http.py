@@ -50,7 +50,7 @@ class _Document:
         always = _document(rl_routes=False, lora_routes=False)["paths"].keys()
         with_lora = _document(rl_routes=False, lora_routes=True)["paths"].keys()
         self._marks = {
-            path: "" if path in always else "§" if path.endswith("/render") else "‡" if path in with_lora else "†"
+            path: "" if path in always else "§" if path.startswith("/tokenwire/") else "‡" if path in with_lora else "†"
             for path in self._paths
         }
         self._bodies: dict[str, str] = {}
@@ -141,6 +141,8 @@ class _Document:
     def _type(self, schema: Json) -> str:
         if "$ref" in schema:
             title = schema["$ref"].rpartition("/")[2]
+            if title in self._bodies:
+                return f"body of `{self._bodies[title]}`"
             has_fields = self._schemas[title].get("properties")
             return f"[{title}](#{title.lower()})" if has_fields else self._type(self._schemas[title])
         for kinds in ("anyOf", "oneOf", "allOf"):

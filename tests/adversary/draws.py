@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tests.adversary import fields
+from tests.adversary import derender_fields, fields
 from tests.adversary.values import SHAPES, Value, list_of, small, value_of
 
 Sending = Literal["whole", "in pieces", "never finished"]
@@ -18,6 +18,11 @@ TABLES: dict[str, fields.Table] = {
     "/v1/responses": fields.RESPONSES,
     "/v1/messages": fields.MESSAGES,
     "/v1/messages/count_tokens": fields.COUNT_TOKENS,
+    "/v1/chat/completions/render": fields.CHAT,
+    "/v1/completions/render": fields.COMPLETION,
+    "/v1/messages/render": fields.MESSAGES,
+    "/v1/chat/completions/derender": derender_fields.DERENDER_CHAT,
+    "/v1/completions/derender": derender_fields.DERENDER_COMPLETION,
     "/inference/v1/generate": fields.GENERATE,
     "/generate": fields.SGLANG,
     "/generate/": fields.TRL_GENERATE,
@@ -32,6 +37,8 @@ TABLES: dict[str, fields.Table] = {
 """The fields of each route; /v1/tokenize and /v1/detokenize are other names of two."""
 
 _TALK = value_of("a word", [{"role": "user", "content": "hi"}])
+_ONE_TOKEN = {"choices": [{"index": 0, "token_ids": [7]}]}
+_REPLY = value_of("a token", _ONE_TOKEN)
 _FEW = small(4)[0]
 _WARM = small(1.0)[0]
 _BASES: dict[str, dict[str, Value]] = {
@@ -43,6 +50,11 @@ _BASES: dict[str, dict[str, Value]] = {
     "/v1/responses": {"input": small("hi")[0], "max_output_tokens": _FEW},
     "/v1/messages": {"messages": _TALK, "max_tokens": _FEW},
     "/v1/messages/count_tokens": {"messages": _TALK},
+    "/v1/chat/completions/render": {"messages": _TALK},
+    "/v1/completions/render": {"prompt": small("hi")[0]},
+    "/v1/messages/render": {"messages": _TALK, "max_tokens": _FEW},
+    "/v1/chat/completions/derender": {"generate_response": _REPLY},
+    "/v1/completions/derender": {"generate_responses": value_of("a token", [_ONE_TOKEN])},
     "/inference/v1/generate": {"token_ids": small([7])[0], "sampling_params.max_tokens": _FEW},
     "/generate": {"input_ids": small([7])[0], "sampling_params.max_new_tokens": _FEW},
     "/generate/": {"prompts": small(["hi"])[0], "max_tokens": _FEW},

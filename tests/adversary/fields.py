@@ -24,6 +24,7 @@ from tokenwire.coordinator.generation.limits import MAX_IDS
 
 Table = Mapping[str, Sequence[Value]]
 
+
 N = small(2, 16, 64, 200, 500, 2_000, 16_384)
 _LABEL = [value_of("512 characters", "x" * 512), value_of("1 MB", "x" * MIB)]
 _TEXTS = [long_text(size) for size in (4_096, 90_000, MIB, 8 * MIB, 30 * MIB)] + [
@@ -31,7 +32,7 @@ _TEXTS = [long_text(size) for size in (4_096, 90_000, MIB, 8 * MIB, 30 * MIB)] +
     long_text(20 * MIB, "\U0001f9d0"),
     long_text(30 * MIB, " "),
 ]
-_ID_LIST = [id_list(count) for count in (1_000, 3_000, 10_000, CONTEXT - 64, 500_000, 4_000_000)]
+ID_LIST = [id_list(count) for count in (1_000, 3_000, 10_000, CONTEXT - 64, 500_000, 4_000_000)]
 _ID_LISTS = [
     *(id_lists(lists, 3) for lists in (16, 200, 2_000, 16_384, 65_536)),
     *(id_lists(lists, length) for lists, length in ((10, 9_900), (64, 2_000), (200, 10_000), (4, CONTEXT - 64))),
@@ -79,6 +80,7 @@ _ENGINE: Table = {
 ENGINE_SAMPLING: Table = {**SAMPLING, **_ENGINE}
 """Of vLLM's SamplingParams as JSON."""
 
+_WEIGHT_LIMITS: Table = {"min_weight_version": _LABEL, "max_weight_lag": small(0, 2**31 - 1)}
 _REQUEST: Table = {
     **SAMPLING,
     "model": [value_of("1 MB", "x" * MIB)],
@@ -101,6 +103,8 @@ _REQUEST: Table = {
     "priority": small(2**62),
     "cache_salt": [value_of("128 characters", "x" * 128)],
     "session_id": _LABEL,
+    "prompt_cache_key": _LABEL,
+    **_WEIGHT_LIMITS,
     "request_id": _LABEL,
     "user": [long_text(8 * MIB)],
     "use_beam_search": small(True),
@@ -111,7 +115,7 @@ _REQUEST: Table = {
 }
 COMPLETION: Table = {
     **_REQUEST,
-    "prompt": [*_TEXTS, *_ID_LIST, *_ID_LISTS, *_MANY_TEXTS, *SHAPES],
+    "prompt": [*_TEXTS, *ID_LIST, *_ID_LISTS, *_MANY_TEXTS, *SHAPES],
     "max_tokens": _ENGINE["max_tokens"],
     "logprobs": _ENGINE["logprobs"],
     "add_special_tokens": small(False),
@@ -150,12 +154,13 @@ CHAT: Table = {
     "media_io_kwargs": [value_of("one", {"image": _SMALL_EXTRA})],
     "mm_processor_kwargs": OPEN_OBJECTS,
 }
-CHAT_TOKENS: Table = {**CHAT, "tokens": _ID_LIST}
+CHAT_TOKENS: Table = {**CHAT, "tokens": ID_LIST}
 GENERATE: Table = {
+    **_WEIGHT_LIMITS,
     **{f"sampling_params.{name}": values for name, values in ENGINE_SAMPLING.items()},
     **{name: _REQUEST[name] for name in ("model", "request_id", "return_token_ids", "stream", "stream_options")},
     **{name: _REQUEST[name] for name in ("cache_salt", "priority", "kv_transfer_params", "ec_transfer_params")},
-    "token_ids": _ID_LIST,
+    "token_ids": ID_LIST,
     "output_mode": small("text"),
     "reasoning_ended": small(True),
     "reasoning_parser_kwargs": [value_of("10 KB", {"chat_template_kwargs": _SMALL_EXTRA})]
@@ -167,6 +172,7 @@ _SGLANG_NAMES = {
     "include_stop_str_in_output": "no_stop_trim",
 }
 SGLANG: Table = {
+    **_WEIGHT_LIMITS,
     **{f"sampling_params.{_SGLANG_NAMES.get(name, name)}": values for name, values in ENGINE_SAMPLING.items()},
     "sampling_params.regex": [value_of("32 KB", "(a|b)" * 6_500)],
     "sampling_params.json_schema": [value_of("5,000 properties", str(schemas.wide_schema(5_000)).replace("'", '"'))],
@@ -175,7 +181,7 @@ SGLANG: Table = {
         value_of("100 KB", '{"type": "structural_tag", "format": "' + "x" * 100_000 + '"}')
     ],
     "text": [*_TEXTS, *_MANY_TEXTS],
-    "input_ids": [*_ID_LIST, *_ID_LISTS],
+    "input_ids": [*ID_LIST, *_ID_LISTS],
     "rid": _LABEL,
     "return_logprob": small(True),
     "logprob_start_len": small(0),
@@ -192,8 +198,9 @@ TOKENIZE: Table = {
     "messages": schemas.CHATS,
     "return_token_strs": small(True),
 }
-DETOKENIZE: Table = {"model": _REQUEST["model"], "tokens": [*_ID_LIST, id_list(VOCABULARY - 5, VOCABULARY - 5)]}
+DETOKENIZE: Table = {"model": _REQUEST["model"], "tokens": [*ID_LIST, id_list(VOCABULARY - 5, VOCABULARY - 5)]}
 _TRL: Table = {
+    **_WEIGHT_LIMITS,
     **{name: ENGINE_SAMPLING[name] for name in ("n", "repetition_penalty", "temperature", "top_p", "top_k", "min_p")},
     **{name: ENGINE_SAMPLING[name] for name in ("max_tokens", "logprobs")},
     "structured_outputs_regex": [value_of("32 KB", "(a|b)" * 6_500)],
@@ -238,6 +245,8 @@ RESPONSES: Table = {
     "stream": small(True),
     "stream_options": OPEN_OBJECTS,
     "store": small(True),
+    "background": small(True),
+    "previous_response_id": _LABEL,
     "user": _LABEL,
     "safety_identifier": _LABEL,
     "prompt_cache_key": _LABEL,

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from tests.adversary.draws import TABLES, UNKNOWN, Attack, draw
 from tests.adversary.rows import ROWS
 from tests.bodies import body_models, models_in, models_within
+from tokenwire.coordinator.api.fields.common import RequestFields
 from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.settings import CoordinatorSettings
@@ -63,7 +64,9 @@ def test_every_field_inside_of_others_has_a_value(path: str) -> None:
     for name, field in _models()[path].model_fields.items():
         dotted = {each.partition(".")[2] for each in TABLES[path] if each.startswith(f"{name}.")}
         for inner in models_within(field.annotation):
-            if any(issubclass(each, SamplingParams) for each in models_in(field.annotation)):
+            if any(issubclass(each, RequestFields) for each in models_in(field.annotation)):
+                missing = _wire_names(inner) - dotted if issubclass(inner, RequestFields) else set()
+            elif any(issubclass(each, SamplingParams) for each in models_in(field.annotation)):
                 missing = _wire_names(inner) - dotted if issubclass(inner, SamplingParams) else set()
             else:
                 texts = [value.json_text() for value in TABLES[path][field.alias or name]]

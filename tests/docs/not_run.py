@@ -97,6 +97,12 @@ NOT_RUN = {
     "the machine's own package": ("apt-get install prometheus",),
     "run by `make conformance`": (
         "codex -m Qwen/Qwen3-8B",
+        'opencode run --model tokenwire/Qwen/Qwen3-8B "Say hello."',
+        "OPENAI_BASE_URL=http://127.0.0.1:8000/v1 OPENAI_API_KEY=unused OPENAI_MODEL=Qwen/Qwen3-8B qwen --auth-type "
+        "openai",
+        "OPENAI_API_BASE=http://127.0.0.1:8000/v1 OPENAI_API_KEY=unused MSWEA_COST_TRACKING=ignore_errors mini --model "
+        "openai/Qwen/Qwen3-8B",
+        "python -m tests.conformance.agents codex --only edit",
         "ANTHROPIC_BASE_URL=http://127.0.0.1:8000 ANTHROPIC_AUTH_TOKEN=unused claude --model Qwen/Qwen3-8B",
     ),
     "tests/e2e and `make faults` kill workers by their pid": ("pkill -9 -f 'listen 127.0.0.1:50051'",),
@@ -158,6 +164,7 @@ LONG = {
         "python -m benchmarks --only long-prompts",
         "python -m benchmarks --only overload",
         "python -m benchmarks --only parsing",
+        "python -m benchmarks --only render",
         "python -m benchmarks --only rest",
         "python -m benchmarks --only routing",
     ),

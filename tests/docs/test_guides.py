@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 PAGES = [
     "docs/guides/several-models.md",
     "docs/guides/tenants.md",
+    "docs/guides/test-agents.md",
     "docs/guides/tls.md",
     "docs/guides/workers.md",
     "docs/tutorials/crash.md",

@@ -20,6 +20,7 @@ SHORT = {
     "python -m benchmarks.counts": (),
     "python -m benchmarks.walk": (),
     "python -m scripts.dashboard": (),
+    "python -m tests.coordinator.parsing.parsers_page": ("docs/reference",),
     "python -m tests.model": (),
 }
 """Those that run here, on a copy of the tree, with the folders that they write as they are."""

@@ -14,12 +14,15 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SNIPPETS = {str(path.relative_to(ROOT)): found for path in PAGES if (found := BLOCK.findall(path.read_text()))}
 """The blocks of each page that has some, in order: later ones may use names of earlier ones."""
 
+OPTIONS = {"docs/guides/stored-responses.md": ["--enable-responses-store"]}
+"""The coordinator's, on pages that need some."""
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", SNIPPETS)
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
     """But for the server's address."""
-    with simulated_service(tmp_path) as service:
+    with simulated_service(tmp_path, coordinator_options=OPTIONS.get(page, [])) as service:
         program = "\n".join(SNIPPETS[page]).replace("http://127.0.0.1:8000", service.url)
 
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)

@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.compression import compressed
 from tests.processes import Service
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -170,6 +171,20 @@ def test_a_chunked_body_over_the_limit_is_a_413(service: Service) -> None:
     response = httpx.post(service.url + CHAT, content=(b"x" * 2**20 for _ in range(40)))
 
     assert response.status_code == 413
+
+
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+def test_a_compressed_body_is_served(service: Service, coding: str) -> None:
+    """A bomb of some kilobytes ends at the limit; a coding that nobody reads is a 415."""
+    body = b'{"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}'
+    headers = {"content-type": "application/json", "content-encoding": coding}
+    url = service.url + CHAT
+
+    assert httpx.post(url, content=compressed(body, coding.encode()), headers=headers).status_code == 200
+    bomb = httpx.post(url, content=compressed(bytes(2**26), coding.encode()), headers=headers)
+    assert (bomb.status_code, "when decompressed" in bomb.text) == (413, True)
+    other = httpx.post(url, content=body, headers={**headers, "content-encoding": "br"})
+    assert (other.status_code, other.headers["accept-encoding"]) == (415, "gzip, zstd")
 
 
 def test_unknown_routes_and_methods_have_the_same_format(service: Service) -> None:

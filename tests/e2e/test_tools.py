@@ -172,14 +172,16 @@ def test_invalid_choices_are_named(scripted: Service, service: Service) -> None:
 
 
 @pytest.mark.parametrize("limit", [30, 60])
-def test_a_truncated_call_equals_vllms(scripted: Service, limit: int) -> None:
-    """Streamed up to the limit, and text in full responses; no traceback is logged."""
+def test_a_truncated_call_is_sent_up_to_the_limit(scripted: Service, limit: int) -> None:
+    """Streamed or not, which vLLM's full responses have as text; no traceback is logged."""
     options = {"logprobs": False, "return_token_ids": False, "max_tokens": limit}
     full = replied_choice(scripted, "only-calls", **options)
     streamed = assembled_stream(scripted, "only-calls", **options)
 
     assert (full["finish_reason"], streamed.finish_reason) == ("length", "length")
-    assert full["message"]["content"].strip().startswith('<tool_call>\n{"name": "get_weather"')
-    assert not full["message"].get("tool_calls")
-    assert [call["name"] for call in streamed.calls.values()] == ["get_weather"]
+    (call,) = full["message"]["tool_calls"]
+    (sent,) = streamed.calls.values()
+    assert (call["function"]["name"], sent["name"]) == ("get_weather", "get_weather")
+    assert call["function"]["arguments"] == sent["arguments"]
+    assert not (full["message"]["content"] or "").strip()
     assert "Traceback" not in scripted.coordinator.log

@@ -82,7 +82,7 @@ def test_transfer_parameters_can_be_allowed(tmp_path: Path) -> None:
     options = ("--allow-kv-transfer-params", "--enable-render-route")
     with simulated_service(tmp_path, coordinator_options=options) as service:
         body = {"prompt": "Hi", "max_tokens": 1, "kv_transfer_params": REMOTE, "ec_transfer_params": {"a": 1}}
-        rendered = httpx.post(f"{service.url}/v1/completions/render", json=body).json()
+        rendered = httpx.post(f"{service.url}/tokenwire/v1/completions/render", json=body).json()
         response = httpx.post(f"{service.url}/v1/completions", json=body)
 
     sampling = rendered["submits"][0]["sampling_params"]

@@ -1,4 +1,4 @@
-"""POST /v1/messages and /v1/messages/count_tokens."""
+"""POST /v1/messages, /v1/messages/count_tokens and /v1/messages/render."""
 
 import logging
 from functools import partial
@@ -12,10 +12,12 @@ from tokenwire.coordinator.api.anthropic.events import MessageEvents
 from tokenwire.coordinator.api.anthropic.request import CountTokensRequest, MessagesRequest, messages_translator
 from tokenwire.coordinator.api.anthropic.response import as_messages, full_block, shown_usage, stop
 from tokenwire.coordinator.api.api_request import RequestHeaders
+from tokenwire.coordinator.api.chat_translation import ChatTranslator
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
 from tokenwire.coordinator.api.message_parts import PartStream, abort_error, full_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
+from tokenwire.coordinator.api.openai.render import rendered_chat
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.traffic_split import Conversation
@@ -33,18 +35,8 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
     """Return the routes of the Messages API."""
     router = ApiRouter(accepts_transfers=True)
     translator = messages_translator()
-    placement = SystemPlacement()
+    to_chat = _Translation(models, translator).to_chat
     left_out = LeftOutTools()
-
-    async def to_chat(
-        body: CountTokensRequest, headers: RequestHeaders
-    ) -> tuple[ChatCompletionRequest, ServedModel | None]:
-        """Return a body's translation, and its model where that had to be known."""
-        model = None
-        if body.has_inline_system:
-            conversation = partial(Conversation, headers.caller.tenant, headers.conversation_id, body.messages)
-            model = await models.resolve(body.model, headers.caller, conversation)
-        return body.to_chat(translator, model is not None and placement.is_first(model.template)), model
 
     @router.post("/v1/messages", MessagesRequest)
     async def create_message(body: MessagesRequest, request: Request) -> Response:
@@ -66,7 +58,35 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
             count = await service.count_tokens(chat, headers, model)
         return JSONResponse({"input_tokens": count})
 
+    @router.post("/v1/messages/render", MessagesRequest)
+    async def render_message(body: MessagesRequest, request: Request) -> Response:
+        headers = RequestHeaders.of(request)
+        with translator.named():
+            chat, model = await to_chat(body, headers)
+            call = await service.prepare(chat, headers, model=model, submits=False)
+        return left_out.name_in(await rendered_chat(call), body.left_out_tools)
+
     return router
+
+
+class _Translation:
+    """Translates bodies, some of which need their model for it."""
+
+    def __init__(self, models: ModelDirectory, translator: ChatTranslator) -> None:
+        self._models = models
+        self._translator = translator
+        self._placement = SystemPlacement()
+
+    async def to_chat(
+        self, body: CountTokensRequest, headers: RequestHeaders
+    ) -> tuple[ChatCompletionRequest, ServedModel | None]:
+        """Return a body's translation, and its model where that had to be known."""
+        model = None
+        if body.has_inline_system:
+            conversation = partial(Conversation, headers.caller.tenant, headers.conversation_id, body.messages)
+            model = await self._models.resolve(body.model, headers.caller, conversation)
+        first = model is not None and self._placement.is_first(model.template)
+        return body.to_chat(self._translator, first), model
 
 
 def _full_response(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:

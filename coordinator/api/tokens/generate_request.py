@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.fields.common import Identifier, Int64, StreamOptions
+from tokenwire.coordinator.api.fields.weight_limits import WeightLimitFields
 from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, set_engine_fields
 from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
 from tokenwire.coordinator.parsing.request_model import RequestModel
@@ -22,7 +23,7 @@ class ReasoningParserKwargs(RequestModel):
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
 
 
-class GenerateRequest(RequestModel):
+class GenerateRequest(WeightLimitFields):
     """vLLM's request of ids."""
 
     model_config = ConfigDict(extra="allow")
@@ -71,6 +72,7 @@ class GenerateRequest(RequestModel):
             cache_salt=self.cache_salt,
             conversation_id=headers.conversation_id,
             data_parallel_rank=headers.data_parallel_rank,
+            weights=self.weight_limits(headers.weights),
             streams=bool(self.stream),
             reasoning_ended=self.reasoning_ended,
             reasoning_parser_kwargs=None if kwargs is None else kwargs.model_dump(),

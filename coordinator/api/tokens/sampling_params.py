@@ -21,7 +21,10 @@ _NOT_SERVED: dict[str, tuple[Any, ...]] = {
 }
 _LARGE = ("allowed_token_ids", "trace_decode_token_ids", "logit_bias", "extra_args")
 """Sampling parameters that may take megabytes."""
-_ENGINES_OWN = ("output_kind", "detokenize", "flat_logprobs", "skip_clone", "reasoning_effort")
+_ENGINES_OWN = (
+    *("output_kind", "output_text_buffer_length", "detokenize", "flat_logprobs", "skip_clone"),
+    "reasoning_effort",
+)
 """Sampling parameters without effect on ids: how an engine reports, how text was made."""
 
 

@@ -37,7 +37,7 @@ def sglang_routes(generation: GenerationService, models: ModelDirectory) -> ApiR
         headers = RequestHeaders.of(request)
         conversation_id = headers.identifier("X-SMG-Routing-Key") or headers.conversation_id
         response_id = body.rid or headers.request_id or uuid.uuid4().hex
-        generation_request = body.to_generation(response_id, conversation_id, headers.data_parallel_rank)
+        generation_request = body.to_generation(response_id, conversation_id, headers)
         conversation = partial(Conversation, headers.caller.tenant, conversation_id)
         model = await models.resolve(None, headers.caller, conversation)
         prepared = await generation.prepare(generation_request, model, headers.caller)

@@ -5,12 +5,13 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.fields.common import Identifier, Int64
 from tokenwire.coordinator.api.fields.structured_outputs import StructuredOutputs, requested_grammar
+from tokenwire.coordinator.api.fields.weight_limits import WeightLimitFields
 from tokenwire.coordinator.api.fields.wire_values import checked_prompts
 from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
 from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
-from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.types import GenerationRequest, Prompt, TextPrompt, TokenPrompt
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
@@ -56,7 +57,7 @@ class SglangSamplingParams(SamplingParams):
 _SamplingParams = Annotated[SglangSamplingParams, BeforeValidator(lambda given: {} if given is None else given)]
 
 
-class SglangRequest(RequestModel):
+class SglangRequest(WeightLimitFields):
     """SGLang's request: one prompt or several, as text or as ids."""
 
     model_config = ConfigDict(extra="allow")
@@ -95,7 +96,9 @@ class SglangRequest(RequestModel):
             return [TokenPrompt(part, "input_ids") for part in ids]
         return [TokenPrompt(ids, "input_ids")] if ids else _missing("input_ids")
 
-    def to_generation(self, response_id: str, conversation_id: str | None, rank: int | None) -> GenerationRequest:
+    def to_generation(
+        self, response_id: str, conversation_id: str | None, headers: RequestHeaders
+    ) -> GenerationRequest:
         """Translate into a GenerationRequest. Raises InvalidRequest."""
         params = self.sampling_params
         if self.return_logprob:
@@ -108,7 +111,8 @@ class SglangRequest(RequestModel):
             priority=-(self.priority or 0),  # higher priorities run first in SGLang, lower ones in vLLM
             cache_salt=self.cache_salt,
             conversation_id=conversation_id,
-            data_parallel_rank=rank,
+            data_parallel_rank=headers.data_parallel_rank,
+            weights=self.weight_limits(headers.weights),
             streams=bool(self.stream),
         )
 

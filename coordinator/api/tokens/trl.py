@@ -2,12 +2,13 @@
 
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import caller_of
+from tokenwire.coordinator.api.api_request import RequestHeaders, caller_of
 from tokenwire.coordinator.api.long_response import with_long_lists
 from tokenwire.coordinator.api.respond import collect
 from tokenwire.coordinator.api.router import ApiRouter
@@ -35,7 +36,9 @@ def trl_routes(generation: GenerationService, models: ModelDirectory) -> ApiRout
     async def complete(body: TrlSampling, prompts: Sequence[Prompt], request: Request) -> Response:
         params = body.sampling_params()
         unsupported.check(params.model_extra)
-        prepared = await _prepare(generation, models, params.to_generation(_new_id(), prompts), request)
+        weights = body.weight_limits(RequestHeaders.of(request).weights)
+        wanted = replace(params.to_generation(_new_id(), prompts), weights=weights)
+        prepared = await _prepare(generation, models, wanted, request)
         choices = await collect(generation, prepared, request)
         scored: dict[str, Iterable[Sequence[Any]] | None] = {"logprobs": None, "logprob_token_ids": None}
         if params.logprobs is not None:

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from tokenwire.coordinator.api.api_request import InvalidBody
 from tokenwire.coordinator.api.fields.tools import parse_tools
+from tokenwire.coordinator.api.fields.weight_limits import LIMIT_NAMES, WeightLimitFields
 from tokenwire.coordinator.api.fields.wire_values import checked_prompts
 from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
 from tokenwire.coordinator.parsing.request_model import RequestModel
@@ -15,7 +16,7 @@ from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, T
 from tokenwire.errors import InvalidRequest
 
 
-class TrlSampling(RequestModel):
+class TrlSampling(WeightLimitFields):
     """Sampling parameters: some by name, and any other of vLLM's in `generation_kwargs`, which take precedence."""
 
     n: int = 1
@@ -31,7 +32,8 @@ class TrlSampling(RequestModel):
 
     def sampling_params(self) -> SamplingParams:
         """Return vLLM's parameters. Raises InvalidBody for invalid `generation_kwargs`."""
-        names = set(TrlSampling.model_fields) - {"structured_outputs_regex", "generation_kwargs"}
+        own = {"structured_outputs_regex", "generation_kwargs", *LIMIT_NAMES}
+        names = set(TrlSampling.model_fields) - own
         given = {**self.model_dump(include=names), **self.generation_kwargs}
         if self.structured_outputs_regex is not None:
             given["structured_outputs"] = {"regex": self.structured_outputs_regex}

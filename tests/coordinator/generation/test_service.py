@@ -304,6 +304,7 @@ async def test_a_request_that_would_be_rejected_is_not_prepared() -> None:
 
     with pytest.raises(Overloaded, match="no capacity for search 2 digits 0"):
         await generation.prepare(request_for(TokenPrompt([99])), served_model(), Caller(share="search", weight=2))
+    await generation.prepare(request_for(TokenPrompt([1])), served_model(), submits=False)
 
 
 async def test_a_thousand_prompts_do_not_block_the_event_loop() -> None:
