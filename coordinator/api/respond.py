@@ -1,6 +1,8 @@
 """Runs a prepared request to its HTTP response, streamed or not, and aborts it when the client disconnects."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from starlette.background import BackgroundTask
 from starlette.requests import ClientDisconnect, Request
@@ -10,8 +12,11 @@ from starlette.types import Receive, Scope, Send
 from tokenwire.coordinator.api.api_request import context_of
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.service import GenerationHandle, GenerationService, PreparedRequest
+from tokenwire.coordinator.http.connection import Connection, ignore
 from tokenwire.coordinator.output.collect import CollectedChoice, CollectedReply
 from tokenwire.coordinator.output.sse import ChunkEncoder, StreamedReply
+
+T = TypeVar("T")
 
 _STREAM_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -55,6 +60,25 @@ async def collect(generation: GenerationService, prepared: PreparedRequest, requ
         return choices
     finally:
         end_reply(context, prepared, reply, handle)
+
+
+async def while_connected(connection: Connection, work: Coroutine[Any, Any, T]) -> T:
+    """Return what work returns; end it when the client disconnects. Raises ClientDisconnect."""
+    working = asyncio.create_task(work)
+    connection.watch(on_lost=lambda: _cancel(working), on_drained=ignore)
+    try:
+        return await working
+    except asyncio.CancelledError:
+        if connection.lost and working.cancelled():
+            raise ClientDisconnect from None
+        raise
+    finally:
+        working.cancel()
+        connection.release()
+
+
+def _cancel(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
 
 
 class EventStream(Response):

@@ -70,6 +70,11 @@ class ResponseStoreSettings:
         ),
     )
 
+    @property
+    def is_of_one_process(self) -> bool:
+        """Whether responses are stored, and only the process that made one knows it."""
+        return self.enabled and self.store_url is None
+
     def __post_init__(self) -> None:
         check_bounds(self)
         if self.store_url is not None:

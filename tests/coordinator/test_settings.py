@@ -9,6 +9,7 @@ from tokenwire.cli.click_options import build
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.auth.settings import AdminSettings
+from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
 from tokenwire.coordinator.settings import CoordinatorSettings, TemplateSettings
 from tokenwire.errors import InvalidRequest
 
@@ -40,6 +41,16 @@ def test_admin_routes_next_to_api_keys_need_a_key_of_their_own(tmp_path: Path, r
         CoordinatorSettings(("x:1",), auth=AuthSettings(keys), admin=routes)
     with_key = replace(routes, admin_key=AdminKey("open"))
     assert CoordinatorSettings(("x:1",), auth=AuthSettings(keys), admin=with_key).admin is with_key
+
+
+def test_processes_share_stored_responses() -> None:
+    """A request may reach a process that did not make the response."""
+    alone, shared = (ResponseStoreSettings(enabled=True, store_url=url) for url in (None, "redis://host:1"))
+
+    with pytest.raises(InvalidRequest, match="needs --responses-store"):
+        CoordinatorSettings(("x:1",), processes=2, response_store=alone)
+    assert CoordinatorSettings(("x:1",), response_store=alone).processes == 1
+    assert CoordinatorSettings(("x:1",), processes=2, response_store=shared).response_store is shared
 
 
 def test_a_template_is_a_file_or_its_text(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -105,7 +104,8 @@ class BackgroundResponses:
         self._limit = settings.max_background
         self._log_bytes = settings.max_bytes // _LOG_SHARE
         self._running: dict[ResponseKey, BackgroundResponse] = {}
-        self._shares: Counter[str] = Counter()
+        self._taken: dict[ResponseKey, str] = {}
+        """The keys of those that run or are about to, each with the share that it counts for."""
         self._renewing: asyncio.Task[None] | None = None
 
     def find(self, key: ResponseKey) -> BackgroundResponse | None:
@@ -114,10 +114,7 @@ class BackgroundResponses:
 
     async def start(self, run: BackgroundResponse, *, streamed: bool) -> None:
         """Submit one, and let it run. Raises what submitting it raises, Overloaded, and InvalidRequest."""
-        self._check(run)
-        key, share = run.recorder.key, run.context.caller.share
-        self._running[key] = run
-        self._shares[share] += 1
+        self._take(run)
         try:
             run.context.connection = _NobodyListens()
             reply = self._streamed(run) if streamed else self._collected(run)
@@ -125,6 +122,7 @@ class BackgroundResponses:
         except BaseException:
             self._forget(run)
             raise
+        self._running[run.recorder.key] = run
         run.stop = partial(_stop, handle, reply[0])
         run.recorder.put(run.response.in_progress())
         run.context.goes_on = task = asyncio.create_task(self._run(run, handle, reply))
@@ -143,19 +141,19 @@ class BackgroundResponses:
             self._renewing.cancel()
         await self.store.close()
 
-    def _check(self, run: BackgroundResponse) -> None:
-        share = run.context.caller.share
-        if run.recorder.key in self._running:
+    def _take(self, run: BackgroundResponse) -> None:
+        """Take a place of the limit, and the key. Raises Overloaded and InvalidRequest."""
+        key, share = run.recorder.key, run.context.caller.share
+        if key in self._taken:
             raise InvalidRequest(f"A response with the id {run.recorder.id!r} is running.", param="request_id")
-        if len(self._running) >= self._limit or (share and self._shares[share] >= max(1, self._limit // 2)):
+        of_share = sum(each == share for each in self._taken.values())
+        if len(self._taken) >= self._limit or (share and of_share >= max(1, self._limit // 2)):
             raise Overloaded("Too many responses are running in the background.", param="background", retry_after_s=5)
+        self._taken[key] = share
 
     def _forget(self, run: BackgroundResponse) -> None:
-        del self._running[run.recorder.key]
-        share = run.context.caller.share
-        self._shares[share] -= 1
-        if not self._shares[share]:
-            del self._shares[share]
+        del self._taken[run.recorder.key]
+        self._running.pop(run.recorder.key, None)
 
     def _collected(self, run: BackgroundResponse) -> _Reply:
         reply = CollectedReply(run.call.prepared.choices)

@@ -1,6 +1,5 @@
 """What a request continues: the items of a stored response, and of all before it."""
 
-import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from typing import Any
 from tokenwire.coordinator.api.body_shape import check_shape
 from tokenwire.coordinator.api.json_body import parse_json, parse_json_in_turns
 from tokenwire.coordinator.generation.context import RequestContext
+from tokenwire.coordinator.http.backpressure import BodyMemory
 from tokenwire.coordinator.response_store.store import ResponseStore
 from tokenwire.coordinator.response_store.stored_response import StoredResponse
 from tokenwire.errors import InvalidRequest, PreviousNotFound
@@ -27,35 +27,60 @@ class Continued:
     """A conversation up to a request."""
 
     conversation_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    items: Sequence[dict[str, Any]] = ()
-    """The inputs and outputs of the responses before."""
     chain: tuple[str, ...] = ()
-    """Their ids, the first one first."""
+    """The ids of the responses before, the first one first."""
     context_bytes: int = 0
     """Their size."""
 
 
-async def continue_after(store: ResponseStore, previous_id: str | None, context: RequestContext) -> Continued:
-    """Return what a request continues. Raises PreviousNotFound, InvalidRequest or Unavailable."""
+async def continue_after(
+    store: ResponseStore, previous_id: str | None, context: RequestContext
+) -> tuple[Continued, Sequence[dict[str, Any]]]:
+    """Return what a request continues, and the inputs and outputs of the responses before.
+
+    Raises PreviousNotFound, InvalidRequest or Unavailable.
+    """
     if previous_id is None:
-        return Continued()
+        return Continued(), ()
     tenant = context.caller.tenant
     (previous,) = await store.find([(tenant, previous_id)])
     if previous is None:
         raise PreviousNotFound(f"Previous response with id '{previous_id}' not found. {DROPPED}", param=PARAM)
     _check(previous, context.body.budget.max_body_bytes)
-    earlier = await store.find([(tenant, each) for each in previous.chain]) if previous.chain else ()
-    for id_, response in zip(previous.chain, earlier, strict=True):
-        if response is None:
-            message = f"Previous response with id '{previous_id}' continues '{id_}', which is not found. {DROPPED}"
-            raise PreviousNotFound(message, param=PARAM)
-    responses = [*(each for each in earlier if each is not None), previous]
-    return Continued(
-        previous.conversation_id,
-        await _items(responses, context),
-        (*previous.chain, previous.id),
-        previous.context_bytes,
-    )
+    turns, missing = await conversation_up_to(store, previous)
+    if missing is not None:
+        message = f"Previous response with id '{previous_id}' continues '{missing}', which is not found. {DROPPED}"
+        raise PreviousNotFound(message, param=PARAM)
+    items = await parsed_items([text for turn in turns for text in (turn.input, turn.body)], context.body)
+    return Continued(previous.conversation_id, (*previous.chain, previous.id), previous.context_bytes), items
+
+
+async def conversation_up_to(store: ResponseStore, last: StoredResponse) -> tuple[Sequence[StoredResponse], str | None]:
+    """Return the responses of a conversation, and the id of the first one that is missing, if one is.
+
+    Raises Unavailable.
+    """
+    earlier = await store.find([(last.tenant, each) for each in last.chain]) if last.chain else ()
+    missing = next((id_ for id_, each in zip(last.chain, earlier, strict=True) if each is None), None)
+    return [*(each for each in earlier if each is not None), last], missing
+
+
+async def parsed_items(texts: Sequence[bytes], memory: BodyMemory) -> list[dict[str, Any]]:
+    """Return the items of stored inputs and responses, within the memory for bodies: they are as good as sent.
+
+    Raises Unavailable, and InvalidRequest for too many items.
+    """
+    total = sum(map(len, texts))
+    if total <= _LARGE_BYTES:
+        return [item for text in texts for item in _items_in(parse_json(text))]
+    memory.end_turn()  # nobody waits for memory in a turn
+    for text in texts:
+        await memory.add(await check_shape(text))
+    await memory.begin_turn(total)
+    items: list[dict[str, Any]] = []
+    for text in texts:
+        items += _items_in(await parse_json_in_turns(text, memory.budget.turn))
+    return items
 
 
 def _check(previous: StoredResponse, max_bytes: int | None) -> None:
@@ -71,22 +96,7 @@ def _check(previous: StoredResponse, max_bytes: int | None) -> None:
         raise InvalidRequest(message, param=PARAM)
 
 
-async def _items(responses: Sequence[StoredResponse], context: RequestContext) -> list[dict[str, Any]]:
-    """Return the items of responses, within the memory for bodies: they are as good as sent with the request."""
-    memory, total = context.body, sum(len(each.input) + len(each.body) for each in responses)
-    if total <= _LARGE_BYTES:
-        return [item for each in responses for item in (*parse_json(each.input), *parse_json(each.body)["output"])]
-    memory.end_turn()  # nobody waits for memory in a turn
-    for each in responses:
-        await memory.add(await check_shape(each.input) + await check_shape(each.body))
-    await memory.begin_turn(total)
-    items: list[dict[str, Any]] = []
-    for each in responses:
-        items += await parse_json_in_turns(each.input, memory.budget.turn)
-        items += (await parse_json_in_turns(each.body, memory.budget.turn))["output"]
+def _items_in(parsed: Any) -> list[dict[str, Any]]:
+    """Return the items of an input, which is a list of them, or of a response."""
+    items: list[dict[str, Any]] = parsed["output"] if isinstance(parsed, dict) else parsed
     return items
-
-
-def items_of(response: StoredResponse) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the items of a response's input and output."""
-    return json.loads(response.input), json.loads(response.body)["output"]

@@ -78,7 +78,8 @@ class EventLog:
         while number >= self.first:
             place = number - self.first
             if place < len(self._events):
-                events = list(islice(self._events, place, None))
+                count = len(self._events) - place  # from the right: a reader that keeps up is near the end
+                events = list(islice(reversed(self._events), count))[::-1]
                 number += len(events)
                 yield b"".join(events)
             elif self._ended:

@@ -1,5 +1,6 @@
 """POST /v1/responses: full, streamed, or in the background; stored if there is a store and the client wants it."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -52,12 +53,15 @@ class _Creation:
         """Return the response to a request. Raises errors that precede its start."""
         body.check_storing(self._store is not None)
         headers, continued = RequestHeaders.of(request), Continued()
+        before: Sequence[dict[str, Any]] = ()
         stores = self._store is not None and body.store is not False
         if self._store is not None and (stores or body.previous_response_id is not None):
-            continued = await continue_after(self._store, body.previous_response_id, context_of(request.scope))
+            continued, before = await continue_after(self._store, body.previous_response_id, context_of(request.scope))
             headers.other_conversation_id = continued.conversation_id
         with self._translator.named():
-            call = await self._service.prepare(body.to_chat(self._translator, continued.items), headers, "resp_")
+            chat = body.to_chat(self._translator, before)
+            del before  # of a long conversation it takes megabytes
+            call = await self._service.prepare(chat, headers, "resp_")
         if body.wants_logprobs and call.plan is not None:
             raise InvalidRequest(
                 f"{LOGPROBS!r} is not supported with tool or reasoning parsers, which do not map text to tokens.",

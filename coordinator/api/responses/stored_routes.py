@@ -8,12 +8,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import caller_of, context_of
+from tokenwire.coordinator.api.long_response import long_response
+from tokenwire.coordinator.api.respond import while_connected
 from tokenwire.coordinator.api.responses.background import BackgroundResponses, wait_for_end
-from tokenwire.coordinator.api.responses.continuation import DROPPED, items_of
+from tokenwire.coordinator.api.responses.continuation import DROPPED, conversation_up_to, parsed_items
 from tokenwire.coordinator.api.responses.event_log import EventLog, LogStream
 from tokenwire.coordinator.api.responses.input_items import page_of
 from tokenwire.coordinator.api.responses.request import check_includable
 from tokenwire.coordinator.api.router import ApiRouter
+from tokenwire.coordinator.http.backpressure import BodyMemory
 from tokenwire.coordinator.response_store.store import ResponseKey
 from tokenwire.coordinator.response_store.stored_response import StoredResponse
 from tokenwire.errors import InvalidRequest, NotFound
@@ -53,8 +56,9 @@ def stored_routes(background: BackgroundResponses) -> ApiRouter:
         for name in (*query.getlist("include"), *query.getlist("include[]")):
             check_includable(name)
         if _flag(query, "stream"):
-            log = await responses.log_of(_key(request))
-            return LogStream(log, context_of(request.scope).connection, _starting_after(query))
+            connection = context_of(request.scope).connection
+            log = await while_connected(connection, responses.log_of(_key(request)))
+            return LogStream(log, connection, _starting_after(query))
         return _json(await responses.current(_key(request)))
 
     @router.delete(_PATH)
@@ -65,7 +69,10 @@ def stored_routes(background: BackgroundResponses) -> ApiRouter:
 
     @router.get(f"{_PATH}/input_items")
     async def list_input_items(request: Request) -> Response:
-        return JSONResponse(page_of(await responses.input_items(_key(request)), request.query_params))
+        memory = context_of(request.scope).body
+        page = page_of(await responses.input_items(_key(request), memory), request.query_params)
+        memory.end_turn()
+        return await long_response(page, "data")
 
     @router.post(f"{_PATH}/cancel")
     async def cancel_response(request: Request) -> Response:
@@ -146,19 +153,14 @@ class StoredResponses:
             return await self.current(key)
         return stored.body
 
-    async def input_items(self, key: ResponseKey) -> list[dict[str, Any]]:
-        """Return all items of which a response's prompt was made. Raises NotFound or Unavailable."""
-        stored = await self.find(key)
-        items: list[dict[str, Any]] = []
-        earlier = await self._store.find([(key[0], each) for each in stored.chain]) if stored.chain else ()
-        for id_, response in zip(stored.chain, earlier, strict=True):
-            if response is None:
-                raise NotFound(
-                    f"Response '{key[1]}' continues '{id_}', which is not found. {DROPPED}", param="response_id"
-                )
-            given, output = items_of(response)
-            items += given + output
-        return items + items_of(stored)[0]
+    async def input_items(self, key: ResponseKey, memory: BodyMemory) -> list[dict[str, Any]]:
+        """Return all items of which a response's prompt was made. Raises NotFound, Unavailable or InvalidRequest."""
+        turns, missing = await conversation_up_to(self._store, await self.find(key))
+        if missing is not None:
+            raise NotFound(
+                f"Response '{key[1]}' continues '{missing}', which is not found. {DROPPED}", param="response_id"
+            )
+        return await parsed_items([text for turn in turns for text in (turn.input, turn.body)][:-1], memory)
 
 
 def _key(request: Request) -> ResponseKey:

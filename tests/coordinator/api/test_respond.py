@@ -1,5 +1,6 @@
 """Prepared requests are run to their responses, and aborted when their client disconnects."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
 from tests.coordinator.api.openai.chunks import chat_chunks, prepared_digits
-from tokenwire.coordinator.api.respond import EventStream, collect
+from tokenwire.coordinator.api.respond import EventStream, collect, while_connected
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.choice import Reply
@@ -26,11 +27,18 @@ class RecordedConnection:
         self.was_cut = self.congested = False
         self.data = b""
         self.released = False
+        self._on_lost: Callable[[], None] = lambda: None
 
     def watch(self, on_lost: Callable[[], None], on_drained: Callable[[], None]) -> None:
-        """Report a disconnect at once."""
+        """Report a disconnect, at once if it has happened."""
+        self._on_lost = on_lost
         if self.lost:
             on_lost()
+
+    def disconnect(self) -> None:
+        """Disconnect."""
+        self.lost = True
+        self._on_lost()
 
     def write(self, data: bytes) -> None:
         """Record."""
@@ -180,3 +188,38 @@ async def test_a_disconnected_client_is_recorded() -> None:
     assert context.record.client == "client_disconnected"
     assert generation.handle.aborts == 1
     assert generation.handle.settled == [2]
+
+
+async def test_work_for_a_client_that_has_left_ends() -> None:
+    """What it waits for may never come."""
+    waited = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            waited.set()
+
+    connection = RecordedConnection()
+    waiting = asyncio.create_task(while_connected(connection, work()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    connection.disconnect()
+
+    with pytest.raises(ClientDisconnect):
+        await waiting
+    assert waited.is_set()
+    assert connection.released
+
+
+async def test_work_for_a_client_that_waits_is_returned() -> None:
+    """Or what it raises."""
+
+    async def work(fails: bool) -> int:
+        if fails:
+            raise WorkerLost("lost")
+        return 7
+
+    assert await while_connected(RecordedConnection(), work(False)) == 7
+    with pytest.raises(WorkerLost):
+        await while_connected(RecordedConnection(), work(True))

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -12,9 +13,16 @@ import pytest
 from starlette.applications import Starlette
 
 from tests.coordinator.api.applications import all_routes, client_of
+from tests.coordinator.fakes import request_context
 from tests.workers import running_worker, unix_address, until
+from tokenwire.coordinator.api.responses.background import BackgroundResponse, BackgroundResponses
+from tokenwire.coordinator.api.responses.continuation import Continued
+from tokenwire.coordinator.api.responses.recorder import Recorder
 from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.auth.caller import ANYBODY
 from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
+from tokenwire.coordinator.response_store.store import MemoryResponseStore
+from tokenwire.errors import InvalidRequest, Overloaded
 
 LONG: dict[str, Any] = {"input": "Hi", "max_output_tokens": 5000, "ignore_eos": True, "background": True}
 PATH = "/v1/responses"
@@ -79,6 +87,41 @@ async def test_one_id_runs_once(tmp_path: Path) -> None:
 
     assert (again.status_code, again.json()["error"]["param"]) == (400, "request_id")
     assert later.status_code == 200
+
+
+class RefusingGeneration:
+    """Takes a while to refuse a request."""
+
+    def __init__(self) -> None:
+        self.refuses = asyncio.Event()
+
+    async def start(self, *_: Any) -> None:
+        """Refuse it."""
+        await self.refuses.wait()
+        raise Overloaded("full")
+
+
+async def test_one_that_is_about_to_start_has_its_id_but_is_not_found() -> None:
+    """It may still be refused, and then there is nothing that a cancel or a delete could wait for."""
+    store, generation = MemoryResponseStore(2**20, 60.0), RefusingGeneration()
+    settings = ResponseStoreSettings(enabled=True)
+    background = BackgroundResponses(generation, store, settings)  # type: ignore[arg-type]
+    call: Any = SimpleNamespace(prepared=SimpleNamespace(choices=1))
+    recorder = Recorder(store, ANYBODY, "resp_mine", "conversation", True, Continued(), b"[]")
+
+    def run() -> BackgroundResponse:
+        response: Any = None
+        return BackgroundResponse(call, response, recorder, request_context(), lambda choices: {})
+
+    starting = asyncio.create_task(background.start(run(), streamed=False))
+    await asyncio.sleep(0)
+    assert background.find(recorder.key) is None
+    with pytest.raises(InvalidRequest, match="is running"):
+        await background.start(run(), streamed=False)
+    generation.refuses.set()
+    for again in (starting, background.start(run(), streamed=False)):
+        with pytest.raises(Overloaded, match="full"):
+            await again
 
 
 async def test_nothing_is_left_of_one_that_was_refused(tmp_path: Path) -> None:

@@ -42,11 +42,10 @@ def context_of_tenant(tenant: str = "acme", max_bytes: int = 2**20) -> RequestCo
 
 async def test_a_request_continues_all_turns_before() -> None:
     """Their items in order, their conversation, and their ids for the next one."""
-    continued = await continue_after(
-        store_with_responses(stored_turn(0), stored_turn(1)), "resp_1", context_of_tenant()
-    )
+    store = store_with_responses(stored_turn(0), stored_turn(1))
+    continued, items = await continue_after(store, "resp_1", context_of_tenant())
 
-    assert [item["content"] for item in continued.items] == ["0", "re 0", "1", "re 1"]
+    assert [item["content"] for item in items] == ["0", "re 0", "1", "re 1"]
     assert continued.chain == ("resp_0", "resp_1")
     assert continued.conversation_id == RESPONSE.conversation_id
 
@@ -55,16 +54,16 @@ async def test_a_request_without_a_previous_response_begins_a_conversation() -> 
     """Of its own."""
     one, other = [await continue_after(store_with_responses(), None, context_of_tenant()) for _ in range(2)]
 
-    assert one.conversation_id != other.conversation_id
-    assert not one.items
+    assert one[0].conversation_id != other[0].conversation_id
+    assert not one[1]
 
 
 async def test_long_conversations_are_charged_as_bodies_are() -> None:
     """Until the request is submitted."""
     made = context_of_tenant()
-    continued = await continue_after(store_with_responses(stored_turn(0, size=100_000)), "resp_0", made)
+    _, items = await continue_after(store_with_responses(stored_turn(0, size=100_000)), "resp_0", made)
 
-    assert len(continued.items) == 2
+    assert len(items) == 2
     assert made.body.held_bytes > 100_000
     made.body.release()
     assert not made.body.budget.held_bytes

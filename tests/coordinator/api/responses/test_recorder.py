@@ -9,7 +9,7 @@ from tokenwire.coordinator.response_store.store import MemoryResponseStore
 async def test_a_record_has_the_response_and_what_it_continues() -> None:
     """With the size of the whole conversation, which bounds what is continued."""
     store = MemoryResponseStore(2**20, 60.0)
-    continued = Continued("conversation", (), ("resp_0",), 1000)
+    continued = Continued("conversation", ("resp_0",), 1000)
     caller = Caller("acme", share="acme")
     recorder = Recorder(store, caller, "resp_1", "conversation", True, continued, b"[1]")
 

@@ -9,6 +9,7 @@ from tests.coordinator.response_store.responses import RESPONSE
 from tokenwire.coordinator.api.responses.background import BackgroundResponses
 from tokenwire.coordinator.api.responses.stored_routes import StoredResponses
 from tokenwire.coordinator.generation.service import GenerationService
+from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory
 from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
 from tokenwire.coordinator.response_store.store import MemoryResponseStore, ResponseKey
 from tokenwire.coordinator.response_store.stored_response import StoredResponse
@@ -68,9 +69,11 @@ async def test_a_deleted_response_is_no_longer_found() -> None:
     responses = responses_in(OtherProcess())
     await responses.delete(KEY)
 
-    for use in (responses.current, responses.delete, responses.cancel, responses.log_of, responses.input_items):
+    for use in (responses.current, responses.delete, responses.cancel, responses.log_of):
         with pytest.raises(NotFound, match="was deleted, or has been dropped"):
             await use(KEY)
+    with pytest.raises(NotFound, match="was deleted, or has been dropped"):
+        await responses.input_items(KEY, BodyMemory(BodyBudget()))
 
 
 async def test_the_input_of_a_conversation_with_a_gap_is_not_listed() -> None:
@@ -80,4 +83,17 @@ async def test_the_input_of_a_conversation_with_a_gap_is_not_listed() -> None:
     store.put(response)
 
     with pytest.raises(NotFound, match="continues 'resp_0'"):
-        await responses_in(store).input_items(KEY)
+        await responses_in(store).input_items(KEY, BodyMemory(BodyBudget()))
+
+
+async def test_the_input_of_a_long_conversation_is_charged_as_a_body_is() -> None:
+    """Until it is answered."""
+    store = MemoryResponseStore(2**20, 60.0)
+    given = json.dumps([{"type": "message", "role": "user", "content": "x" * 100_000}]).encode()
+    store.put(replace(RESPONSE, id="resp_0", input=given))
+    store.put(replace(RESPONSE, chain=("resp_0",)))
+    memory = BodyMemory(BodyBudget())
+
+    assert len(await responses_in(store).input_items(KEY, memory)) == 1
+    assert memory.held_bytes > 100_000
+    memory.release()
