@@ -9,6 +9,8 @@ _PROMPT_TOKENS = 7
 """Tokens at the end of a prompt, some of which may be special and have no text."""
 _KEPT_TOKENS = 5
 """Those of them before which no decoder looks back."""
+_MOST_INCOMPLETE = 64
+"""Tokens that may be part of a character. It has four at most, and all are decoded again with each one more."""
 
 
 @value_class
@@ -34,13 +36,14 @@ class WindowDecoder:
         return TextWindow(tokens, max(len(tokens) - _KEPT_TOKENS, 0), len(tokens))
 
     def decode(self, window: TextWindow, token_ids: Sequence[int]) -> tuple[str, TextWindow]:
-        """Return the text of new tokens, as far as its last character is complete, and the window after them."""
+        """Return the text of new tokens, as far as its last character is or can be complete, and the window after."""
         tokens, prefix, read = list(window.tokens), window.prefix, window.read
         texts = []
         for token_id in token_ids:
             tokens += self._tokens(token_id)
             before, text = self._text(tokens[prefix:read]), self._text(tokens[prefix:])
-            if len(text) > len(before) and not text.endswith(REPLACEMENT_CHARACTER):
+            is_complete = len(text) > len(before) and not text.endswith(REPLACEMENT_CHARACTER)
+            if is_complete or len(tokens) - read >= _MOST_INCOMPLETE:
                 texts.append(text[len(before) :])
                 prefix, read = read, len(tokens)
             del tokens[:prefix]

@@ -4,7 +4,10 @@ import json
 from functools import partial
 
 from tests.adversary.fields import CHAT, COMPLETION, ID_LIST, Table
-from tests.adversary.values import Value, id_list, inside, many, small, value_of
+from tests.adversary.values import Value, id_list, inside, list_of, many, small, value_of
+
+_PART = 127
+"""The id of a byte that begins a character."""
 
 
 def _listed(value: Value) -> str:
@@ -36,6 +39,10 @@ _OF_SCORES = Value(
 _OF_CHOICES = Value(
     "60,000 choices", lambda: inside("choices", many(60_000, "", '{"index":0,"token_ids":[7]}')).json_text()
 )
+_OF_PARTS = Value(
+    "30,000 parts of characters",
+    lambda: '{"choices":[{"index":0,"token_ids":' + list_of(str(_PART), 30_000) + "}]}",
+)
 _REPLIES = [value_of("all fields", _ONE_REPLY), _OF_IDS, _OF_SCORES, _OF_CHOICES]
 _ONES = many(30_000, "", "1").json_text()
 _DERENDER: Table = {
@@ -44,6 +51,7 @@ _DERENDER: Table = {
     "generate_chunk": [
         value_of("all fields", {**_ONE_REPLY, "usage": {"prompt_tokens": 1, "completion_tokens": 1}}),
         *_REPLIES[1:],
+        _OF_PARTS,
     ],
     "stream_state": [
         value_of(
@@ -55,6 +63,7 @@ _DERENDER: Table = {
                 **{"sent_content": 1, "sent_reasoning": 0, "sent_arguments": [0]},
             },
         ),
+        Value("100 texts of 100,000 as tokens", lambda: '{"prev_tokens":' + list_of(f'"{"x" * 100_000}"', 100) + "}"),
         Value(
             "30,000 chunks",
             lambda: '{"output_token_ids":' + id_list(30_000).json_text() + ',"output_chunk_lens":' + _ONES + "}",

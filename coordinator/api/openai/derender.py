@@ -55,8 +55,7 @@ def derender_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
             required(body.prompt_token_ids, "prompt_token_ids")
         chunk = body.chunk(model, body.prompt_token_ids)
         derenderer = ChatDerenderer(body, model, rules, plan)
-        tokens = 0 if body.stream_state is None else len(body.stream_state.output_token_ids)
-        return JSONResponse(await _aside(tokens, lambda: derenderer.derender(chunk)))
+        return JSONResponse(await _aside(body.streamed_tokens(), lambda: derenderer.derender(chunk)))
 
     _add_completions(router, models)
     return router
@@ -69,7 +68,8 @@ def _add_completions(router: ApiRouter, models: ModelDirectory) -> None:
         rules = _text_rules(body.completion_request, None)
         if body.stream:
             chunk = body.chunk(model, body.of_stream("prompt_token_ids"))
-            return JSONResponse(CompletionDerenderer(body, model, rules).derender(chunk))
+            derenderer = CompletionDerenderer(body, model, rules)
+            return JSONResponse(await _aside(body.streamed_tokens(), lambda: derenderer.derender(chunk)))
         replies = required(body.generate_responses, "generate_responses")
         if not replies:
             raise InvalidRequest("generate_responses must not be empty", param="generate_responses")

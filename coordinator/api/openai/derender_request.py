@@ -156,6 +156,10 @@ class DerenderState(RequestModel):
             raise InvalidRequest(
                 "invalid stream_state: sent_arguments and last_tool_call_ids differ in length", param="stream_state"
             )
+        if any(token and model.tokenizer.backend.token_to_id(token) is None for token in self.prev_tokens):
+            raise InvalidRequest(
+                "invalid stream_state: prev_tokens are not all of the vocabulary", param="stream_state"
+            )
         check_ids(self.output_token_ids, model, "stream_state")
         check_ids(self.logprob_context_token_ids, model, "stream_state")
 
@@ -177,7 +181,7 @@ class _Derender(RequestModel):
             state.check(model)
         check_prompt_ids(prompt, model)
         lengths = (len(prompt or ()), len(state.output_token_ids) if state else 0)
-        new = sum(len(choice.token_ids or ()) for choice in chunk.choices)
+        new = self.streamed_tokens() - lengths[1]
         _check_length(
             f"prompt_token_ids length ({lengths[0]}) plus output_token_ids length ({lengths[1]}) plus delta ({new})",
             sum(lengths) + new,
@@ -187,6 +191,12 @@ class _Derender(RequestModel):
             check_ids(choice.token_ids or (), model, "token_ids")
             check_scores(choice.scores or (), model)
         return chunk
+
+    def streamed_tokens(self) -> int:
+        """Return how many tokens are decoded for a chunk."""
+        before = 0 if self.stream_state is None else len(self.stream_state.output_token_ids)
+        chunk = self.generate_chunk
+        return before + (0 if chunk is None else sum(len(choice.token_ids or ()) for choice in chunk.choices))
 
 
 class DerenderChatRequest(_Derender):

@@ -25,6 +25,16 @@ def test_parts_of_any_size_are_the_whole_text(tokenizer: ModelTokenizer, size: i
     assert not any("\ufffd" in text for text in texts)
 
 
+def test_the_window_stays_short_if_no_character_is_ever_complete() -> None:
+    """Else each token costs as much as all before it."""
+    tokenizer = byte_level()
+    part = next(i for i in range(256) if tokenizer.decode([i]) == "\ufffd")
+    text, window = WindowDecoder(tokenizer, True).decode(TextWindow(), [part] * 1000)
+
+    assert len(window.tokens) < 2 * 64
+    assert set(text) == {"\ufffd"}
+
+
 def test_special_tokens_are_skipped_if_requested() -> None:
     """Like in whole texts."""
     tokenizer = byte_level()

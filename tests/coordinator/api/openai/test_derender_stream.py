@@ -68,6 +68,7 @@ async def test_a_chunk_of_usage_needs_no_state(tmp_path: Path) -> None:
         ({"stream_state": {"output_token_ids": [10**9], "output_chunk_lens": [1]}}, "stream_state"),
         ({"stream_state": {"last_tool_call_ids": ["a"]}}, "stream_state"),
         ({"stream_state": {"prev_tokens": ["a"] * 2000}}, "stream_state.prev_tokens"),
+        ({"stream_state": {"prev_tokens": ["a" * 2000]}}, "stream_state"),
         ({"prompt_token_ids": [65] * 99}, "prompt_token_ids"),
         ({"generate_chunk": {"choices": [{"index": 0}, {"index": 1}]}}, "generate_chunk"),
     ],
