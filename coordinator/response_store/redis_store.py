@@ -70,7 +70,7 @@ class RedisResponseStore:
             for key in keys:
                 pipe.getex(_PREFIX + _name(key), ex=self._ttl_s)
             found = await pipe.execute()
-        return [Deleted if value == _DELETED else None if value is None else unpack(value) for value in found]
+        return [_found(value, key) for value, key in zip(found, keys, strict=True)]
 
     def put(self, response: StoredResponse) -> None:
         """Queue a response for writing; beyond the queue's size it is dropped."""
@@ -151,6 +151,7 @@ class RedisResponseStore:
         name = _PREFIX + _name(write.key)
         if write.runs:
             await self._redis.set(_RUNS + _name(write.key), b"1", ex=_LEASE_S)
+            await self._redis.delete(_STOP + _name(write.key))  # left for an earlier one with a client's own id
         if write.done is None:
             await self._redis.eval(_PUT, 1, name, write.value, self._ttl_s)
             return
@@ -181,6 +182,14 @@ class _BoundedAnswer:
         elif isinstance(error, Exception):
             self._health.on_error(error)
             raise _unavailable() from error
+
+
+def _found(value: bytes | None, key: ResponseKey) -> StoredResponse | type[Deleted] | None:
+    """Return what was found under a key; nothing that is another tenant's, whatever Redis answers."""
+    if value is None or value == _DELETED:
+        return None if value is None else Deleted
+    response = unpack(value)
+    return response if response is not None and (response.tenant, response.id) == key else None
 
 
 def _unavailable() -> Unavailable:

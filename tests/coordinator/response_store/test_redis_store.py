@@ -10,6 +10,8 @@ from tests.ports import free_port
 from tests.redis_server import PASSWORD
 from tokenwire.coordinator.response_store.redis_store import Deleted, RedisResponseStore
 from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
+from tokenwire.coordinator.response_store.stored_response import pack
+from tokenwire.coordinator.shared_redis import open_redis
 from tokenwire.errors import Unavailable
 
 pytestmark = pytest.mark.npm
@@ -46,6 +48,20 @@ async def test_a_deleted_response_stays_deleted(redis_url: str) -> None:
     await one.close()
 
 
+async def test_what_is_another_response_is_not_returned(redis_url: str) -> None:
+    """Whatever Redis answers: it may hold what another tenant must not see."""
+    store = response_store_of(redis_url)
+    store.put(response_of("resp_mine"))
+    await store.flush()
+    client = open_redis(redis_url, PASSWORD)
+    packed = pack(response_of("resp_mine"))
+    (name,) = [key async for key in client.scan_iter() if await client.get(key) == packed]
+    await client.set(name, pack(response_of("resp_mine", share="other")))
+
+    assert await store.find([("acme", "resp_mine")]) == [None]
+    await asyncio.gather(store.close(), client.aclose())
+
+
 async def test_a_process_learns_what_it_is_to_stop(redis_url: str) -> None:
     """What another one cancelled, or deleted; others see that it runs."""
     one, other = response_store_of(redis_url), response_store_of(redis_url)
@@ -58,6 +74,9 @@ async def test_a_process_learns_what_it_is_to_stop(redis_url: str) -> None:
     await other.delete(keys[2])
 
     assert await one.renew(keys) == keys[1:]
+    one.put(response_of("resp_stops", status="in_progress"))  # another one, with a client's own id
+    await one.flush()
+    assert await one.renew([keys[1]]) == []
     assert await other.runs(keys[0])
     assert not await other.runs(("acme", "resp_unknown"))
     await asyncio.gather(one.close(), other.close())
