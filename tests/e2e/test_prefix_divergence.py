@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.processes import Service, simulated_service
+from tests.processes import Service, simulated_service, wait_routable
 
 TASK = "Read the file, edit it, and run the tests. " * 20
+TRUST = "--trust-request-chat-template"
+TEMPLATE = "{{ mood }}{% for message in messages %}{{ message.content }}\n{% endfor %}"
 Messages = list[dict[str, str]]
 
 
@@ -19,7 +22,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("divergence")
     options = ("--served-model-name", "sim", "--sim-kv-tokens", "16384", "--sim-max-model-len", "16384")
     with simulated_service(
-        folder, *options, coordinator_options=["--enable-debug-headers", "--log-format", "json"]
+        folder, *options, coordinator_options=["--enable-debug-headers", "--log-format", "json", "--enable-rl", TRUST]
     ) as started:
         yield started
         assert "Traceback" not in started.coordinator.log, started.coordinator.log
@@ -104,6 +107,43 @@ def test_what_the_cache_lost_is_evicted(client: httpx.Client) -> None:
     messages.append(question("On."))
 
     assert explained(client, "evicted", messages)["cause"] == "evicted"
+
+
+def test_another_rendering_of_the_same_messages_is_the_template(client: httpx.Client) -> None:
+    """Such as that of other options: no message is to blame."""
+    messages = [system("a"), question("Go.")]
+    explained(client, "template", messages, chat_template=TEMPLATE, chat_template_kwargs={"mood": "a"})
+    found = explained(client, "template", messages, chat_template=TEMPLATE, chat_template_kwargs={"mood": "b"})
+
+    assert found["cause"] == "template"
+    assert "message" not in found
+
+
+def test_new_weights_are_a_cause(client: httpx.Client, tmp_path: Path) -> None:
+    """The update cleared the cache."""
+    messages = [system("weights"), question("Go.")]
+    explained(client, "weights", messages)
+    updated = client.post("/v1/rl/update_weights", json={"weight_dir": str(tmp_path)})
+    assert updated.status_code == 200, updated.text
+    messages.append(question("On."))
+
+    assert explained(client, "weights", messages)["cause"] == "weights"
+
+
+def test_another_worker_is_a_cause(tmp_path: Path) -> None:
+    """Here two workers take turns."""
+    options = ["--enable-debug-headers", "--routing", "round-robin"]
+    with (
+        simulated_service(tmp_path, "--sim-max-model-len", "16384", workers=2, coordinator_options=options) as service,
+        httpx.Client(base_url=service.url, timeout=30) as client,
+    ):
+        wait_routable(service.url, 2)
+        messages = [system("a"), question("Go.")]
+        assert explained(client, "moved", messages) == {}
+        messages.append(question("On."))
+        assert explained(client, "moved", messages)["cause"] == "other_worker"
+        messages.append(question("And on."))
+        assert explained(client, "moved", messages)["cause"] == "other_worker"
 
 
 def test_requests_without_a_session_have_no_header(client: httpx.Client) -> None:
