@@ -39,11 +39,11 @@ NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "best_of": (None, 1),
 }
 
-# Fields without effect on the reply: accepted, as by vLLM and OpenAI.
+# Fields without effect on the reply: accepted, as by vLLM and OpenAI; the last one is Codex's.
 _HARMLESS = frozenset(
     {
         *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
-        "prompt_cache_retention",
+        *("prompt_cache_retention", "client_metadata"),
     }
 )
 _MOST_NAMED = 100

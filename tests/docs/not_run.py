@@ -102,6 +102,7 @@ NOT_RUN = {
         "openai",
         "OPENAI_API_BASE=http://127.0.0.1:8000/v1 OPENAI_API_KEY=unused MSWEA_COST_TRACKING=ignore_errors mini --model "
         "openai/Qwen/Qwen3-8B",
+        "OPENAI_API_BASE=http://127.0.0.1:8000/v1 OPENAI_API_KEY=unused aider --model openai/Qwen/Qwen3-8B",
         "python -m tests.conformance.agents codex --only edit",
         "ANTHROPIC_BASE_URL=http://127.0.0.1:8000 ANTHROPIC_AUTH_TOKEN=unused claude --model Qwen/Qwen3-8B",
     ),

@@ -21,6 +21,8 @@ from tests.processes import Service, coordinator, simulated_worker
 
 _MODEL = "scripted"
 _TIMEOUT_S = 180.0
+_TEMPLATE = ("--chat-template", str(Path(__file__).parents[3] / "scripts" / "smollm2-tools.jinja"))
+"""It renders tools, calls and their results, as those of models do."""
 _WORKER = ("--sim-max-model-len", "400000", "--sim-prefill-rate", "0", "--sim-step-ms", "1")
 
 
@@ -69,7 +71,7 @@ def _scripted(folder: Path, session: AgentSession) -> Iterator[Service]:
     options = (*_WORKER, "--sim-replies", str(replies), "--served-model-name", _MODEL)
     with (
         simulated_worker(folder, model, *options) as (worker, address),
-        coordinator(folder, [address], *PARSERS, start_timeout_s=120) as (process, url),
+        coordinator(folder, [address], *PARSERS, *_TEMPLATE, start_timeout_s=120) as (process, url),
     ):
         yield Service(process, url, [worker], [address])
 
@@ -83,6 +85,8 @@ def _run(name: str, agent: Agent, place: Place, session: AgentSession, service: 
     if session.ability == "compact" and agent.compact is not None:
         command[2:2] = agent.compact.arguments
         environment |= agent.compact.environment
+        for file, content in agent.compact.files.items():
+            place.write(file, content)
     running = AgentProcess(place, [str(programs / command[0]), *command[1:]], environment)
     try:
         if session.is_cut:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-Call = Mapping[str, Any]
-"""A tool call as models write it: `name` and `arguments`."""
+Call = Mapping[str, Any] | str
+"""A tool call as models write it: `name` and `arguments`, or the text that an agent without tools reads as one."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,8 @@ class Compaction:
     arguments: Sequence[str] = ()
     """What makes it compact early."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Its configuration for that, in its home."""
     summary: str = "{}"
     """The summary in the form that it expects."""
     filler_chars: int = 60_000
@@ -101,5 +103,5 @@ class Compaction:
 
 def model_output(*calls: Call, text: str = "") -> str:
     """Return what a model writes: reasoning, text and calls."""
-    parts = [f"<tool_call>\n{json.dumps(each)}\n</tool_call>" for each in calls]
+    parts = [each if isinstance(each, str) else f"<tool_call>\n{json.dumps(each)}\n</tool_call>" for each in calls]
     return "<think>\nLet me see.\n</think>\n\n" + "\n".join([text, *parts] if text else parts)

@@ -1,7 +1,7 @@
 """The sessions of every agent: the replies that script them, and what is true afterwards."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,9 +16,13 @@ BEFORE, AFTER, OTHER = "alpha-7919", "beta-7919", "gamma-5040"
 _SUMMARY = "The file was read. Left to do: the command."
 
 
-def reply_rule(prompt: str, *seen: str, reply: str) -> Rule:
-    """Return a rule for a session with this in its prompt, in which all of these have been seen since."""
-    return {"prompt": f"(?s){re.escape(prompt)}" + "".join(f"(?=.*(?:{each}))" for each in seen), "reply": reply}
+def reply_rule(prompt: str, *seen: str, read: Sequence[str] = (), reply: str) -> Rule:
+    """Return a rule for a session with this in its prompt, in which all of these have been seen since.
+
+    read: what is anywhere in the prompt, as some agents put files before it.
+    """
+    before, after = ("".join(f"(?=.*(?:{each}))" for each in found) for found in (read, seen))
+    return {"prompt": f"(?s)\\A{before}.*?{re.escape(prompt)}{after}", "reply": reply}
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,9 @@ def editing_session(name: str, agent: Agent, place: Place, tools: Tools) -> Agen
     run = tools.run(f"cat {notes} && echo made-by-$((6 * 7)) | tee {place.path('made.txt')}")
     rules = [
         reply_rule(task, f"{AFTER}.*made-by-42", reply=_last(tools)),
-        reply_rule(task, *both, f"(?:{tools.fail}).*<.im_start.>tool", reply=model_output(run)),
-        reply_rule(task, *both, tools.fail, reply=model_output(tools.edit(notes, BEFORE, AFTER))),
-        reply_rule(task, *both, reply=model_output(tools.edit(notes, "omega-1", AFTER))),
+        reply_rule(task, f"(?:{tools.fail}).*<tool_response>", read=both, reply=model_output(run)),
+        reply_rule(task, tools.fail, read=both, reply=model_output(tools.edit(notes, BEFORE, AFTER))),
+        reply_rule(task, read=both, reply=model_output(tools.edit(notes, "omega-1", AFTER))),
         reply_rule(task, reply=model_output(*read, text="I will look.")),
     ]
     files = {"notes.txt": f"{BEFORE}\n", "more.txt": f"{OTHER}\n"}

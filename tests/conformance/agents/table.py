@@ -1,6 +1,7 @@
 """The agents: how each is started, configured and scripted."""
 
 import json
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +49,9 @@ _CLAUDE_TOOLS = Tools(
     fail="String to replace not found",
     nest=lambda prompt: tool_use("Agent", description="Run it", prompt=prompt, run_in_background=False),
 )
+_CLAUDE_COMPACTION = Compaction(
+    "create a detailed summary of", environment={"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "60000"}
+)
 
 
 def _opencode(place: Place, prompt: str) -> Sequence[str]:
@@ -75,6 +79,20 @@ def _mini(place: Place, prompt: str) -> Sequence[str]:
 def _mini_environment(place: Place) -> Mapping[str, str]:
     quiet = {"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", "MSWEA_SILENT_STARTUP": "1"}
     return {"OPENAI_API_BASE": f"{place.url}/v1", "OPENAI_API_KEY": "unused", **quiet}
+
+
+def _aider(place: Place, prompt: str) -> Sequence[str]:
+    for command in (["init", "--quiet"], ["add", "."]):  # it knows the files that git does
+        subprocess.run(["git", *command], cwd=place.work, check=True)
+    # It runs no commands of a model's, but tests after each edit; only if they fail, it shows their output.
+    tests = ["--auto-test", "--test-cmd", "echo made-by-$((6 * 7)) | tee made.txt; exit 1"]
+    quiet = ["--no-check-update", "--no-show-model-warnings", "--no-show-release-notes", "--analytics-disable"]
+    options = ["--edit-format", "diff", "--yes-always", "--no-auto-commits", "--no-gitignore", "--map-tokens", "0"]
+    return ["aider", "--model", f"openai/{place.model}", *options, *quiet, *tests, "--message", prompt]
+
+
+def _aider_edit(path: str, before: str, after: str) -> Call:
+    return f"{Path(path).name}\n```\n<<<<<<< SEARCH\n{before}\n=======\n{after}\n>>>>>>> REPLACE\n```"
 
 
 def _shell_edit(path: str, before: str, after: str) -> str:
@@ -105,14 +123,14 @@ AGENTS = {
             nest=lambda prompt: tool_use("multi_agent_v1__spawn_agent", message=prompt),
         ),
         lambda place: {"CODEX_HOME": str(place.home)},
-        Compaction("CONTEXT CHECKPOINT COMPACTION", ["-c", "model_auto_compact_token_limit=30000"]),
+        Compaction("CONTEXT CHECKPOINT COMPACTION", ["-c", "model_auto_compact_token_limit=45000"]),
     ),
     "claude-code": Agent(
         "@anthropic-ai/claude-code@2.1.332",
         _claude,
         _CLAUDE_TOOLS,
         _claude_environment,
-        Compaction("create a detailed summary of", environment={"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "60000"}),
+        _CLAUDE_COMPACTION,
     ),
     "opencode": Agent(
         "opencode-ai@1.18.33",
@@ -123,6 +141,11 @@ AGENTS = {
             run=lambda command: tool_use("bash", command=command, description="Run it"),
             fail="[Cc]ould not find oldString|oldString not found",
             nest=lambda prompt: tool_use("task", description="Run it", prompt=prompt, subagent_type="general"),
+        ),
+        compact=Compaction(
+            "anchored summary",
+            environment={"OPENCODE_CONFIG_CONTENT": json.dumps({"compaction": {"tail_turns": 0}})},
+            filler_chars=20_000,
         ),
     ),
     "qwen-code": Agent(
@@ -140,6 +163,12 @@ AGENTS = {
             ),
         ),
         _qwen_environment,
+        Compaction(
+            "component that summarizes a conversation when its context window",
+            files={".qwen/settings.json": json.dumps({"context": {"autoCompactThreshold": 0.6}})},
+            summary="<state_snapshot>{}</state_snapshot>",
+            filler_chars=20_000,
+        ),
     ),
     "mini-swe-agent": Agent(
         "mini-swe-agent==2.4.6",
@@ -153,13 +182,24 @@ AGENTS = {
         ),
         _mini_environment,
     ),
+    "aider": Agent(
+        "aider-chat==0.86.2",
+        _aider,
+        Tools(
+            read=lambda path: f"Add {Path(path).name} to the chat.",
+            edit=_aider_edit,
+            run=lambda command: "",
+            fail="failed to exactly match",
+        ),
+        lambda place: {"OPENAI_API_BASE": f"{place.url}/v1", "OPENAI_API_KEY": "unused"},
+    ),
     "openai-agents": Agent(
         "openai-agents==0.24.0",
         _script("openai_agents.py"),
         replace(_SCRIPT_TOOLS, nest=lambda prompt: tool_use("delegate", input=prompt)),
     ),
     "claude-agent-sdk": Agent(
-        "claude-agent-sdk==0.2.189", _script("claude_agent.py"), _CLAUDE_TOOLS, _claude_environment
+        "claude-agent-sdk==0.2.189", _script("claude_agent.py"), _CLAUDE_TOOLS, _claude_environment, _CLAUDE_COMPACTION
     ),
     "litellm": Agent("litellm==1.110.2", _script("litellm_agent.py"), _SCRIPT_TOOLS),
     "langchain-openai": Agent("langchain-openai==1.7.4", _script("langchain_agent.py"), _SCRIPT_TOOLS),
