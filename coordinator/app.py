@@ -25,6 +25,7 @@ from tokenwire.coordinator.api.openai.render import render_routes
 from tokenwire.coordinator.api.openai.submits import submit_routes
 from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS, documentation_routes
 from tokenwire.coordinator.api.openapi.security import Security
+from tokenwire.coordinator.api.pooling.embeddings import embedding_routes
 from tokenwire.coordinator.api.public_words import request_log
 from tokenwire.coordinator.api.responses.background import BackgroundResponses
 from tokenwire.coordinator.api.responses.routes import responses_routes
@@ -67,6 +68,7 @@ from tokenwire.coordinator.observability.metrics.relay import Relay
 from tokenwire.coordinator.observability.metrics.tenants import LimitStoreCollector
 from tokenwire.coordinator.observability.record import RequestListener
 from tokenwire.coordinator.observability.siblings import Siblings
+from tokenwire.coordinator.pooling.service import PoolingService
 from tokenwire.coordinator.response_store.open_store import open_response_store
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import InvalidRequest
@@ -125,6 +127,7 @@ class Core:
     responses: BackgroundResponses | None
     """Stored responses, and those that run in the background; None: responses are not stored."""
     generation: GenerationService
+    pooling: PoolingService
     admin: FleetAdmin
     aborts: FleetAborts
     status: FleetStatus
@@ -214,6 +217,7 @@ def build_core(
         history=history,
         responses=_responses(settings, generation),
         generation=generation,
+        pooling=PoolingService(failover, settings.api),
         admin=admin,
         aborts=FleetAborts(lambda: pool.sessions, lambda ids: queue.abort(ids) + failover.abort(ids)),
         status=FleetStatus(pool, admin),
@@ -318,6 +322,7 @@ def _add_routes(app: Starlette, settings: CoordinatorSettings, core: Core) -> Au
     if settings.api.render_route:
         router.include(submit_routes(chat, generation, models, settings.parsers))
     router.include(completion_routes(generation, models, settings.api))
+    router.include(embedding_routes(core.pooling, models))
     router.include(render_routes(chat, generation, models))
     router.include(derender_routes(chat, models))
     router.include(token_routes(chat, generation, models, core.aborts, settings.api, authorization))

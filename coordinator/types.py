@@ -36,6 +36,10 @@ class ServedModel:
     """The LoRA adapter with this name; None for a model itself."""
     revision: ModelRevision = field(default=ModelRevision())
     """What the workers started with for which prompts are rendered and tokenized so."""
+    tasks: Sequence[str] = ("generate",)
+    """What its workers' engines do, with vLLM's names."""
+    pooling: pb.PoolingModel | None = None
+    """What there is to know of it if it pools; None: it generates."""
     base_model: str = ""
     """Name of the model that its workers serve: an adapter's base model, else its own."""
 
@@ -118,7 +122,9 @@ class Truncation:
     length: int
     """Tokens to keep; -1: as many as fit in the model's context."""
     side: Literal["left", "right"] | None = None
-    """The side to cut, including special tokens. None: the left of the text, keeping special tokens."""
+    """The side to cut, including special tokens. None: the tokenizer's side of the text, keeping special tokens."""
+    tokenizer_side: Literal["left", "right"] = "left"
+    """On which side the tokenizer cuts: the left, unless the model pools."""
 
 
 @value_class

@@ -170,7 +170,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             capabilities=self._capabilities,
         )
 
-    def was_aborted(self, submit: pb.Submit) -> bool:
+    def was_aborted(self, submit: pb.Submit | pb.Pool) -> bool:
         """Return whether a resumed request was aborted before it came here."""
         return self._recent_aborts.include(submit)
 
@@ -179,7 +179,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._controller.check_adapter(adapter)
 
     def on_submitted(self, sequences: list[EngineSequence], prompt_tokens: int) -> None:
-        """Expect steps of sequences that the engine accepted."""
+        """Expect steps of sequences that the engine accepted, with so many tokens to compute for each."""
         self._stall_detector.on_submitted(sequences, prompt_tokens)
 
     def server_info(self) -> control_pb2.GetServerInfoResponse:

@@ -45,8 +45,8 @@ class Placement:
     """Whether it was taken back from a worker for another tenant: it is queued before new requests of its own tenant,
     never rejected, and for as long as a worker can take it."""
     begun: bool = False
-    """Whether the client has a part of the reply: else another revision with the same tokenizer may take it, if there
-    are no workers of its own."""
+    """Whether the client has a part of the reply, or all parts have to be of one revision: else another revision with
+    the same tokenizer may take it, if there are no workers of its own."""
     seeded_noise: str = ""
     """That of the engines that may take it, for a seeded reply that has begun; empty: any."""
     weights: WeightLimits | None = None

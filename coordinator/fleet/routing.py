@@ -195,7 +195,8 @@ class Router:
     def _inputs(self, submission: Submission) -> RoutingInputs:
         tokens, adapter = len(submission.prompt_token_ids), submission.lora.id
         # With only one worker there is nothing to choose, so hashing would be wasted.
-        if self._policy != "affinity" or len(self._caches) < 2:
+        # Nor are inputs to pool, of which few share a prefix worth a detour.
+        if self._policy != "affinity" or len(self._caches) < 2 or submission.pooled is not None:
             return RoutingInputs(tokens)
         hashes = _hashes(submission) if tokens >= BLOCK_TOKENS else ()
         conversation = b""

@@ -151,7 +151,11 @@ class WorkerSession:
             listener.weights(self.weight_version)
         most_tokens = self._most_tokens(submission)
         slots = [self._slots.take(listener, most_tokens) for listener in listeners]
-        self.workload.on_submit(slots, new_tokens)
+        if submission.pooled is None:
+            self.workload.on_submit(slots, new_tokens)
+        else:
+            for slot, tokens in zip(slots, submission.pooled.lengths[submission.start :], strict=False):
+                self.workload.on_submit([slot], tokens)
         self.recent_starts.on_submit(slots, submission)
         self._commands.put(submission.message(slots))
         return slots
@@ -380,12 +384,12 @@ class WorkerSession:
         has_new_weights = frame.weight_version != self.weight_version
         self.weight_version = frame.weight_version
         self.workload.on_frame(frame)
-        if self._liveness.stalled and frame.token_ids:
+        if self._liveness.stalled and _has_output(frame):
             self._liveness.on_step()
             self._update_state()
         if self.gaps is not None and frame.slots:
             self.gaps.on_frame(frame, self._liveness.last_event_at)
-        if self.breaker.half_open and frame.token_ids:
+        if self.breaker.half_open and _has_output(frame):
             self.breaker.record_success()
             self._listener.on_slots_freed()
         if not is_large(frame):
@@ -402,3 +406,8 @@ class WorkerSession:
             self.abort(stopped)
         if frame.finishes:
             self._listener.on_slots_freed()
+
+
+def _has_output(frame: pb.StepFrame) -> bool:
+    """Return whether a worker has computed something, and not only ended it."""
+    return bool(frame.token_ids) or any(finish.HasField("pooled") for finish in frame.finishes)

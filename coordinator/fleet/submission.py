@@ -1,15 +1,32 @@
-"""What is submitted to a worker: a prompt, with what it shares with other prompts of its request."""
+"""What is submitted to a worker: a prompt to generate from, or inputs to pool."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tokenwire.process.value_class import value_class
 from tokenwire.protocol.seeds import has_seed, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 
 
+@value_class
+class PooledInputs:
+    """Several inputs in place of one prompt: each has a sequence of its own, which ends with its result."""
+
+    params: pb.PoolingParams
+    lengths: Sequence[int]
+    """Tokens of each, one after the other among the submission's ids."""
+    second_begins: Sequence[int] = ()
+    """Where the second text of each begins, if they are pairs with types."""
+
+    def span(self, start: int, count: int) -> slice:
+        """Return where the ids of some of the inputs are."""
+        begin = sum(self.lengths[:start])
+        return slice(begin, begin + sum(self.lengths[start : start + count]))
+
+
 @dataclass(slots=True)
 class Submission:
-    """A prompt for a worker; `tokenwire.v1.Submit` describes the fields.
+    """A prompt for a worker, or inputs; `tokenwire.v1.Submit` and `Pool` describe the fields.
 
     Ids and parameters are shared with whoever holds them, so that a thousand prompts have one copy of the parameters.
     They are replaced, never changed.
@@ -33,9 +50,19 @@ class Submission:
     reasoning_parser_kwargs_json: str | None = None
     resumed_after_ms: int | None = None
     tenant: str = ""
+    pooled: PooledInputs | None = None
+    """What the ids are, if they are inputs to pool."""
+
+    def prompt_tokens(self, sequences: int) -> int:
+        """Return how many tokens so many of its sequences begin with together, from the first one on."""
+        if self.pooled is None:
+            return len(self.prompt_token_ids)
+        return sum(self.pooled.lengths[self.start : self.start + sequences])
 
     def message(self, slots: Sequence[int] = ()) -> pb.SessionRequest:
-        """Return the message that starts it, with a copy of everything."""
+        """Return the message that starts it, or the part of it that has the slots, with a copy of everything."""
+        if self.pooled is not None:
+            return self._pool_message(self.pooled, slots)
         message = pb.SessionRequest(
             submit={
                 "request_id": self.request_id,
@@ -60,3 +87,21 @@ class Submission:
         if self.start and has_seed(params):
             params.seed = sequence_seed(params.seed, self.start)
         return message
+
+    def _pool_message(self, inputs: PooledInputs, slots: Sequence[int]) -> pb.SessionRequest:
+        part = slice(self.start, self.start + len(slots))
+        return pb.SessionRequest(
+            pool={
+                "request_id": self.request_id,
+                "slots": slots,
+                "lengths": inputs.lengths[part],
+                "token_ids": self.prompt_token_ids[inputs.span(self.start, len(slots))],
+                "params": inputs.params,
+                "second_begins": inputs.second_begins[part],
+                "priority": self.priority,
+                "cache_salt": self.cache_salt,
+                "lora": self.lora if self.lora.id else None,
+                "trace_headers": self.trace_headers or None,
+                "resumed_after_ms": self.resumed_after_ms,
+            }
+        )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tokenwire.coordinator.generation.grammar_limits import check_grammar
 from tokenwire.coordinator.types import GenerationRequest, ServedModel
-from tokenwire.errors import InvalidRequest, Malformed
+from tokenwire.errors import InvalidRequest, Malformed, NotFound
 from tokenwire.v1 import inference_pb2 as pb
 
 MAX_N = 16_384
@@ -51,6 +51,7 @@ _MOST_IDS = {"logit_bias": MAX_BIASES, "stop_token_ids": 1024}
 
 _OUT_OF_VOCABULARY = {
     "allowed_token_ids": "allowed_token_ids contains out-of-vocab token id!",
+    "input": "Token id {0} is out of vocabulary",
     "prompt": "Token id {0} is out of vocabulary",
     "token_ids": "Token id {0} is out of vocabulary",
     "tokens": "Token id {0} is out of vocabulary",
@@ -121,8 +122,29 @@ class RequestCost:
         )
 
 
+def check_inputs(inputs: int, tokens: int, result_bytes: int, most_bytes: int) -> int:
+    """Return the bytes that a pooling request takes, with its results, if it is not more. Raises InvalidRequest."""
+    size_bytes = _REQUEST_BYTES + _CHOICE_BYTES * inputs + _TOKEN_BYTES * tokens + result_bytes
+    if size_bytes > most_bytes:
+        of_tokens = _TOKEN_BYTES * tokens
+        size, what = max((result_bytes, "their results"), (of_tokens, f"{tokens} tokens"))
+        raise InvalidRequest(
+            f"The {inputs} inputs take about {_mib(size_bytes)}, more than {_mib(most_bytes)} (--max-request-mb): "
+            f"{_mib(size)} of them for {what}.",
+            param="input",
+        )
+    return size_bytes
+
+
 def _mib(size: int) -> str:
     return f"{size / 2**20:.4g} MiB"
+
+
+def check_generates(model: ServedModel) -> None:
+    """Check that a model generates text. Raises NotFound."""
+    if model.pooling is not None:
+        tasks = ", ".join(model.tasks)
+        raise NotFound(f"The model `{model.name}` does not support generation: it is for {tasks}.", param="model")
 
 
 def check_request(request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
@@ -223,14 +245,18 @@ def check_no_transfer_fields(body: object) -> None:
             raise InvalidRequest(f"`{name}` is not accepted on this route.", param=name)
 
 
-def check_text_length(text: str, model: ServedModel) -> None:
-    """Check that a text can be short enough at all, before it is tokenized. Raises InvalidRequest."""
-    limit = model.max_model_len * model.tokenizer.max_chars_per_token
+def check_text_length(text: str, model: ServedModel, max_tokens: int | None = None) -> None:
+    """Check that a text can be short enough at all, before it is tokenized. Raises InvalidRequest.
+
+    max_tokens: of the text; None: the model's context.
+    """
+    most = model.max_model_len if max_tokens is None else max_tokens
+    limit = most * model.tokenizer.max_chars_per_token
     if len(text) > limit:
         raise InvalidRequest(
-            f"This model's maximum context length is {model.max_model_len} tokens. However, your prompt contains "
+            f"This model's maximum context length is {most} tokens. However, your prompt contains "
             f"{len(text)} characters (more than {limit} characters, which is the upper bound for "
-            f"{model.max_model_len} input tokens). Please reduce the length of the input prompt.",
+            f"{most} input tokens). Please reduce the length of the input prompt.",
             param="input_text",
         )
 
@@ -334,7 +360,7 @@ def out_of_vocabulary(token_id: int, param: str, vocabulary: int | None = None) 
     message = _OUT_OF_VOCABULARY.get(param, "token_id(s) [{0}] in {1} contain out-of-vocab token ids.")
     if param not in _OUT_OF_VOCABULARY and vocabulary is not None:
         message += f" Vocabulary size: {vocabulary}"
-    kind = Malformed if param in ("prompt", "tokens") and token_id < 0 else InvalidRequest
+    kind = Malformed if param in ("input", "prompt", "tokens") and token_id < 0 else InvalidRequest
     return kind(message.format(token_id, param), param=param)
 
 

@@ -284,5 +284,7 @@ def _served(info: pb.Model, texts: LoadedTexts) -> ServedModel:
         template=texts.template,
         token_texts=texts.token_texts,
         parsers=texts.parsers,
+        tasks=tuple(info.tasks) or ("generate",),
+        pooling=info.pooling if info.HasField("pooling") else None,
         revision=ModelRevision.of(info),
     )

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 from tokenwire.coordinator.generation.limits import (
     LONG_TEXT_CHARS,
@@ -100,7 +101,7 @@ async def _prepare(
     keep = 0 if truncation is None else _truncated_length(truncation, max_tokens, model)
     if isinstance(prompt, TokenPrompt):
         token_ids = prompt.token_ids
-        return PreparedPrompt(token_ids if truncation is None else _cut(token_ids, truncation, keep), None)
+        return PreparedPrompt(token_ids if truncation is None else cut(token_ids, truncation, keep), None)
     if isinstance(prompt, ChatPrompt):
         text = await model.template.render_messages_async(prompt.messages, prompt.options)
         add_special_tokens = prompt.add_special_tokens
@@ -111,19 +112,24 @@ async def _prepare(
         if must_fit and len(text) > LONG_TEXT_CHARS:
             await asyncio.to_thread(check_token_count, text, model)
         return PreparedPrompt(await model.tokenizer.encode_async(text, add_special_tokens), text)
-    encode = partial(_encode_truncated, model.tokenizer, text, add_special_tokens, truncation, keep)
+    encode = partial(encode_truncated, model.tokenizer, text, add_special_tokens, truncation, keep)
     return PreparedPrompt(encode() if len(text) <= INLINE_CHARS else await asyncio.to_thread(encode), text)
 
 
-def _cut(token_ids: Sequence[int], truncation: Truncation, keep: int) -> Sequence[int]:
+def cut(token_ids: Sequence[int], truncation: Truncation, keep: int) -> Sequence[int]:
+    """Return the ids that a truncation leaves, special tokens like others."""
     if keep >= len(token_ids):
         return token_ids
     if not keep:
         return []
-    return token_ids[:keep] if truncation.side == "right" else token_ids[-keep:]
+    return token_ids[:keep] if _side_of(truncation) == "right" else token_ids[-keep:]
 
 
-def _encode_truncated(
+def _side_of(truncation: Truncation) -> str:
+    return truncation.side or truncation.tokenizer_side
+
+
+def encode_truncated(
     tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, truncation: Truncation, keep: int
 ) -> Sequence[int]:
     """Encode as much of a text as has more tokens than are kept: the cut is far from those that stay.
@@ -134,21 +140,23 @@ def _encode_truncated(
     def encode(part: str) -> tuple[int, Sequence[int]]:
         """Return the number of a part's tokens, and those that are kept."""
         if truncation.side is None:
-            return _encode_end(tokenizer, part, add_special_tokens, keep)
+            return _encode_side(tokenizer, part, add_special_tokens, keep, truncation.tokenizer_side)
         token_ids = tokenizer.encode(part, add_special_tokens)  # the whole, then cut, as vLLM does
-        return len(token_ids), _cut(token_ids, truncation, keep)
+        return len(token_ids), cut(token_ids, truncation, keep)
 
     chars = max(_LEAST_PART_CHARS, _CHARS_PER_TOKEN * keep)
     while len(text) > chars:
-        tokens, token_ids = encode(text[:chars] if truncation.side == "right" else text[-chars:])
+        tokens, token_ids = encode(text[:chars] if _side_of(truncation) == "right" else text[-chars:])
         if tokens > keep + PART_TOKENS:
             return token_ids
         chars *= 4
     return encode(text)[1]
 
 
-def _encode_end(tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, keep: int) -> tuple[int, Sequence[int]]:
-    """Return the number of a text's tokens, and those at its end, with the special tokens around them."""
+def _encode_side(
+    tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, keep: int, cut_side: Literal["left", "right"]
+) -> tuple[int, Sequence[int]]:
+    """Return the number of a text's tokens, and those that a cut leaves, with the special tokens around them."""
     backend = tokenizer.backend
     encoding = backend.encode_batch_fast([text], add_special_tokens=False)[0]
     tokens = len(encoding.ids)
@@ -161,7 +169,7 @@ def _encode_end(tokenizer: ModelTokenizer, text: str, add_special_tokens: bool, 
                 f"truncate_prompt_tokens={keep} must be greater than the number of special tokens, {added}.",
                 param="truncate_prompt_tokens",
             )
-        encoding.truncate(keep - added, direction="left")
+        encoding.truncate(keep - added, direction=cut_side)
     return tokens, list(backend.post_process(encoding, None, add_special_tokens).ids)
 
 

@@ -7,7 +7,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -118,13 +118,13 @@ class GenerationHandle:
         """Return which workers have the parts and why, for a debug header."""
         return ", ".join(filter(None, (handle.explain() for handle in self.handles)))
 
-    def start_timer(self, seconds: float, reply: Reply, error: DeadlineExceeded) -> None:
+    def start_timer(self, seconds: float, fail: Callable[[DeadlineExceeded], None], error: DeadlineExceeded) -> None:
         """Abort the request after so many seconds, unless it has ended, and fail its reply."""
-        self.timer = asyncio.get_running_loop().call_later(seconds, self._time_out, reply, error)
+        self.timer = asyncio.get_running_loop().call_later(seconds, self._time_out, fail, error)
 
-    def _time_out(self, reply: Reply, error: DeadlineExceeded) -> None:
+    def _time_out(self, fail: Callable[[DeadlineExceeded], None], error: DeadlineExceeded) -> None:
         self.abort()
-        reply.fail(error)
+        fail(error)
 
 
 class GenerationService:
@@ -148,6 +148,7 @@ class GenerationService:
 
         submits: whether it is to be submitted, for which the queue must have space.
         """
+        limits.check_generates(model)
         params = _with_defaults(request.sampling, model)
         self.check_transfers(request.sampling)
         if submits:
@@ -208,7 +209,7 @@ class GenerationService:
         texts = TextStreams(model.tokenizer, request.text, prepared.sampling.min_tokens)
         try:
             if context.deadline is not None:
-                handle.start_timer(context.time_left_s(), reply, context.deadline_error)
+                handle.start_timer(context.time_left_s(), reply.fail, context.deadline_error)
             for position in range(len(prepared.prompts)):
                 submission = _submission(prepared, position, max_tokens, caller, record.trace_headers)
                 choices = _choices(prepared, position, texts, reply)

@@ -126,6 +126,12 @@ class ModelTokenizer:
                 return self._encode_pieces(pieces)
         return await asyncio.to_thread(self.encode, text, add_special_tokens)
 
+    async def encode_many_async(self, texts: list[str], add_special_tokens: bool = True) -> list[list[int]]:
+        """Encode texts to ids, together, without blocking the event loop for long."""
+        if sum(map(len, texts)) <= INLINE_CHARS:
+            return self._encode_all(texts, add_special_tokens)
+        return await asyncio.to_thread(self._encode_all, texts, add_special_tokens)
+
     def _encode_all(self, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
         try:
             # Unlike `encode`, the batch form releases the GIL, and the fast one skips offsets.

@@ -275,7 +275,7 @@ class WorkerEnd:
         """Return an empty one."""
         return pb.Welcome()
 
-    def was_aborted(self, submit: pb.Submit) -> bool:
+    def was_aborted(self, submit: pb.Submit | pb.Pool) -> bool:
         """Return False."""
         return False
 

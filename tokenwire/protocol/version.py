@@ -4,7 +4,7 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
 MAJOR = 1
-MINOR = 8
+MINOR = 9
 
 
 def protocol_version() -> pb.ProtocolVersion:

@@ -36,14 +36,16 @@ REFUSAL_CODE_DRAINING: RefusalCode
 REFUSAL_CODE_UNAVAILABLE: RefusalCode
 
 class SessionRequest(_message.Message):
-    __slots__ = ("hello", "submit", "abort")
+    __slots__ = ("hello", "submit", "abort", "pool")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     SUBMIT_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     submit: Submit
     abort: Abort
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., submit: _Optional[_Union[Submit, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ...) -> None: ...
+    pool: Pool
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., submit: _Optional[_Union[Submit, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., pool: _Optional[_Union[Pool, _Mapping]] = ...) -> None: ...
 
 class SessionResponse(_message.Message):
     __slots__ = ("welcome", "frame", "refusal", "draining", "serving", "heartbeat", "cache")
@@ -212,7 +214,7 @@ class AdapterSet(_message.Message):
     def __init__(self, adapters: _Optional[_Iterable[_Union[LoraAdapter, _Mapping]]] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("names", "root", "max_model_len", "max_token_id", "tokenizer_digest", "default_sampling_params_json", "max_num_seqs", "engine", "model_type", "architecture", "weights_digest", "dtype", "quantization")
+    __slots__ = ("names", "root", "max_model_len", "max_token_id", "tokenizer_digest", "default_sampling_params_json", "max_num_seqs", "engine", "model_type", "architecture", "weights_digest", "dtype", "quantization", "tasks", "pooling")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
     MAX_MODEL_LEN_FIELD_NUMBER: _ClassVar[int]
@@ -226,6 +228,8 @@ class Model(_message.Message):
     WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     QUANTIZATION_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    POOLING_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     root: str
     max_model_len: int
@@ -239,7 +243,42 @@ class Model(_message.Message):
     weights_digest: str
     dtype: str
     quantization: str
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., root: _Optional[str] = ..., max_model_len: _Optional[int] = ..., max_token_id: _Optional[int] = ..., tokenizer_digest: _Optional[str] = ..., default_sampling_params_json: _Optional[str] = ..., max_num_seqs: _Optional[int] = ..., engine: _Optional[str] = ..., model_type: _Optional[str] = ..., architecture: _Optional[str] = ..., weights_digest: _Optional[str] = ..., dtype: _Optional[str] = ..., quantization: _Optional[str] = ...) -> None: ...
+    tasks: _containers.RepeatedScalarFieldContainer[str]
+    pooling: PoolingModel
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., root: _Optional[str] = ..., max_model_len: _Optional[int] = ..., max_token_id: _Optional[int] = ..., tokenizer_digest: _Optional[str] = ..., default_sampling_params_json: _Optional[str] = ..., max_num_seqs: _Optional[int] = ..., engine: _Optional[str] = ..., model_type: _Optional[str] = ..., architecture: _Optional[str] = ..., weights_digest: _Optional[str] = ..., dtype: _Optional[str] = ..., quantization: _Optional[str] = ..., tasks: _Optional[_Iterable[str]] = ..., pooling: _Optional[_Union[PoolingModel, _Mapping]] = ...) -> None: ...
+
+class PoolingModel(_message.Message):
+    __slots__ = ("task", "labels", "max_embed_len", "score", "separates_texts", "own_pairs", "instructions", "lower_case", "pad_token_id", "truncation_side", "width")
+    class InstructionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    MAX_EMBED_LEN_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    SEPARATES_TEXTS_FIELD_NUMBER: _ClassVar[int]
+    OWN_PAIRS_FIELD_NUMBER: _ClassVar[int]
+    INSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
+    LOWER_CASE_FIELD_NUMBER: _ClassVar[int]
+    PAD_TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATION_SIDE_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    task: str
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    max_embed_len: int
+    score: str
+    separates_texts: bool
+    own_pairs: bool
+    instructions: _containers.ScalarMap[str, str]
+    lower_case: bool
+    pad_token_id: int
+    truncation_side: str
+    width: int
+    def __init__(self, task: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., max_embed_len: _Optional[int] = ..., score: _Optional[str] = ..., separates_texts: bool = ..., own_pairs: bool = ..., instructions: _Optional[_Mapping[str, str]] = ..., lower_case: bool = ..., pad_token_id: _Optional[int] = ..., truncation_side: _Optional[str] = ..., width: _Optional[int] = ...) -> None: ...
 
 class Submit(_message.Message):
     __slots__ = ("request_id", "slots", "prompt_token_ids", "sampling_params", "priority", "cache_salt", "lora", "session_id", "data_parallel_rank", "trace_headers", "reasoning_ended", "reasoning_parser_kwargs_json", "resumed_after_ms", "tenant")
@@ -279,6 +318,61 @@ class Submit(_message.Message):
     resumed_after_ms: int
     tenant: str
     def __init__(self, request_id: _Optional[str] = ..., slots: _Optional[_Iterable[int]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., sampling_params: _Optional[_Union[SamplingParams, _Mapping]] = ..., priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., lora: _Optional[_Union[LoraAdapter, _Mapping]] = ..., session_id: _Optional[str] = ..., data_parallel_rank: _Optional[int] = ..., trace_headers: _Optional[_Mapping[str, str]] = ..., reasoning_ended: bool = ..., reasoning_parser_kwargs_json: _Optional[str] = ..., resumed_after_ms: _Optional[int] = ..., tenant: _Optional[str] = ...) -> None: ...
+
+class Pool(_message.Message):
+    __slots__ = ("request_id", "slots", "lengths", "token_ids", "params", "second_begins", "priority", "cache_salt", "lora", "trace_headers", "resumed_after_ms")
+    class TraceHeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    PARAMS_FIELD_NUMBER: _ClassVar[int]
+    SECOND_BEGINS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
+    LORA_FIELD_NUMBER: _ClassVar[int]
+    TRACE_HEADERS_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    slots: _containers.RepeatedScalarFieldContainer[int]
+    lengths: _containers.RepeatedScalarFieldContainer[int]
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    params: PoolingParams
+    second_begins: _containers.RepeatedScalarFieldContainer[int]
+    priority: int
+    cache_salt: str
+    lora: LoraAdapter
+    trace_headers: _containers.ScalarMap[str, str]
+    resumed_after_ms: int
+    def __init__(self, request_id: _Optional[str] = ..., slots: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., token_ids: _Optional[_Iterable[int]] = ..., params: _Optional[_Union[PoolingParams, _Mapping]] = ..., second_begins: _Optional[_Iterable[int]] = ..., priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., lora: _Optional[_Union[LoraAdapter, _Mapping]] = ..., trace_headers: _Optional[_Mapping[str, str]] = ..., resumed_after_ms: _Optional[int] = ...) -> None: ...
+
+class PoolingParams(_message.Message):
+    __slots__ = ("task", "dimensions", "use_activation", "dtype")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    USE_ACTIVATION_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    task: str
+    dimensions: int
+    use_activation: bool
+    dtype: str
+    def __init__(self, task: _Optional[str] = ..., dimensions: _Optional[int] = ..., use_activation: bool = ..., dtype: _Optional[str] = ...) -> None: ...
+
+class Pooled(_message.Message):
+    __slots__ = ("shape", "data", "cached_tokens")
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    data: bytes
+    cached_tokens: int
+    def __init__(self, shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ..., cached_tokens: _Optional[int] = ...) -> None: ...
 
 class LoraAdapter(_message.Message):
     __slots__ = ("name", "id", "path", "is_3d_lora_weight")
@@ -444,7 +538,7 @@ class CacheChange(_message.Message):
     def __init__(self, cleared: bool = ..., removed: _Optional[_Iterable[int]] = ..., stored: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Finish(_message.Message):
-    __slots__ = ("slot", "reason", "eos_token_id", "stop_token_id", "error_message", "kv_transfer_params_json", "handed_back")
+    __slots__ = ("slot", "reason", "eos_token_id", "stop_token_id", "error_message", "kv_transfer_params_json", "handed_back", "pooled")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     EOS_TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -452,6 +546,7 @@ class Finish(_message.Message):
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     KV_TRANSFER_PARAMS_JSON_FIELD_NUMBER: _ClassVar[int]
     HANDED_BACK_FIELD_NUMBER: _ClassVar[int]
+    POOLED_FIELD_NUMBER: _ClassVar[int]
     slot: int
     reason: FinishReason
     eos_token_id: int
@@ -459,7 +554,8 @@ class Finish(_message.Message):
     error_message: str
     kv_transfer_params_json: str
     handed_back: bool
-    def __init__(self, slot: _Optional[int] = ..., reason: _Optional[_Union[FinishReason, str]] = ..., eos_token_id: _Optional[int] = ..., stop_token_id: _Optional[int] = ..., error_message: _Optional[str] = ..., kv_transfer_params_json: _Optional[str] = ..., handed_back: bool = ...) -> None: ...
+    pooled: Pooled
+    def __init__(self, slot: _Optional[int] = ..., reason: _Optional[_Union[FinishReason, str]] = ..., eos_token_id: _Optional[int] = ..., stop_token_id: _Optional[int] = ..., error_message: _Optional[str] = ..., kv_transfer_params_json: _Optional[str] = ..., handed_back: bool = ..., pooled: _Optional[_Union[Pooled, _Mapping]] = ...) -> None: ...
 
 class PrefillInfo(_message.Message):
     __slots__ = ("slot", "cached_tokens", "prompt_logprobs", "created_cache_tokens")

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class InferenceStub(object):
-    """Inference generates tokens.
+    """Inference generates tokens, and pools prompts to vectors.
     """
 
     def __init__(self, channel):
@@ -43,7 +43,7 @@ class InferenceStub(object):
 
 
 class InferenceServicer(object):
-    """Inference generates tokens.
+    """Inference generates tokens, and pools prompts to vectors.
     """
 
     def Session(self, request_iterator, context):
@@ -72,7 +72,7 @@ def add_InferenceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Inference(object):
-    """Inference generates tokens.
+    """Inference generates tokens, and pools prompts to vectors.
     """
 
     @staticmethod

@@ -9,6 +9,8 @@ from tokenwire.worker.cache.prefix_cache import CacheChange
 
 _MOST_SCORED = 500_000
 """Log-probabilities of a frame: some megabytes. Coordinators do not take events of any size."""
+_SCORED_BYTES = 8
+"""Of a result what counts as one: a frame has some megabytes of them."""
 
 
 class FrameBuffer:
@@ -75,6 +77,7 @@ class FrameBuffer:
     def add_finish(self, slot: int, finish: pb.Finish) -> None:
         """Add a slot's terminal event."""
         finish.slot = slot
+        self._scored += _size(finish)
         self._finishes.append(finish)
         if self._on_finish is not None:
             self._on_finish(slot)
@@ -101,7 +104,7 @@ class FrameBuffer:
 
     def end_frame(self) -> None:
         """Close the unsent frame before the weights change: a frame has one weight version."""
-        if self._tokens or self._finishes:
+        while self._tokens or self._finishes:
             self.add_event(pb.SessionResponse(frame=self._take_frame()))
 
     def flush(self, load: pb.Load, weight_version: str) -> None:
@@ -121,7 +124,7 @@ class FrameBuffer:
         if self._cache is not None:
             events.append(self._cache.to_event())
             self._cache = None
-        if self._tokens or self._finishes:
+        while self._tokens or self._finishes:
             events.append(pb.SessionResponse(frame=self._take_frame()))
         if self._heartbeat is not None:
             events.append(pb.SessionResponse(heartbeat=self._heartbeat))
@@ -132,16 +135,32 @@ class FrameBuffer:
         tokens, self._tokens = self._tokens, {}
         lists = tokens.values()
         one_each = all(len(ids) == 1 for ids in lists)
+        finishes = self._finishes if self._scored <= _MOST_SCORED else _first(self._finishes)
         frame = pb.StepFrame(
             slots=tokens.keys(),
             counts=() if one_each else [len(ids) for ids in lists],
             token_ids=chain.from_iterable(lists),
-            finishes=self._finishes,
+            finishes=finishes,
             prefills=self._prefills,
             logprobs=[pb.Logprobs(slot=slot, rows=rows) for slot, rows in self._logprobs.items()],
             load=self._load,
             weight_version=self._weight_version,
         )
-        self._finishes, self._prefills, self._logprobs, self._framed = [], [], {}, True
-        self._scored = 0
+        self._finishes = self._finishes[len(finishes) :]
+        self._prefills, self._logprobs, self._framed = [], {}, True
+        self._scored = sum([_size(finish) for finish in self._finishes])
         return frame
+
+
+def _size(finish: pb.Finish) -> int:
+    return len(finish.pooled.data) // _SCORED_BYTES
+
+
+def _first(finishes: list[pb.Finish]) -> list[pb.Finish]:
+    """Return as many as a frame has room for, at least one."""
+    size = 0
+    for count, finish in enumerate(finishes):
+        size += _size(finish)
+        if count and size > _MOST_SCORED:
+            return finishes[:count]
+    return finishes

@@ -83,6 +83,9 @@ class Engine(Protocol):
         called meanwhile. If it is cancelled, `abort` ends what was started.
         """
 
+    async def pool(self, pool: pb.Pool, sequences: list[EngineSequence]) -> None:
+        """Start inputs (one per slot of the command), each of which ends with its result; otherwise as `submit`."""
+
     async def abort(self, sequences: list[EngineSequence]) -> None:
         """Abort sequences; their ABORT finish comes in a later step. Unknown ones are ignored.
 

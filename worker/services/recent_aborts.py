@@ -31,7 +31,7 @@ class RecentAborts:
         while self._by_id and (len(self._by_id) > _MOST_IDS or next(iter(self._by_id.values())) < now - _KEPT_S):
             del self._by_id[next(iter(self._by_id))]
 
-    def include(self, submit: pb.Submit) -> bool:
+    def include(self, submit: pb.Submit | pb.Pool) -> bool:
         """Return whether a resumed request was aborted since it was first sent to a worker."""
         if not submit.HasField("resumed_after_ms"):
             return False

@@ -29,14 +29,14 @@ class SessionHost(Protocol):
     def welcome(self) -> pb.Welcome:
         """Describe the worker as it is now."""
 
-    def was_aborted(self, submit: pb.Submit) -> bool:
+    def was_aborted(self, submit: pb.Submit | pb.Pool) -> bool:
         """Return whether a resumed request was aborted before it came here."""
 
     def check_adapter(self, adapter: pb.LoraAdapter) -> None:
         """Raise InvalidRequest if an adapter may not be read from its path."""
 
     def on_submitted(self, sequences: list[EngineSequence], prompt_tokens: int) -> None:
-        """Called with sequences that the engine accepted, and the length of their prompt."""
+        """Called with sequences that the engine accepted, and the tokens that it computes for each."""
 
 
 class Session:
@@ -135,6 +135,8 @@ class Session:
         match request.WhichOneof("command"):
             case "submit":
                 await self._submit(request.submit)
+            case "pool":
+                await self._submit(request.pool)
             case "abort":
                 slots = self._slots
                 sequences = [slots[slot] for slot in request.abort.slots if slot in slots]
@@ -143,7 +145,7 @@ class Session:
             case other:
                 log.warning("session of %s sent an unexpected command: %s", self.coordinator_id, other)
 
-    async def _submit(self, submit: pb.Submit) -> None:
+    async def _submit(self, submit: pb.Submit | pb.Pool) -> None:
         self._check_slots(submit)
         if self._host.was_aborted(submit):
             self._end_as_aborted(submit)
@@ -166,19 +168,24 @@ class Session:
         else:
             await self._start(submit, sequences)
 
-    async def _start(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
+    async def _start(self, submit: pb.Submit | pb.Pool, sequences: list[EngineSequence]) -> None:
         try:
-            await self._engine.submit(submit, sequences)
+            if isinstance(submit, pb.Submit):
+                prompt_tokens = len(submit.prompt_token_ids)
+                await self._engine.submit(submit, sequences)
+            else:
+                prompt_tokens = len(submit.token_ids) // len(sequences)
+                await self._engine.pool(submit, sequences)
             # Some may already have ended, and their slots may carry other requests.
             started = [sequence for sequence in sequences if self._slots.get(sequence.slot) is sequence]
-            self._host.on_submitted(started, len(submit.prompt_token_ids))
+            self._host.on_submitted(started, prompt_tokens)
         except TokenwireError as error:
             self._refuse(submit, sequences, error)
         except Exception as error:
             log.exception("failed to submit request %s to the engine", submit.request_id)
             self._refuse(submit, sequences, EngineFailed(f"The engine could not accept the request: {error}"))
 
-    def _end_as_aborted(self, submit: pb.Submit) -> None:
+    def _end_as_aborted(self, submit: pb.Submit | pb.Pool) -> None:
         log.info("request %s was aborted before it was resumed here", submit.request_id)
         now = self._host.welcome()
         self._frame_buffer.end_frame()  # it may have tokens of earlier weights
@@ -186,7 +193,7 @@ class Session:
             self._frame_buffer.add_finish(slot, pb.Finish(reason=pb.FINISH_REASON_ABORT))
         self._frame_buffer.flush(now.load, now.weight_version)
 
-    def _check_slots(self, submit: pb.Submit) -> None:
+    def _check_slots(self, submit: pb.Submit | pb.Pool) -> None:
         # A refusal would end another request's slots, so a coordinator that reuses slots loses its session.
         slots = list(submit.slots)
         if not slots or len(set(slots)) != len(slots) or not self._slots.keys().isdisjoint(slots):
@@ -197,13 +204,15 @@ class Session:
             raise WorkerDraining("The worker is draining; send the request to another one.")
         self._slots.update((sequence.slot, sequence) for sequence in sequences)
 
-    def _refuse(self, submit: pb.Submit, sequences: list[EngineSequence], error: TokenwireError) -> None:
+    def _refuse(self, submit: pb.Submit | pb.Pool, sequences: list[EngineSequence], error: TokenwireError) -> None:
         for sequence in sequences:
             self._slots.pop(sequence.slot, None)
         refusal = pb.Refusal(slots=submit.slots, code=error.refusal_code, message=error.message, param=error.param)
         self._frame_buffer.add_event(pb.SessionResponse(refusal=refusal))
 
 
-def _needs_preparation(submit: pb.Submit) -> bool:
+def _needs_preparation(submit: pb.Submit | pb.Pool) -> bool:
     """Whether the engine compiles a grammar or loads an adapter first, which may take seconds."""
-    return submit.sampling_params.HasField("structured_outputs") or submit.HasField("lora")
+    if submit.HasField("lora"):
+        return True
+    return isinstance(submit, pb.Submit) and submit.sampling_params.HasField("structured_outputs")

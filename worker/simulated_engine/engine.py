@@ -25,6 +25,7 @@ from tokenwire.worker.simulated_engine.grammars import Grammars, can_use_grammar
 from tokenwire.worker.simulated_engine.metrics import families
 from tokenwire.worker.simulated_engine.model import SimulatedModel, load_model
 from tokenwire.worker.simulated_engine.pacing import StepPacer
+from tokenwire.worker.simulated_engine.pooling import TASKS, PoolPlanner
 from tokenwire.worker.simulated_engine.replies import ScriptedReplies
 from tokenwire.worker.simulated_engine.requests import RequestPlanner
 from tokenwire.worker.simulated_engine.scheduler import Scheduler
@@ -56,6 +57,8 @@ class SimulatedEngine(Engine):
         self._faults = FaultSchedule(settings.faults)
         self._model: SimulatedModel | None = None
         self._planner: RequestPlanner | None = None
+        self._pool_planner: PoolPlanner | None = None
+        """None: the engine generates."""
         self._scripts: Scripts | None = None
         self._scheduler: Scheduler | None = None
         self._preparing: dict[EngineSequence, bool] = {}
@@ -97,6 +100,7 @@ class SimulatedEngine(Engine):
         grammars = Grammars(settings.model_dir) if can_use_grammars() and model.eos_token_id is not None else None
         self._model = model
         self._planner = RequestPlanner(settings, model)
+        self._pool_planner = PoolPlanner(settings, model) if settings.embedding_width else None
         self._scripts = Scripts(self._planner, replies, grammars)
         self._kv = KvCache(capacity)
         self._scheduler = Scheduler(self._kv, settings.max_num_seqs, settings.prefill_per_step, model.words)
@@ -115,6 +119,8 @@ class SimulatedEngine(Engine):
             weights_digest=self._settings.weights_digest,
             dtype="float32",
             quantization="none",
+            tasks=("generate",) if self._pool_planner is None else TASKS,
+            pooling=None if self._pool_planner is None else self._pool_planner.describe(),
         )
 
     def capabilities(self) -> pb.EngineCapabilities:
@@ -142,27 +148,49 @@ class SimulatedEngine(Engine):
 
     async def submit(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
         """Queue one request."""
+        if self._pool_planner is not None:
+            raise InvalidRequest("This model does not support generation")
         prepares = self._scripts is not None and self._scripts.may_have(submit)
         scripts, aborted = await self._prepare(submit, sequences) if prepares else ([], [])
         scheduler, planner = self._running(), self._planner
         if planner is None:
             raise Unavailable("the engine has not started")
-        limit = self._settings.max_queue
-        if limit and len(sequences) > scheduler.free_capacity + limit:
-            raise Overloaded(f"the engine's queue is full: {limit} sequences are waiting", retry_after_s=1.0)
+        self._check_queue(scheduler, len(sequences))
         number = self.requests_total + 1
         fails_after = self._faults.error_after(number)
         simulated_sequences = planner.plan(submit, sequences, fails_after, self._weights, scripts)
         self.requests_total = number
         self.prompt_tokens_total += len(submit.prompt_token_ids) * len(sequences)
         self._faults.on_prompt(submit.prompt_token_ids)
-        if submit.lora.id and submit.lora.id not in self._loras:
-            self._loras[submit.lora.id] = submit.lora
-            self.loaded_on_demand.add(submit.lora.id)
+        self._load_on_demand(submit.lora)
         scheduler.add(simulated_sequences)
         if aborted:
             scheduler.end(aborted, _ABORTED)
         self._wake.set()
+
+    async def pool(self, pool: pb.Pool, sequences: list[EngineSequence]) -> None:
+        """Queue the inputs of a command."""
+        scheduler = self._running()
+        if self._pool_planner is None:
+            raise InvalidRequest("This model does not support pooling")
+        self._check_queue(scheduler, len(sequences))
+        inputs = self._pool_planner.plan(pool, sequences, self._weights)
+        self.requests_total += 1
+        self.prompt_tokens_total += len(pool.token_ids)
+        self._faults.on_prompt(pool.token_ids)
+        self._load_on_demand(pool.lora)
+        scheduler.add(inputs)
+        self._wake.set()
+
+    def _check_queue(self, scheduler: Scheduler, sequences: int) -> None:
+        limit = self._settings.max_queue
+        if limit and sequences > scheduler.free_capacity + limit:
+            raise Overloaded(f"the engine's queue is full: {limit} sequences are waiting", retry_after_s=1.0)
+
+    def _load_on_demand(self, adapter: pb.LoraAdapter) -> None:
+        if adapter.id and adapter.id not in self._loras:
+            self._loras[adapter.id] = adapter
+            self.loaded_on_demand.add(adapter.id)
 
     async def _prepare(
         self, submit: pb.Submit, sequences: list[EngineSequence]

@@ -115,6 +115,15 @@ class SimulationSettings:
             bounds=Bounds(at_least=0, at_most=1),
         ),
     )
+    embedding_width: int = option(
+        0,
+        Option(
+            "--sim-embedding-width",
+            "Pool instead of generating: width of the embeddings; 0: generate.",
+            Section.SIMULATION,
+            bounds=Bounds(at_least=0, at_most=65_536),
+        ),
+    )
     seeds: Literal["positional", "generator"] = option(
         "positional",
         Option(

@@ -13,6 +13,7 @@ from vllm.sampling_params import SamplingType
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.vllm_engine.partial_prefills import PartialPrefills
+from tokenwire.worker.vllm_engine.pooling import pools
 from tokenwire.worker.vllm_engine.sampling import scored_ids
 from tokenwire.worker.vllm_engine.unsupported import unsupported, unsupported_operations
 
@@ -31,6 +32,12 @@ _BATCH_INVARIANT_SINCE = (0, 27)
 async def engine_capabilities(llm: Any) -> pb.EngineCapabilities:
     """Return what a started AsyncLLM can do, after making seeded requests safe where possible."""
     config = llm.vllm_config
+    if pools(config.model_config):
+        return pb.EngineCapabilities(
+            batch_invariant=is_batch_invariant(config, bool(envs.VLLM_BATCH_INVARIANT), vllm.__version_tuple__),
+            unsupported=[] if config.lora_config else ["lora"],
+            unsupported_operations=unsupported_operations(config),
+        )
     # This runner's noise is a hash of seed and position, except with speculative decoding, where it verifies drafts.
     positional = bool(getattr(config, "use_v2_model_runner", False)) and config.speculative_config is None
     seeds = not _on_cpu(config) or await _seeds_are_safe(llm)

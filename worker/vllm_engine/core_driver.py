@@ -229,7 +229,7 @@ class CoreDriver:
                 step.logprobs.append((sequence, sampled_rows(output.new_logprobs, columns[request_id])))
             # `is not None`, because FinishReason.STOP is 0.
             if output.finish_reason is not None:
-                step.finishes.append((sequence, _finish(output, request_id in self._with_grammar)))
+                step.finishes.append((sequence, self._finish(output)))
                 self._unregister(request_id)
         if outputs.scheduler_stats is not None:
             self._loads[outputs.engine_index] = outputs.scheduler_stats
@@ -250,6 +250,11 @@ class CoreDriver:
         elif prefill is not None and prefill.scored_ids is not None and output.prompt_token_id_logprobs is not None:
             info.prompt_logprobs.CopyFrom(scored_rows(prefill.scored_ids, output.prompt_token_id_logprobs))
         return info
+
+    def _finish(self, output: Any) -> pb.Finish:
+        reason, ids = str(output.finish_reason), output.new_token_ids
+        has_grammar = output.request_id in self._with_grammar
+        return finish(reason, output.stop_reason, ids, output.kv_transfer_params, has_grammar)
 
     def _record_idle(self) -> None:
         # When its last request is aborted, the core does not step and so does not report.
@@ -285,8 +290,3 @@ def _cached_elsewhere(params: Any) -> int | None:
     transfer = (params.extra_args or {}).get("kv_transfer_params") or {}
     cached = transfer.get("remote_prefill_cached_tokens") if transfer.get("do_remote_prefill") else None
     return cached if isinstance(cached, int) else None
-
-
-def _finish(output: Any, has_grammar: bool) -> pb.Finish:
-    reason = str(output.finish_reason)
-    return finish(reason, output.stop_reason, output.new_token_ids, output.kv_transfer_params, has_grammar)

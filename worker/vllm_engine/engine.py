@@ -9,6 +9,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ from tokenwire.worker.vllm_engine.errors import vllm_errors
 from tokenwire.worker.vllm_engine.generate_driver import GenerateDriver
 from tokenwire.worker.vllm_engine.grammars import GrammarCheck
 from tokenwire.worker.vllm_engine.kv_events import KvEventSubscriber
+from tokenwire.worker.vllm_engine.pooling import describe_pooling, pools, to_vllm_params, to_vllm_requests
+from tokenwire.worker.vllm_engine.pooling_driver import PoolingDriver
 from tokenwire.worker.vllm_engine.sampling import to_vllm
 from tokenwire.worker.vllm_engine.tokenizer import tokenizer_files
 from tokenwire.worker.vllm_engine.warm_up import warm_up
@@ -81,7 +84,8 @@ class VllmEngine(VllmAdmin):
         self._weights_digest = ""
         self._start_thread: Background[Any] | None = None
         self._stopped = False
-        self._traced = False
+        self._traced = self._pools = False
+        self._tasks: tuple[str, ...] = ()
         self._grammars: GrammarCheck | None = None
         self._capabilities = pb.EngineCapabilities()
         self._loras: set[int] = set()
@@ -100,6 +104,8 @@ class VllmEngine(VllmAdmin):
         self._grammars = GrammarCheck(llm.vllm_config, llm.get_tokenizer())
         try:
             self._traced = await self._llm.is_tracing_enabled()
+            self._pools = pools(llm.model_config)
+            self._tasks = await self._llm.get_supported_tasks()
             self._capabilities = await engine_capabilities(self._llm)
             digest = asyncio.to_thread(weights_digest_of, llm.vllm_config)
             self._weights_digest, _ = await asyncio.gather(digest, self._start_driver())
@@ -110,7 +116,7 @@ class VllmEngine(VllmAdmin):
             raise
 
     async def _start_driver(self) -> None:
-        if self._warm_up:
+        if self._warm_up and not self._pools:
             log.info("warming up: running one request of each kind")
             self._report("warming up")
             self._driver = self._choose_driver()
@@ -144,6 +150,10 @@ class VllmEngine(VllmAdmin):
     def _choose_driver(self) -> Driver:
         assert self._grammars is not None
         missing = [] if self._use_core_driver is False else missing_internals(self._llm)
+        if self._pools and not missing:
+            return PoolingDriver(self._llm, self._grammars, self._weight_label)
+        if self._pools:
+            raise EngineFailed(f"vLLM {vllm.__version__} lacks {', '.join(missing)}, which pooling needs.")
         if self._use_core_driver is False or (missing and self._use_core_driver is None):
             if missing:
                 log.warning("vLLM %s lacks %s: using the slower driver", vllm.__version__, ", ".join(missing))
@@ -168,6 +178,9 @@ class VllmEngine(VllmAdmin):
         """Describe the started model; the tokenizer digest is left empty."""
         llm = self.llm
         config = llm.model_config
+        tasks, pooling = (["generate"], None)
+        if self._pools:
+            tasks, pooling = describe_pooling(config, self._tasks, llm.get_tokenizer())
         return pb.Model(
             names=self._names,
             root=self.model_root,
@@ -182,6 +195,8 @@ class VllmEngine(VllmAdmin):
             weights_digest=self._weights_digest,
             dtype=str(config.dtype).removeprefix("torch."),
             quantization=str(config.quantization or "none"),
+            tasks=tasks,
+            pooling=pooling,
         )
 
     def capabilities(self) -> pb.EngineCapabilities:
@@ -203,13 +218,32 @@ class VllmEngine(VllmAdmin):
     async def submit(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
         """Start one request's sequences (one per slot of the submit)."""
         driver = self._started()
-        self._submitting.update(sequences)
-        try:
-            if submit.HasField("lora"):
-                await self._ensure_lora(submit.lora)
+        async with self._submission(driver, submit, sequences):
             with vllm_errors():
                 vllm_request = self._vllm_request(submit, len(sequences))
             await driver.submit(vllm_request, sequences)
+
+    async def pool(self, pool: pb.Pool, sequences: list[EngineSequence]) -> None:
+        """Start inputs (one per slot of the command)."""
+        driver = self._started()
+        if not isinstance(driver, PoolingDriver):
+            raise InvalidRequest("This model does not support pooling")
+        async with self._submission(driver, pool, sequences):
+            with vllm_errors():
+                params = to_vllm_params(pool.params, self.llm.model_config)
+                inputs = self._shared_inputs(pool)
+            await driver.pool(to_vllm_requests(pool, params, inputs), pool.params.dtype, sequences)
+
+    @asynccontextmanager
+    async def _submission(
+        self, driver: Driver, request: pb.Submit | pb.Pool, sequences: list[EngineSequence]
+    ) -> AsyncIterator[None]:
+        """Load what a request needs before the block submits it; afterwards abort what was aborted meanwhile."""
+        self._submitting.update(sequences)
+        try:
+            if request.HasField("lora"):
+                await self._ensure_lora(request.lora)
+            yield
         finally:
             self._submitting.difference_update(sequences)
             early = [sequence for sequence in sequences if sequence in self._aborted_on_submit]
@@ -239,12 +273,7 @@ class VllmEngine(VllmAdmin):
             reasoning["reasoning_parser_kwargs"] = kwargs
         params = to_vllm(submit.sampling_params, n)
         check_engine_safety(params, self._capabilities, self.llm.vllm_config)
-        inputs = {
-            "lora_request": lora_request(submit.lora) if submit.HasField("lora") else None,
-            "priority": submit.priority,
-            "data_parallel_rank": given("data_parallel_rank"),
-            "trace_headers": dict(submit.trace_headers) if self._traced and submit.trace_headers else None,
-        }
+        inputs = {**self._shared_inputs(submit), "data_parallel_rank": given("data_parallel_rank")}
         if _TAKES_SESSION_IDS:
             inputs["session_id"] = given("session_id")
         return VllmRequest(
@@ -255,6 +284,13 @@ class VllmEngine(VllmAdmin):
             reasoning=reasoning,
             tenant=submit.tenant,
         )
+
+    def _shared_inputs(self, request: pb.Submit | pb.Pool) -> dict[str, Any]:
+        return {
+            "lora_request": lora_request(request.lora) if request.HasField("lora") else None,
+            "priority": request.priority,
+            "trace_headers": dict(request.trace_headers) if self._traced and request.trace_headers else None,
+        }
 
     async def abort(self, sequences: list[EngineSequence]) -> None:
         """Abort sequences; their ABORT finish comes in a later step. Unknown ones are ignored."""

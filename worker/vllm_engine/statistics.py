@@ -21,8 +21,8 @@ class _Request:
     """Empty without tracing."""
     prompt_tokens: int
     max_tokens_param: int | None
-    top_p: float
-    temperature: float
+    top_p: float | None
+    temperature: float | None
     lora_name: str | None
     cached_tokens: int = 0
     prompt_embeds: None = None
@@ -50,9 +50,9 @@ class Statistics:
                 request.external_req_id,
                 request.prompt_token_ids if self._is_traced else (),
                 len(request.prompt_token_ids),
-                params.max_tokens,
-                params.top_p,
-                params.temperature,
+                None if params is None else params.max_tokens,  # an input to pool has none
+                None if params is None else params.top_p,
+                None if params is None else params.temperature,
                 None if request.lora_request is None else request.lora_request.lora_name,
             )
 

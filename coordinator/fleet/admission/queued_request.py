@@ -125,5 +125,5 @@ class QueuedRequest:
 
     def tokens(self, sequences: int) -> int:
         """Return the approximate work of so many of its sequences; what is computed again is not its tenant's."""
-        prompt_tokens = 0 if self.placement.preempted else len(self.submission.prompt_token_ids)
+        prompt_tokens = 0 if self.placement.preempted else self.submission.prompt_tokens(sequences)
         return prompt_tokens + REPLY_TOKENS * sequences

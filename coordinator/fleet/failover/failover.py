@@ -275,7 +275,7 @@ class Failover(PoolListener):
             preempted=preempted,
             avoid=sequence.avoid,
             revision=self._revision(sequence),
-            begun=request.has_output,
+            begun=request.placement.begun or request.has_output,
             seeded_noise=self._noise_needed(sequence),
             on_placed=functools.partial(self._on_placed, sequence, replay) if may_differ else request.on_resumed,
         )

@@ -208,7 +208,8 @@ def fingerprint_of(model: str, submission: Submission) -> Fingerprint:
         if gets_seed(params):
             params.ClearField("seed")  # it may have been set for a replay
     digest = hashlib.blake2b(digest_size=16)
-    for part in (model.encode(), submission.lora.name.encode(), params.SerializeToString(deterministic=True)):
+    how = params if submission.pooled is None else submission.pooled.params
+    for part in (model.encode(), submission.lora.name.encode(), how.SerializeToString(deterministic=True)):
         digest.update(len(part).to_bytes(4, "big") + part)
     digest.update(array("I", submission.prompt_token_ids).tobytes())
     return digest.digest()

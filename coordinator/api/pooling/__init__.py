@@ -1,0 +1,1 @@
+"""Routes of pooling models: embeddings, scores and classes."""

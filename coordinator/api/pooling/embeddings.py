@@ -1,0 +1,103 @@
+"""POST /v1/embeddings: OpenAI's embeddings, with vLLM's extensions."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tokenwire.coordinator.api.api_request import RequestHeaders
+from tokenwire.coordinator.api.fields.usage import full_usage_object
+from tokenwire.coordinator.api.fields.wire_values import checked_prompts
+from tokenwire.coordinator.api.pooling.collect import pool
+from tokenwire.coordinator.api.pooling.encoding import bytes_per_number, encoded, wire_dtype
+from tokenwire.coordinator.api.pooling.fields import ChatFields, EncodingFields, check_route
+from tokenwire.coordinator.api.router import ApiRouter
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
+from tokenwire.coordinator.pooling.service import PoolingService
+from tokenwire.coordinator.pooling.types import Input, PoolingRequest
+from tokenwire.coordinator.types import ServedModel, TextPrompt, TokenPrompt, Usage
+from tokenwire.errors import InvalidRequest
+
+Message = dict[str, Any]
+
+
+class InputFields(ChatFields):
+    """Texts, ids or messages."""
+
+    input: Annotated[
+        str | list[int] | list[str] | list[list[int]] | list[Message] | list[list[Message]] | None,
+        BeforeValidator(checked_prompts("input")),
+    ] = None
+    messages: Annotated[list[Message] | list[list[Message]] | None, BeforeValidator(checked_prompts("messages"))] = None
+
+    def inputs(self) -> Sequence[Input]:
+        """Return the inputs. Raises InvalidRequest if there are none."""
+        given: Any = self.messages if self.input is None else self.input
+        if given is None:
+            raise InvalidRequest("Either `input` or `messages` must be provided.", param="input")
+        if isinstance(given, str):
+            return [TextPrompt(given)]
+        if not given:
+            raise InvalidRequest("You must pass at least one prompt", param="input")
+        first = given[0]
+        if isinstance(first, int):
+            return [TokenPrompt(given, "input")]
+        if isinstance(first, dict):
+            return [self.chat_prompt(given)]
+        if isinstance(first, list) and first and isinstance(first[0], dict):
+            return [self.chat_prompt(messages) for messages in given]
+        return [TextPrompt(each) if isinstance(each, str) else TokenPrompt(each, "input") for each in given]
+
+    @property
+    def adds_special_tokens(self) -> bool:
+        """Whether special tokens are added to what is tokenized."""
+        if self.add_special_tokens is not None:
+            return self.add_special_tokens
+        given: Any = self.messages if self.input is None else self.input
+        first = given[0] if isinstance(given, list) and given else given
+        return not isinstance(first[0] if isinstance(first, list) and first else first, dict)
+
+
+class EmbeddingRequest(InputFields, EncodingFields):
+    """OpenAI's embedding request, with vLLM's extensions."""
+
+    dimensions: int | None = None
+
+    def to_pooling(self, model: ServedModel, headers: RequestHeaders) -> PoolingRequest:
+        """Translate into a PoolingRequest. Raises InvalidRequest."""
+        most = 0 if model.pooling is None else model.pooling.max_embed_len
+        return PoolingRequest(
+            request_id=self.response_id("embd-", headers),
+            inputs=self.inputs(),
+            params=self.pooling_params("embed", self.dimensions, wire_dtype(self)),
+            add_special_tokens=self.adds_special_tokens,
+            truncation=self.truncation(model),
+            pads=self.padding == "max_length",
+            max_tokens=most or None,
+            priority=headers.priority(self.priority),
+            cache_salt=self.cache_salt,
+            bytes_per_number=bytes_per_number(self),
+        )
+
+
+def embedding_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
+    """Return the embeddings route."""
+    router = ApiRouter()
+
+    @router.post("/v1/embeddings", EmbeddingRequest)
+    async def create_embedding(body: EmbeddingRequest, request: Request) -> Response:
+        body.check()
+        headers = RequestHeaders.of(request)
+        model = await models.resolve(body.model, headers.caller)
+        check_route(model, ("embed",), "Embeddings API")
+        translated = body.to_pooling(model, headers)
+        created = int(time.time())
+        results = await pool(pooling, translated, model, request)
+        shown = {"id": translated.request_id, "object": "list", "created": created, "model": model.name, "data": []}
+        shown["usage"] = full_usage_object(Usage(results.prompt_tokens))
+        return await encoded(results, body, shown, "embedding", "embedding")
+
+    return router

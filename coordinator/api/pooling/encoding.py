@@ -1,0 +1,86 @@
+"""Writes results as responses: as JSON with numbers or base64, or as bytes."""
+
+import binascii
+import json
+import sys
+from array import array
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from tokenwire.coordinator.api.long_response import long_response
+from tokenwire.coordinator.api.pooling.fields import EncodingFields
+from tokenwire.coordinator.pooling.types import NUMBER_BYTES, Results, numbers
+
+_TYPECODES = {2: "H", 4: "I"}
+_BYTES_PER_FLOAT = 32
+"""Of a number in JSON, with what it takes until it is written."""
+
+
+def wire_dtype(fields: EncodingFields) -> str:
+    """Return the type in which workers send the numbers: JSON has those of float32."""
+    return "float32" if fields.encoding_format == "float" else fields.embed_dtype
+
+
+def bytes_per_number(fields: EncodingFields) -> int:
+    """Return about what a number takes until the response is sent."""
+    return _BYTES_PER_FLOAT if fields.encoding_format == "float" else 4 * NUMBER_BYTES[fields.embed_dtype]
+
+
+async def encoded(results: Results, fields: EncodingFields, body: Mapping[str, Any], kind: str, name: str) -> Response:
+    """Return the response: `body` with the results as objects of a kind, each with its numbers under a name.
+
+    As bytes it has only the numbers, and the rest in a header.
+    """
+    if fields.encoding_format in ("bytes", "bytes_only"):
+        return _as_bytes(results, fields, body)
+    as_floats = fields.encoding_format == "float"
+
+    def elements() -> Iterator[dict[str, Any]]:
+        for index, result in enumerate(results.pooled):
+            value = floats(result.data, result.shape) if as_floats else _base64(result.data, fields)
+            yield {"index": index, "object": kind, name: value}
+
+    return await long_response({**body, "data": elements()}, "data")
+
+
+def floats(data: bytes, shape: "Any") -> list[Any]:
+    """Return numbers as a list, or as a list of rows."""
+    values = numbers(data).tolist()
+    if len(shape) == 1:
+        return values
+    width = shape[1]
+    return [values[start : start + width] for start in range(0, len(values), width)]
+
+
+def _base64(data: bytes, fields: EncodingFields) -> str:
+    return binascii.b2a_base64(_ordered(data, fields), newline=False).decode("ascii")
+
+
+def _ordered(data: bytes, fields: EncodingFields) -> bytes:
+    """Return little-endian numbers in the requested order of bytes."""
+    order = sys.byteorder if fields.endianness == "native" else fields.endianness
+    size = NUMBER_BYTES[fields.embed_dtype]
+    if order == "little" or size == 1:
+        return data
+    values = array(_TYPECODES[size], data)
+    values.byteswap()
+    return values.tobytes()
+
+
+def _as_bytes(results: Results, fields: EncodingFields, body: Mapping[str, Any]) -> Response:
+    parts, items, start = [], [], 0
+    for index, result in enumerate(results.pooled):
+        parts.append(_ordered(result.data, fields))
+        end = start + len(result.data)
+        shown = {"index": index, "embed_dtype": fields.embed_dtype, "endianness": fields.endianness}
+        items.append({**shown, "start": start, "end": end, "shape": [*result.shape]})
+        start = end
+    headers = None
+    if fields.encoding_format == "bytes":
+        shown = {name: body[name] for name in ("id", "created", "model")}
+        tokens = results.prompt_tokens
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        headers = {"metadata": json.dumps({**shown, "data": items, "usage": usage})}
+    return Response(b"".join(parts), headers=headers, media_type="application/octet-stream")

@@ -1,0 +1,108 @@
+"""Request fields shared by the routes of pooling models, with vLLM's names."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
+from tokenwire.coordinator.api.fields.common import INT64_MAX, Identifier, Int64
+from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt
+from tokenwire.coordinator.parsing.request_model import RequestModel
+from tokenwire.coordinator.pooling.types import NumberType
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
+from tokenwire.coordinator.types import ChatPrompt, ServedModel, Truncation
+from tokenwire.errors import InvalidRequest, NotFound
+from tokenwire.v1 import inference_pb2 as pb
+
+UNSUPPORTED = UnsupportedFields({"media_io_kwargs": (None, {}), "mm_processor_kwargs": (None, {})})
+"""vLLM's fields that have no effect without media."""
+_REMOVED_TASKS = {
+    "score": "`score` task was removed; use `classify` instead.",
+    "encode": "`encode` task was removed; use `token_embed` or `token_classify` instead.",
+}
+
+
+class PoolingFields(RequestModel):
+    """Fields of all requests."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str | None = None
+    user: str | None = None
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=INT64_MAX)] | None = None
+    padding: Literal["max_length", "do_not_pad"] | None = None
+    truncation_side: Literal["left", "right"] | None = None
+    request_id: Identifier = ""
+    priority: Int64 = 0
+    mm_processor_kwargs: dict[str, Any] | None = None
+    cache_salt: Annotated[str | None, BeforeValidator(checked_cache_salt)] = None
+    use_activation: bool | None = None
+
+    def check(self) -> None:
+        """Reject fields that are not served, or that vLLM has removed. Raises InvalidRequest."""
+        extra = self.model_extra or {}
+        if "normalize" in extra:
+            message = "Parameter `normalize` was removed; use `use_activation` instead."
+            raise InvalidRequest(message, param="normalize")
+        task = getattr(self, "task", None) or extra.get("task")
+        if isinstance(task, str) and task in _REMOVED_TASKS:
+            raise InvalidRequest(_REMOVED_TASKS[task], param="task")
+        UNSUPPORTED.check_body(self)
+
+    def truncation(self, model: ServedModel) -> Truncation | None:
+        """Return how a long input is truncated; None: not at all."""
+        if self.truncate_prompt_tokens is None:
+            return None
+        on_left = model.pooling is not None and model.pooling.truncation_side == "left"
+        return Truncation(self.truncate_prompt_tokens, self.truncation_side, "left" if on_left else "right")
+
+    def pooling_params(self, task: str, dimensions: int | None = None, dtype: str = "float32") -> pb.PoolingParams:
+        """Return the engine's parameters. Raises InvalidRequest for a number that it cannot have."""
+        if dimensions is not None and not -INT64_MAX <= dimensions <= INT64_MAX:
+            raise InvalidRequest(f"dimensions is out of range: {dimensions}", param="dimensions")
+        params = pb.PoolingParams(task=task, dimensions=dimensions, dtype=dtype)
+        if self.use_activation is not None:
+            params.use_activation = self.use_activation
+        return params
+
+    def response_id(self, prefix: str, headers: RequestHeaders) -> str:
+        """Return the id of the request and its response."""
+        return headers.response_id(prefix, self.request_id)
+
+
+class ChatFields(PoolingFields):
+    """Fields of requests whose input may be messages, for models with a chat template."""
+
+    add_generation_prompt: bool = False
+    continue_final_message: bool = False
+    add_special_tokens: bool | None = None
+    """Default: true for texts, false for messages, because their template adds special tokens."""
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    media_io_kwargs: dict[str, dict[str, Any]] | None = None
+
+    def chat_prompt(self, messages: list[dict[str, Any]]) -> ChatPrompt:
+        """Return messages as an input. Raises InvalidRequest."""
+        if self.continue_final_message and self.add_generation_prompt:
+            raise InvalidRequest("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+        options = TemplateOptions(
+            add_generation_prompt=self.add_generation_prompt,
+            continue_final_message=self.continue_final_message,
+            chat_template=self.chat_template,
+            kwargs=self.chat_template_kwargs or {},
+        )
+        return ChatPrompt(messages, options)
+
+
+class EncodingFields(RequestModel):
+    """How the numbers of results are written."""
+
+    encoding_format: Literal["float", "base64", "bytes", "bytes_only"] = "float"
+    embed_dtype: NumberType = "float32"
+    endianness: Literal["native", "big", "little"] = "native"
+
+
+def check_route(model: ServedModel, tasks: tuple[str, ...], api: str) -> None:
+    """Check that a model has the routes of one of these tasks. Raises NotFound."""
+    if model.pooling is None or model.pooling.task not in tasks:
+        raise NotFound(f"The model `{model.name}` does not support {api}", param="model")

@@ -1,0 +1,1 @@
+"""Pooling: embeddings, classes and scores of inputs, between the routes and the fleet."""

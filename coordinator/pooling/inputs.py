@@ -1,0 +1,158 @@
+"""Turns inputs of every kind into ids: renders, tokenizes in batches, truncates, checks."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tokenwire.coordinator.generation.limits import (
+    LONG_TEXT_CHARS,
+    check_ids,
+    check_text_length,
+    check_token_count,
+)
+from tokenwire.coordinator.generation.prompts import cut, encode_truncated
+from tokenwire.coordinator.pooling.types import Input, PoolingRequest
+from tokenwire.coordinator.types import ChatPrompt, ServedModel, TextPrompt, TokenPrompt, Truncation
+from tokenwire.errors import InvalidRequest
+
+_BATCH_CHARS = 256 * 1024
+"""Of texts that are tokenized together: until they are ids, encodings take a hundred bytes for each token."""
+_WHOLE_CHARS = 64 * 1024
+"""Longer texts are truncated before they are tokenized as a whole, if they are to be."""
+_INPUTS_BETWEEN_YIELDS = 256
+
+
+@dataclass(slots=True)
+class PreparedInputs:
+    """Inputs as workers get them."""
+
+    token_ids: list[Sequence[int]]
+    """Of each."""
+    second_begins: list[int]
+    """Where the second text of each begins; empty unless they are pairs with types."""
+
+
+async def prepare_inputs(request: PoolingRequest, model: ServedModel) -> PreparedInputs:
+    """Turn the inputs of a request into ids. Raises InvalidRequest."""
+    if not request.inputs:
+        raise InvalidRequest("You must pass at least one prompt", param="input")
+    limit = model.max_model_len if request.max_tokens is None else request.max_tokens
+    if request.truncation is not None:
+        _check_truncation(request.truncation, model)
+    token_ids: list[Sequence[int] | None] = [None] * len(request.inputs)
+    texts: dict[int, str] = {}
+    for position, each in enumerate(request.inputs):
+        if isinstance(each, TokenPrompt):
+            token_ids[position] = _kept_ids(each, request.truncation, limit)
+        else:
+            texts[position] = await _text_of(each, model, request, limit)
+        if position % _INPUTS_BETWEEN_YIELDS == _INPUTS_BETWEEN_YIELDS - 1:
+            await asyncio.sleep(0)
+    for batch in _batches(texts, request.truncation is not None):
+        token_ids_of_batch = await _encode(batch, model, request, limit)
+        for position, ids in zip(batch, token_ids_of_batch, strict=True):
+            token_ids[position] = ids
+    found = [ids for ids in token_ids if ids is not None]
+    padding = _padding(request, model, limit)
+    for position, ids in enumerate(found):
+        if padding is not None:
+            found[position] = ids = [*ids, *[padding] * (limit - len(ids))]
+        _check_input(request.inputs[position], ids, model, limit)
+    return PreparedInputs(found, [])
+
+
+async def _text_of(each: Input, model: ServedModel, request: PoolingRequest, limit: int) -> str:
+    """Return the text to tokenize of an input that is no ids. Raises InvalidRequest if it is too long."""
+    if isinstance(each, ChatPrompt):
+        text = await model.template.render_messages_async(each.messages, each.options)
+    elif isinstance(each, TextPrompt):
+        text = each.text
+    else:
+        raise TypeError(f"not one text: {type(each).__name__}")
+    if model.pooling is not None and model.pooling.lower_case:
+        text = text.lower()
+    if request.truncation is None:
+        check_text_length(text, model, limit)
+        if len(text) > LONG_TEXT_CHARS:
+            await asyncio.to_thread(check_token_count, text, model)
+    return text
+
+
+def _batches(texts: dict[int, str], truncated: bool) -> Iterator[dict[int, str]]:
+    """Yield the texts in parts that are tokenized together; one that is long and to be truncated by itself."""
+    batch: dict[int, str] = {}
+    chars = 0
+    for position, text in texts.items():
+        if truncated and len(text) > _WHOLE_CHARS:
+            yield {position: text}
+            continue
+        batch[position] = text
+        chars += len(text)
+        if chars >= _BATCH_CHARS:
+            yield batch
+            batch, chars = {}, 0
+    if batch:
+        yield batch
+
+
+async def _encode(
+    batch: dict[int, str], model: ServedModel, request: PoolingRequest, limit: int
+) -> list[Sequence[int]]:
+    """Return the ids of each text of a batch, truncated if that is requested."""
+    texts, truncation = list(batch.values()), request.truncation
+    if truncation is None:
+        return [*await model.tokenizer.encode_many_async(texts, request.add_special_tokens)]
+    keep = _kept(truncation, limit)
+    truncate = partial(_truncate, model, request.add_special_tokens, truncation, keep)
+    if len(texts) == 1 and len(texts[0]) > _WHOLE_CHARS:
+        return [await asyncio.to_thread(truncate, texts[0])]
+    whole = await model.tokenizer.encode_many_async(texts, request.add_special_tokens)
+    return [ids if len(ids) <= keep else truncate(text) for text, ids in zip(texts, whole, strict=True)]
+
+
+def _truncate(model: ServedModel, special: bool, truncation: Truncation, keep: int, text: str) -> Sequence[int]:
+    return encode_truncated(model.tokenizer, text, special, truncation, keep) if keep else []
+
+
+def _check_truncation(truncation: Truncation, model: ServedModel) -> None:
+    if truncation.length > model.max_model_len:
+        raise InvalidRequest(
+            "truncate_prompt_tokens value is greater than max_model_len. Please request a smaller truncation size.",
+            param="truncate_prompt_tokens",
+        )
+
+
+def _kept(truncation: Truncation, limit: int) -> int:
+    return limit if truncation.length < 0 else truncation.length
+
+
+def _kept_ids(prompt: TokenPrompt, truncation: Truncation | None, limit: int) -> Sequence[int]:
+    return prompt.token_ids if truncation is None else cut(prompt.token_ids, truncation, _kept(truncation, limit))
+
+
+def _padding(request: PoolingRequest, model: ServedModel, limit: int) -> int | None:
+    """Return the id that fills inputs up; None if they are left as they are. Raises InvalidRequest."""
+    if not request.pads:
+        return None
+    if model.pooling is None or not model.pooling.HasField("pad_token_id"):
+        raise InvalidRequest("This model's tokenizer has no padding token.", param="padding")
+    return model.pooling.pad_token_id
+
+
+def _check_input(given: Input, token_ids: Sequence[int], model: ServedModel, limit: int) -> None:
+    """Check the ids of an input. Raises InvalidRequest."""
+    if not token_ids:
+        raise InvalidRequest("The decoder prompt cannot be empty", param="input")
+    if isinstance(given, TokenPrompt):
+        check_ids(token_ids, model, given.param)
+    if len(token_ids) > limit:
+        # vLLM tokenizes no more of a text than it takes to see that it is too long.
+        counted = len(token_ids) if isinstance(given, TokenPrompt) else limit + 1
+        how_exact = "at least " if counted == limit + 1 else ""
+        raise InvalidRequest(
+            f"This model's maximum context length is {limit} tokens. However, your prompt contains {how_exact}"
+            f"{counted} input tokens, which exceeds this limit even without any output tokens. Please reduce the "
+            "length of the input prompt.",
+            param="input_tokens",
+        )
