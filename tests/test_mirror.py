@@ -24,6 +24,7 @@ WITHOUT_TESTS_OF_THEIR_OWN = {
     "coordinator/api/openapi/messages_schemas.py": DESCRIBED,
     "coordinator/api/openapi/openai_schemas.py": DESCRIBED,
     "coordinator/api/openapi/operation.py": "one dataclass, the row of operations.py",
+    "coordinator/api/openapi/pooling_schemas.py": DESCRIBED,
     "coordinator/api/openapi/render_schemas.py": DESCRIBED,
     "coordinator/api/openapi/responses_schemas.py": DESCRIBED,
     "coordinator/api/openapi/token_schemas.py": DESCRIBED,

@@ -69,7 +69,10 @@ class EngineSettings:
             "serve` installs it.",
         ),
     )
-    """None: the small embedded model."""
+    """None: a small embedded model."""
+    demo: Literal["chat", "embeddings"] = option(
+        "chat", Option("--demo", "Which of the two embedded models is served where no MODEL is given.")
+    )
     engine: Literal["vllm", "sim"] = option(
         "vllm", Option("--engine", "vLLM, or a simulated engine that generates made-up tokens.")
     )

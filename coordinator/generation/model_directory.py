@@ -87,14 +87,20 @@ class ModelDirectory(PoolListener):
         return self._expected.unknown()
 
     async def resolve(
-        self, name: str | None, caller: Caller, conversation: Callable[[], Conversation] | None = None
+        self,
+        name: str | None,
+        caller: Caller,
+        conversation: Callable[[], Conversation] | None = None,
+        *,
+        pools: bool = False,
     ) -> ServedModel:
         """Return the model of a request, after waiting for an expected one. Raises NotFound, Unavailable or Forbidden.
 
+        pools: whether it is the first one that pools, and not the first that generates, if the request names none.
         A caller may use a model if any of its names is allowed. Of several revisions it is the one of the request's
         conversation, or one by their shares.
         """
-        model = await self._wait_for(name)
+        model = await self._wait_for(name, pools)
         if caller.models is not None:
             caller.check_model(name or model.name, *model.names)
         live = self._live.get(model.base_model, ())
@@ -184,7 +190,7 @@ class ModelDirectory(PoolListener):
         self._adapted = {key: models for key, models in self._adapted.items() if id(models[0]) in used}
         self._texts.keep([model.tokenizer for model in self._prepared.values()])
 
-    async def _wait_for(self, name: str | None) -> ServedModel:
+    async def _wait_for(self, name: str | None, pools: bool) -> ServedModel:
         self._drop_absent()
         if name and name in self._models:
             return self._models[name]
@@ -193,15 +199,18 @@ class ModelDirectory(PoolListener):
             name = awaited[0]
         if name and name in awaited:
             await self._expected.wait(name)
-        return self.find(name)
+        return self.find(name, pools)
 
-    def find(self, name: str | None) -> ServedModel:
-        """Find a model or adapter by name; without a name, the first model. Raises NotFound or Unavailable."""
+    def find(self, name: str | None, pools: bool = False) -> ServedModel:
+        """Find a model or adapter by name; without a name, the first model, of those that pool or generate if there are
+        any. Raises NotFound or Unavailable.
+        """
         self._drop_absent()
         if not self._models and (not self._ever_connected or not name):
             raise Unavailable("No worker has connected yet; the model may still be loading.", retry_after_s=2)
         if not name:
-            return min(self._models.values(), key=lambda model: model.name in self._absent)
+            suits = [model for model in self._models.values() if (model.pooling is not None) == pools]
+            return min(suits or self._models.values(), key=lambda model: model.name in self._absent)
         model = self._models.get(name) or self._with_adapter(name)
         if model is None:
             names = ", ".join([*self._models, *(adapter.lora.name for adapter in self.adapters())]) or "none now"

@@ -101,7 +101,7 @@ async def _prepare(
     keep = 0 if truncation is None else _truncated_length(truncation, max_tokens, model)
     if isinstance(prompt, TokenPrompt):
         token_ids = prompt.token_ids
-        return PreparedPrompt(token_ids if truncation is None else cut(token_ids, truncation, keep), None)
+        return PreparedPrompt(token_ids if truncation is None else kept_ids(token_ids, truncation, keep), None)
     if isinstance(prompt, ChatPrompt):
         text = await model.template.render_messages_async(prompt.messages, prompt.options)
         add_special_tokens = prompt.add_special_tokens
@@ -116,7 +116,7 @@ async def _prepare(
     return PreparedPrompt(encode() if len(text) <= INLINE_CHARS else await asyncio.to_thread(encode), text)
 
 
-def cut(token_ids: Sequence[int], truncation: Truncation, keep: int) -> Sequence[int]:
+def kept_ids(token_ids: Sequence[int], truncation: Truncation, keep: int) -> Sequence[int]:
     """Return the ids that a truncation leaves, special tokens like others."""
     if keep >= len(token_ids):
         return token_ids
@@ -142,7 +142,7 @@ def encode_truncated(
         if truncation.side is None:
             return _encode_side(tokenizer, part, add_special_tokens, keep, truncation.tokenizer_side)
         token_ids = tokenizer.encode(part, add_special_tokens)  # the whole, then cut, as vLLM does
-        return len(token_ids), cut(token_ids, truncation, keep)
+        return len(token_ids), kept_ids(token_ids, truncation, keep)
 
     chars = max(_LEAST_PART_CHARS, _CHARS_PER_TOKEN * keep)
     while len(text) > chars:

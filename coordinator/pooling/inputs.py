@@ -11,7 +11,7 @@ from tokenwire.coordinator.generation.limits import (
     check_text_length,
     check_token_count,
 )
-from tokenwire.coordinator.generation.prompts import cut, encode_truncated
+from tokenwire.coordinator.generation.prompts import encode_truncated, kept_ids
 from tokenwire.coordinator.pooling.types import Input, PoolingRequest
 from tokenwire.coordinator.types import ChatPrompt, ServedModel, TextPrompt, TokenPrompt, Truncation
 from tokenwire.errors import InvalidRequest
@@ -44,7 +44,7 @@ async def prepare_inputs(request: PoolingRequest, model: ServedModel) -> Prepare
     texts: dict[int, str] = {}
     for position, each in enumerate(request.inputs):
         if isinstance(each, TokenPrompt):
-            token_ids[position] = _kept_ids(each, request.truncation, limit)
+            token_ids[position] = _ids_of(each, request.truncation, limit)
         else:
             texts[position] = await _text_of(each, model, request, limit)
         if position % _INPUTS_BETWEEN_YIELDS == _INPUTS_BETWEEN_YIELDS - 1:
@@ -112,6 +112,9 @@ async def _encode(
 
 
 def _truncate(model: ServedModel, special: bool, truncation: Truncation, keep: int, text: str) -> Sequence[int]:
+    added = model.tokenizer.backend.num_special_tokens_to_add(False) if special else 0
+    if truncation.side is None and keep <= added:  # then vLLM cuts these too
+        return kept_ids(model.tokenizer.encode("", special), truncation, keep)
     return encode_truncated(model.tokenizer, text, special, truncation, keep) if keep else []
 
 
@@ -127,8 +130,8 @@ def _kept(truncation: Truncation, limit: int) -> int:
     return limit if truncation.length < 0 else truncation.length
 
 
-def _kept_ids(prompt: TokenPrompt, truncation: Truncation | None, limit: int) -> Sequence[int]:
-    return prompt.token_ids if truncation is None else cut(prompt.token_ids, truncation, _kept(truncation, limit))
+def _ids_of(prompt: TokenPrompt, truncation: Truncation | None, limit: int) -> Sequence[int]:
+    return prompt.token_ids if truncation is None else kept_ids(prompt.token_ids, truncation, _kept(truncation, limit))
 
 
 def _padding(request: PoolingRequest, model: ServedModel, limit: int) -> int | None:

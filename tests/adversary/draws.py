@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tests.adversary import derender_fields, fields
+from tests.adversary import derender_fields, fields, pooling_fields
 from tests.adversary.values import SHAPES, Value, list_of, small, value_of
 
 Sending = Literal["whole", "in pieces", "never finished"]
@@ -14,6 +14,7 @@ Reading = Literal["read", "stand still", "leave at once"]
 TABLES: dict[str, fields.Table] = {
     "/v1/completions": fields.COMPLETION,
     "/v1/chat/completions": fields.CHAT,
+    "/v1/embeddings": pooling_fields.EMBEDDINGS,
     "/v1/chat/completions/tokens": fields.CHAT_TOKENS,
     "/v1/responses": fields.RESPONSES,
     "/v1/messages": fields.MESSAGES,
@@ -36,6 +37,9 @@ TABLES: dict[str, fields.Table] = {
 }
 """The fields of each route; /v1/tokenize and /v1/detokenize are other names of two."""
 
+POOLING = {"/v1/embeddings"}
+"""Routes of models that pool."""
+
 _TALK = value_of("a word", [{"role": "user", "content": "hi"}])
 _ONE_TOKEN = {"choices": [{"index": 0, "token_ids": [7]}]}
 _REPLY = value_of("a token", _ONE_TOKEN)
@@ -47,6 +51,7 @@ _BASES: dict[str, dict[str, Value]] = {
     "/v1/chat/completions/tokens": {
         **{"messages": _TALK, "tokens": small([7])[0], "max_tokens": _FEW, "temperature": _WARM}
     },
+    "/v1/embeddings": {"input": small("hi")[0]},
     "/v1/responses": {"input": small("hi")[0], "max_output_tokens": _FEW},
     "/v1/messages": {"messages": _TALK, "max_tokens": _FEW},
     "/v1/messages/count_tokens": {"messages": _TALK},

@@ -1,4 +1,4 @@
-"""The processes under attack: one coordinator, two simulated workers of two models, and a background client."""
+"""The processes under attack: a coordinator, simulated workers of three models, and a background client."""
 
 import asyncio
 import contextlib
@@ -18,6 +18,7 @@ from benchmarks.processes import Measured, measured
 from tests.adversary.background_client import BackgroundClient
 from tests.adversary.model import write_large_model
 
+_EMBEDDER = "e"
 _SAMPLE_S = 0.02
 _STACKS_AFTER_S = 0.2
 _STACKS_AFTER_MB = 100.0
@@ -32,7 +33,9 @@ class AttackedFleet:
 
     def __init__(self, coordinator: Measured, url: str, models: list[str], stacks: Path) -> None:
         self.url = url
-        self.target, other = models
+        self.target, other = [name for name in models if name != _EMBEDDER]
+        self.embedder = _EMBEDDER
+        """The model that pools."""
         self.background = BackgroundClient(url, other)
         self.samples: list[tuple[float, float]] = []
         """Times with the coordinator's seconds of CPU until then."""
@@ -113,11 +116,12 @@ async def attacked_fleet() -> AsyncIterator[AttackedFleet]:
     async with AsyncExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="adversary-")))
         model = write_large_model(folder)
-        addresses = [f"unix:{folder}/{name}.sock" for name in ("a", "b")]
+        addresses = [f"unix:{folder}/{name}.sock" for name in ("a", "b", _EMBEDDER)]
         worker = ["worker", str(model), "--engine", "sim", "--sim-step-ms", "20"]
+        pools = ["--sim-embedding-width", "1024"]
         workers = [
-            running.enter_context(measured([*worker, "--served-model-name", address[-6], "--listen", address]))
-            for address in addresses
+            running.enter_context(measured([*worker, *own, "--served-model-name", address[-6], "--listen", address]))
+            for address, own in zip(addresses, ([], [], pools), strict=True)
         ]
         stacks = folder / "stacks.txt"
         named = [part for address in addresses for part in ("--worker", address)]
@@ -141,10 +145,10 @@ async def _cancel(task: "asyncio.Task[None]") -> None:
 
 
 async def _models(url: str) -> list[str]:
-    """Return the two models once both are served: the first is that of requests that name none."""
+    """Return the models once all are served: the first that generates is that of requests that name none."""
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         while True:
             names = [each["id"] for each in (await client.get("/v1/models")).json()["data"]]
-            if len(names) == 2:
+            if len(names) == 3:
                 return names
             await asyncio.sleep(0.05)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tests.adversary.client import send_attack
-from tests.adversary.draws import Attack
+from tests.adversary.draws import POOLING, Attack
 from tests.adversary.fleet import AttackedFleet, attacked_fleet
 
 MOST_SILENCE_S = 0.5
@@ -58,7 +58,7 @@ class Measurement:
 
 async def measure(attack: Attack, fleet: AttackedFleet, limit_s: float) -> Measurement:
     """Run one attack against a fleet."""
-    body = attack.body(fleet.target)
+    body = attack.body(fleet.embedder if attack.path in POOLING else fleet.target)
     await fleet.settle()
     base, breaks, first = fleet.begin(), fleet.background.breaks, len(fleet.background.arrivals) - 1
     began = time.monotonic()

@@ -141,21 +141,20 @@ def _vllm(settings: EngineSettings, arguments: Sequence[str], report: Callable[[
             "there are GPUs, by `make serve` in a checkout where there are none, or try `--engine sim`."
         ) from error
     if model is None:
-        from tokenwire.worker.vllm_engine.embedded_model import (
-            EMBEDDED_MODEL_ENGINE_ARGS,
-            EMBEDDED_MODEL_ENVIRONMENT,
-            EMBEDDED_MODEL_NAME,
-            prepare_embedded_model,
-        )
+        from tokenwire.worker.vllm_engine import embedded_model as embedded
 
         def report_progress(progress: str) -> None:
             log.info(progress)
             report(progress)
 
-        cache = settings.cache_dir or default_cache_dir()
-        model, names = str(prepare_embedded_model(cache, report_progress)), names or (EMBEDDED_MODEL_NAME,)
-        arguments = [*EMBEDDED_MODEL_ENGINE_ARGS, *arguments]
-        for name, value in EMBEDDED_MODEL_ENVIRONMENT.items():
+        if settings.demo == "embeddings":
+            model, names = str(embedded.find_embedding_model()), names or (embedded.EMBEDDING_MODEL_NAME,)
+        else:
+            cache = settings.cache_dir or default_cache_dir()
+            model = str(embedded.prepare_embedded_model(cache, report_progress))
+            names = names or (embedded.EMBEDDED_MODEL_NAME,)
+        arguments = [*embedded.EMBEDDED_MODEL_ENGINE_ARGS, *arguments]
+        for name, value in embedded.EMBEDDED_MODEL_ENVIRONMENT.items():
             os.environ.setdefault(name, value)
     log.info("starting vLLM with %s; a large model takes minutes", model)
     report(f"loading {names[0] if names else model}")

@@ -161,6 +161,6 @@ def _first(finishes: list[pb.Finish]) -> list[pb.Finish]:
     size = 0
     for count, finish in enumerate(finishes):
         size += _size(finish)
-        if count and size > _MOST_SCORED:
+        if count and size > _MOST_SCORED and _size(finish):
             return finishes[:count]
     return finishes

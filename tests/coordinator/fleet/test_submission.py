@@ -1,9 +1,11 @@
 """Submissions, and the messages that are made of them."""
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.coordinator.fleet.submission import PooledInputs, Submission
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -52,3 +54,28 @@ def test_what_is_not_given_is_absent_from_the_message() -> None:
     assert Submission("r", [1]).message().submit == pb.Submit(
         request_id="r", prompt_token_ids=[1], sampling_params=pb.SamplingParams()
     )
+
+
+def pooled(second_begins: Sequence[int] = ()) -> Submission:
+    """Return three inputs to pool."""
+    inputs = PooledInputs(pb.PoolingParams(task="embed", dtype="float32"), [2, 1, 3], second_begins)
+    return Submission(request_id="r", prompt_token_ids=array("I", range(6)), max_tokens=0, pooled=inputs)
+
+
+def test_inputs_are_sent_in_parts() -> None:
+    """A part has the ids, lengths and types of its slots, from its start on."""
+    whole = pooled([1, 0, 2])
+
+    first, second = whole.message([7, 8]).pool, replace(whole, start=2, resumed_after_ms=9).message([7]).pool
+
+    assert (list(first.slots), list(first.lengths), list(first.token_ids)) == ([7, 8], [2, 1], [0, 1, 2])
+    assert (list(second.lengths), list(second.token_ids)) == ([3], [3, 4, 5])
+    assert (list(first.second_begins), list(second.second_begins)) == ([1, 0], [2])
+    assert (first.HasField("resumed_after_ms"), second.resumed_after_ms) == (False, 9)
+    assert first.params == second.params == pb.PoolingParams(task="embed", dtype="float32")
+
+
+def test_each_input_has_tokens_of_its_own() -> None:
+    """The sequences of a prompt share theirs."""
+    assert [replace(pooled(), start=start).prompt_tokens(2) for start in (0, 1, 2)] == [3, 4, 3]
+    assert Submission(prompt_token_ids=[1, 2, 3]).prompt_tokens(5) == 3

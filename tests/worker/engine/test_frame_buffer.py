@@ -170,3 +170,22 @@ async def test_a_frame_replaces_the_next_heartbeat() -> None:
 
     (event,) = await buffer.take()
     assert event.heartbeat.steps == 2
+
+
+async def test_results_are_cut_into_frames() -> None:
+    """Some megabytes each, because coordinators take no larger events; each has at least one."""
+    buffer = FrameBuffer()
+    for slot in range(5):
+        result = pb.Pooled(shape=[500_000], data=bytes(2_000_000))
+        buffer.add_finish(slot, pb.Finish(reason=pb.FINISH_REASON_STOP, pooled=result))
+    buffer.add_finish(9, pb.Finish(reason=pb.FINISH_REASON_STOP, pooled=pb.Pooled(shape=[1], data=bytes(9_000_000))))
+    buffer.add_finish(8, pb.Finish(reason=pb.FINISH_REASON_ABORT))
+
+    buffer.flush(LOAD, "v1")
+
+    frames = [event.frame for event in await buffer.take()]
+    assert [[finish.slot for finish in frame.finishes] for frame in frames] == [[0, 1], [2, 3], [4], [9, 8]]
+    assert {frame.weight_version for frame in frames} == {"v1"}
+    buffer.add_finish(1, pb.Finish(reason=pb.FINISH_REASON_STOP, pooled=pb.Pooled(shape=[1], data=bytes(4))))
+    buffer.flush(LOAD, "v1")
+    assert len(await buffer.take()) == 1

@@ -453,3 +453,25 @@ async def test_a_pause_that_keeps_requests_ends_no_resumed_one(address: str) -> 
         await peer.send(submit=resumed)
 
         await until(lambda: 0 in engine.submitted)
+
+
+def pool_message(slots: list[int], inputs: list[list[int]]) -> pb.Pool:
+    """Return a command to embed inputs."""
+    params = pb.PoolingParams(task="embed", dtype="float32")
+    ids = [token for each in inputs for token in each]
+    return pb.Pool(request_id="request", slots=slots, lengths=map(len, inputs), token_ids=ids, params=params)
+
+
+async def test_inputs_end_with_their_results(address: str) -> None:
+    """Each slot gets one, in as many frames as the engine's steps; refused inputs end together."""
+    async with running_worker(address, embedding_width=4, max_num_seqs=2) as worker, in_session(address) as peer:
+        await peer.send(pool=pool_message([3, 5, 9], [[65], [66, 67], [65]]))
+        await peer.read_until_ended(3, 5, 9)
+
+        results = {slot: finish.pooled for slot, finish in peer.finishes.items()}
+        assert results.keys() == {3, 5, 9}
+        assert results[3] == results[9] != results[5]
+        await peer.send(pool=pool_message([4, 6], [[65], []]))
+        await peer.read_until_ended(4, 6)
+        assert (list(peer.refusals[0].slots), peer.refusals[0].code) == ([4, 6], pb.REFUSAL_CODE_INVALID)
+        assert worker.server_info().open_slots == 0

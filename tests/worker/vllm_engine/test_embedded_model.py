@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from tokenwire.errors import EngineFailed
-from tokenwire.worker.vllm_engine.embedded_model import EMBEDDED_MODEL_NAME, find_gguf, prepare_embedded_model
+from tokenwire.worker.vllm_engine.embedded_model import (
+    EMBEDDED_MODEL_NAME,
+    find_embedding_model,
+    find_gguf,
+    prepare_embedded_model,
+)
 
 
 def silent(_: str) -> None:
@@ -85,3 +90,12 @@ def test_two_processes_prepare_one_complete_model(tmp_path: Path) -> None:
     assert (tokenizer["eos_token"], tokenizer["model_max_length"]) == ("<|im_end|>", config["max_position_embeddings"])
     assert "add_generation_prompt" in (target / "chat_template.jinja").read_text()
     assert (target / "model.safetensors").stat().st_size > 250 * 2**20
+
+
+def test_the_embedding_model_is_served_from_its_package() -> None:
+    """As it is; without the package the error names what installs it."""
+    folder = find_embedding_model()
+
+    assert {"config.json", "tokenizer.json", "model.safetensors"} <= {path.name for path in folder.iterdir()}
+    with pytest.raises(EngineFailed, match="make serve"):
+        find_embedding_model("tokenwire_has_no_such_package")

@@ -1,5 +1,6 @@
 """The metadata of routes is true of the routes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from tests.coordinator.api.applications import all_routes, client_of
@@ -28,11 +29,12 @@ async def test_every_route_is_in_it() -> None:
 
 async def test_examples_succeed(tmp_path: Path) -> None:
     """The page's initial bodies are valid."""
-    address = unix_address(tmp_path)
-    app = build_app(all_routes(address))
+    address, other = unix_address(tmp_path), unix_address(tmp_path, "embedder")
+    app = build_app(replace(all_routes(address), workers=(address, other)))
     pool: WorkerPool = app.state.pool
-    async with running_worker(address), client_of(app) as client:
-        await until(pool.is_ready)
+    embedder = running_worker(other, served_model_names=("embedder",), embedding_width=4)
+    async with running_worker(address), embedder, client_of(app) as client:
+        await until(lambda: sum(session.control is not None for session in pool.sessions) == 2)
         for path, operation in OPERATIONS.items():
             if operation.example is not None:
                 body = {**operation.example, **({"model": "simulated"} if "model" in operation.example else {})}
