@@ -140,15 +140,13 @@ def _mib(size: int) -> str:
     return f"{size / 2**20:.4g} MiB"
 
 
-def check_generates(model: ServedModel) -> None:
-    """Check that a model generates text. Raises NotFound."""
+def check_request(request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
+    """Check everything that does not depend on the prompts, with the model's defaults. Raises InvalidRequest, or
+    NotFound if the model generates nothing.
+    """
     if model.pooling is not None:
         tasks = ", ".join(model.tasks)
         raise NotFound(f"The model `{model.name}` does not support generation: it is for {tasks}.", param="model")
-
-
-def check_request(request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
-    """Check everything that does not depend on the prompts, with the model's defaults. Raises InvalidRequest."""
     if request.n < 1:
         raise InvalidRequest(f"n must be at least 1, got {request.n}.", param="n")
     if request.n > MAX_N:

@@ -148,7 +148,6 @@ class GenerationService:
 
         submits: whether it is to be submitted, for which the queue must have space.
         """
-        limits.check_generates(model)
         params = _with_defaults(request.sampling, model)
         self.check_transfers(request.sampling)
         if submits:
