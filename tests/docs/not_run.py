@@ -174,6 +174,7 @@ LONG = {
         "make bench ARGS=--only soak --soak-minutes 20",
         "make bench-standard",
         "make bench-standard ARGS=--only goodput --server tokenwire",
+        "make bench-standard ARGS=--only requests",
     ),
     "compares with another tree": ("python -m benchmarks.against TREE",),
     "starts two real engines, and then minutes of requests; tests/conformance runs a part": (

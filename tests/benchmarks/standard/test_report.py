@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.standard.__main__ import PARTS, RESULTS, read
+from benchmarks.standard.__main__ import PARTS, REQUESTS, RESULTS, read
 from benchmarks.standard.report import tables
+from benchmarks.standard.request_cases import BEHIND_CASES, CASES
 from tests.marked_part import MarkedPart
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "standard-benchmarks.md"
@@ -70,11 +71,23 @@ def test_all_parts_were_measured_on_all_servers() -> None:
     """Nothing was skipped."""
     found = read(RESULTS)
 
-    assert list(found) == list(PARTS)
+    assert list(found) == [REQUESTS, *PARTS]
     for name, part in PARTS.items():
         assert {each["server"] for each in found[name]["rows"]} == {"tokenwire", "smg", "vllm"}
         assert len(found[name]["rows"]) == 3 * len(part.plan)
         assert not [each for each in found[name]["rows"] if "skipped" in each]
+
+
+def test_requests_were_measured_on_all_their_servers() -> None:
+    """In as many rounds each."""
+    found = read(RESULTS)[REQUESTS]["rounds"]
+    cases = {**CASES, **BEHIND_CASES}
+
+    assert {name: set(servers) for name, servers in found.items()} == {
+        name: set(case.servers) for name, case in cases.items()
+    }
+    for servers in found.values():
+        assert len({len(rounds) for rounds in servers.values()}) == 1
 
 
 def test_results_name_nothing_of_a_machine() -> None:
