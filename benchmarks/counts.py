@@ -135,6 +135,7 @@ async def count_request(
         counts: Counts = {"Python calls": counter.python, "built-in calls": counter.builtin}
         if body is not None:
             counts |= {"blocks held": held, "messages to the worker": server.worker.commands - commands}
+        counts["objects left in cycles"] = gc.collect()
         taken.append({**counts, "writes": server.writes - writes})
     return {name: statistics.median(each[name] for each in taken[_WARM_UP:]) for name in taken[0]}
 

@@ -17,7 +17,7 @@ from tokenwire.coordinator.http.lent_connection import lending_protocol
 from tokenwire.coordinator.http.tls import https_context
 from tokenwire.coordinator.http.uvicorn_server import HttpServer
 from tokenwire.coordinator.settings import CoordinatorSettings
-from tokenwire.process.gc_tuning import freeze_heap
+from tokenwire.process.gc_tuning import collect_rarely, freeze_heap
 from tokenwire.process.sockets import PublicPort
 
 log = logging.getLogger(__name__)
@@ -101,6 +101,7 @@ class CoordinatorServer(HttpServer):
         model = next(session.model for session in self._pool.sessions if session.model is not None)
         log.info("serving %s", model.names[0])
         freeze_heap()
+        collect_rarely()
         if self._ready_fd is None:
             PublicPort(host, port, self._settings.https.scheme, self._settings.status_page).announce()
         else:

@@ -4,11 +4,18 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_NEW_OBJECTS = 50_000
+
 
 def freeze_heap() -> None:
     """Collect garbage of the start, and exclude the rest from later collections; call once the process is ready."""
     gc.collect()
     gc.freeze()
+
+
+def collect_rarely() -> None:
+    """Collect only when many more objects than requests in flight have are new: what ends leaves no cycles."""
+    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tokenwire.coordinator.fleet.admission.shares import TenantShare
 from tokenwire.coordinator.fleet.admission.work_meter import REPLY_TOKENS, WorkMeter
-from tokenwire.coordinator.fleet.request_handle import Placement, SubmissionHandle
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 
@@ -67,6 +67,7 @@ class QueuedRequest:
             part.abort()
             if meter is not None and self.share is not None:
                 self.share.end(meter)
+        self.placement = NEW  # whose callback may refer to this handle
 
     def abort_on(self, session: "WorkerSession | None") -> None:
         """Abort what runs on one worker, or remove the rest from the queue if None."""

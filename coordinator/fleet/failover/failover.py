@@ -434,7 +434,8 @@ def _each(sequences: Iterable[ResumableSequence], act: Callable[[ResumableSequen
 
 
 def _fail(sequence: ResumableSequence, error: Exception) -> None:
-    log.error("request %s cannot be resumed", sequence.request.submission.request_id, exc_info=error)
+    name = "that has ended" if sequence.ended else sequence.request.submission.request_id
+    log.error("request %s cannot be resumed", name, exc_info=error)
     sequence.end_with(reply_error(error))
 
 

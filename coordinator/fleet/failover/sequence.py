@@ -168,6 +168,7 @@ class ResumableSequence:
 
     def __init__(self, request: ResumableRequest, index: int, listener: SlotListener, policy: FailoverPolicy) -> None:
         self.request = request
+        """Until it has ended."""
         self.index = index
         """Position among the sequences of its request."""
         self.token_ids = array("I")
@@ -361,3 +362,4 @@ class ResumableSequence:
             self.ended = True
             self._session = None
             self._policy.on_ended(self)
+            del self.request  # they refer to each other: what is left over would be garbage to search for

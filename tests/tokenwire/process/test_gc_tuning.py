@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from tokenwire.process.gc_tuning import gc_disabled
+from tokenwire.process.gc_tuning import collect_rarely, gc_disabled
 
 
 def test_nothing_is_collected_while_many_objects_are_created() -> None:
@@ -29,3 +29,13 @@ def test_disabled_collection_stays_disabled() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_requests_in_flight_are_no_reason_to_collect() -> None:
+    """Some hundred of them, with some sixty objects each; later generations are collected as before."""
+    before = gc.get_threshold()
+    try:
+        collect_rarely()
+        assert gc.get_threshold() == (50_000, *before[1:])
+    finally:
+        gc.set_threshold(*before)

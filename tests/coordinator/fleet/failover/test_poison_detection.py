@@ -222,10 +222,11 @@ def test_a_decision_times_out(careful: PoisonDetector, time: Clock) -> None:
 def test_an_ended_request_is_not_classified(careful: PoisonDetector, processes: Processes) -> None:
     """Its client disconnected."""
     suspect = sequence()
+    request = suspect.request
     careful.classify("a", [suspect])
     careful.classify("b", [suspect])
     suspect.abort()
-    careful.discard(suspect.request)
+    careful.discard(request)
     processes.fates.update(a=False, b=False)
 
     verdict = careful.review()
