@@ -25,7 +25,7 @@ from tokenwire.coordinator.api.openai.render import render_routes
 from tokenwire.coordinator.api.openai.submits import submit_routes
 from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS, documentation_routes
 from tokenwire.coordinator.api.openapi.security import Security
-from tokenwire.coordinator.api.pooling.embeddings import embedding_routes
+from tokenwire.coordinator.api.pooling.routes import pooling_routes
 from tokenwire.coordinator.api.public_words import request_log
 from tokenwire.coordinator.api.responses.background import BackgroundResponses
 from tokenwire.coordinator.api.responses.routes import responses_routes
@@ -322,7 +322,7 @@ def _add_routes(app: Starlette, settings: CoordinatorSettings, core: Core) -> Au
     if settings.api.render_route:
         router.include(submit_routes(chat, generation, models, settings.parsers))
     router.include(completion_routes(generation, models, settings.api))
-    router.include(embedding_routes(core.pooling, models))
+    router.include(pooling_routes(core.pooling, models))
     router.include(render_routes(chat, generation, models))
     router.include(derender_routes(chat, models))
     router.include(token_routes(chat, generation, models, core.aborts, settings.api, authorization))

@@ -30,8 +30,7 @@ FIRST_LINES = 10
 FEW_LINES = 40
 SMALL_MODULES = {
     "coordinator/api/admin/routes.py": "the one list of the package's routes, which the application adds",
-    "coordinator/api/openapi/pooling_schemas.py": "schemas of one package's routes, as its neighbours",
-    "coordinator/api/pooling/collect.py": "what every route of the package ends with",
+    "coordinator/api/pooling/routes.py": "the one list of the package's routes, which the application adds",
     "coordinator/api/tokens/routes.py": "the one list of the package's routes, which the application adds",
     "coordinator/fleet/admission/throughput.py": "an estimate that needs nothing of the queue's, and is tested alone",
     "coordinator/observability/metrics/parsers.py": "a collector of the lowest package, tested alone",

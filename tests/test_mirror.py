@@ -28,6 +28,7 @@ WITHOUT_TESTS_OF_THEIR_OWN = {
     "coordinator/api/openapi/render_schemas.py": DESCRIBED,
     "coordinator/api/openapi/responses_schemas.py": DESCRIBED,
     "coordinator/api/openapi/token_schemas.py": DESCRIBED,
+    "coordinator/api/pooling/routes.py": "joins routes; test_operations.py finds each of them described",
     "coordinator/api/tokens/routes.py": "joins routes; test_operations.py finds each of them described",
     "coordinator/auth/limit_store.py": INTERFACE,
     "coordinator/fleet/admission/settings.py": DECLARATIONS,

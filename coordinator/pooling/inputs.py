@@ -12,7 +12,8 @@ from tokenwire.coordinator.generation.limits import (
     check_token_count,
 )
 from tokenwire.coordinator.generation.prompts import encode_truncated, kept_ids
-from tokenwire.coordinator.pooling.types import Input, PoolingRequest
+from tokenwire.coordinator.pooling.pairs import encode_pairs
+from tokenwire.coordinator.pooling.types import Input, PoolingRequest, TextPair
 from tokenwire.coordinator.types import ChatPrompt, ServedModel, TextPrompt, TokenPrompt, Truncation
 from tokenwire.errors import InvalidRequest
 
@@ -42,13 +43,18 @@ async def prepare_inputs(request: PoolingRequest, model: ServedModel) -> Prepare
         _check_truncation(request.truncation, model)
     token_ids: list[Sequence[int] | None] = [None] * len(request.inputs)
     texts: dict[int, str] = {}
+    pairs: list[TextPair] = []
     for position, each in enumerate(request.inputs):
         if isinstance(each, TokenPrompt):
             token_ids[position] = _ids_of(each, request.truncation, limit)
+        elif isinstance(each, TextPair):
+            pairs.append(each)
         else:
             texts[position] = await _text_of(each, model, request, limit)
         if position % _INPUTS_BETWEEN_YIELDS == _INPUTS_BETWEEN_YIELDS - 1:
             await asyncio.sleep(0)
+    if pairs:
+        return await _prepare_pairs(pairs, request, model, limit)
     for batch in _batches(texts, request.truncation is not None):
         token_ids_of_batch = await _encode(batch, model, request, limit)
         for position, ids in zip(batch, token_ids_of_batch, strict=True):
@@ -60,6 +66,22 @@ async def prepare_inputs(request: PoolingRequest, model: ServedModel) -> Prepare
             found[position] = ids = [*ids, *[padding] * (limit - len(ids))]
         _check_input(request.inputs[position], ids, model, limit)
     return PreparedInputs(found, [])
+
+
+async def _prepare_pairs(
+    pairs: Sequence[TextPair], request: PoolingRequest, model: ServedModel, limit: int
+) -> PreparedInputs:
+    """Turn pairs of texts into ids and the positions of their second texts."""
+    for pair in pairs:
+        for text in (pair.first, pair.second):
+            if request.truncation is None:
+                check_text_length(text, model, limit)
+    keep = None if request.truncation is None else _kept(request.truncation, limit)
+    encoded = await encode_pairs(pairs, model, request.truncation, keep, request.cuts_second)
+    for given, (ids, _) in zip(request.inputs, encoded, strict=True):
+        _check_input(given, ids, model, limit)
+    types = model.pooling is not None and model.pooling.token_types
+    return PreparedInputs([ids for ids, _ in encoded], [begins for _, begins in encoded] if types else [])
 
 
 async def _text_of(each: Input, model: ServedModel, request: PoolingRequest, limit: int) -> str:

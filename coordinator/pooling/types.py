@@ -34,6 +34,8 @@ class PoolingRequest:
     add_special_tokens: bool = True
     """To texts, and to what a template renders; pairs always have them."""
     truncation: Truncation | None = None
+    cuts_second: bool = False
+    """Whether only the second text of a pair is truncated, unless a side is given."""
     pads: bool = False
     """Whether inputs are padded to the longest that the model takes."""
     max_tokens: int | None = None

@@ -14,7 +14,7 @@ Reading = Literal["read", "stand still", "leave at once"]
 TABLES: dict[str, fields.Table] = {
     "/v1/completions": fields.COMPLETION,
     "/v1/chat/completions": fields.CHAT,
-    "/v1/embeddings": pooling_fields.EMBEDDINGS,
+    **pooling_fields.TABLES,
     "/v1/chat/completions/tokens": fields.CHAT_TOKENS,
     "/v1/responses": fields.RESPONSES,
     "/v1/messages": fields.MESSAGES,
@@ -37,7 +37,7 @@ TABLES: dict[str, fields.Table] = {
 }
 """The fields of each route; /v1/tokenize and /v1/detokenize are other names of two."""
 
-POOLING = {"/v1/embeddings"}
+POOLING = pooling_fields.TABLES.keys()
 """Routes of models that pool."""
 
 _TALK = value_of("a word", [{"role": "user", "content": "hi"}])
@@ -51,7 +51,7 @@ _BASES: dict[str, dict[str, Value]] = {
     "/v1/chat/completions/tokens": {
         **{"messages": _TALK, "tokens": small([7])[0], "max_tokens": _FEW, "temperature": _WARM}
     },
-    "/v1/embeddings": {"input": small("hi")[0]},
+    **pooling_fields.BASES,
     "/v1/responses": {"input": small("hi")[0], "max_output_tokens": _FEW},
     "/v1/messages": {"messages": _TALK, "max_tokens": _FEW},
     "/v1/messages/count_tokens": {"messages": _TALK},

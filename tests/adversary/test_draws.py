@@ -15,7 +15,7 @@ from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.settings import CoordinatorSettings
 
 _OTHER_NAMES = {"/v1/tokenize", "/v1/detokenize"}
-_SEEDS = 30_000
+_SEEDS = 45_000
 
 
 @cache

@@ -248,7 +248,7 @@ class Model(_message.Message):
     def __init__(self, names: _Optional[_Iterable[str]] = ..., root: _Optional[str] = ..., max_model_len: _Optional[int] = ..., max_token_id: _Optional[int] = ..., tokenizer_digest: _Optional[str] = ..., default_sampling_params_json: _Optional[str] = ..., max_num_seqs: _Optional[int] = ..., engine: _Optional[str] = ..., model_type: _Optional[str] = ..., architecture: _Optional[str] = ..., weights_digest: _Optional[str] = ..., dtype: _Optional[str] = ..., quantization: _Optional[str] = ..., tasks: _Optional[_Iterable[str]] = ..., pooling: _Optional[_Union[PoolingModel, _Mapping]] = ...) -> None: ...
 
 class PoolingModel(_message.Message):
-    __slots__ = ("task", "labels", "max_embed_len", "score", "separates_texts", "own_pairs", "instructions", "lower_case", "pad_token_id", "truncation_side", "width")
+    __slots__ = ("task", "labels", "max_embed_len", "score", "separates_texts", "own_pairs", "instructions", "lower_case", "pad_token_id", "truncation_side", "width", "token_types")
     class InstructionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -267,6 +267,7 @@ class PoolingModel(_message.Message):
     PAD_TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
     TRUNCATION_SIDE_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_TYPES_FIELD_NUMBER: _ClassVar[int]
     task: str
     labels: _containers.RepeatedScalarFieldContainer[str]
     max_embed_len: int
@@ -278,7 +279,8 @@ class PoolingModel(_message.Message):
     pad_token_id: int
     truncation_side: str
     width: int
-    def __init__(self, task: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., max_embed_len: _Optional[int] = ..., score: _Optional[str] = ..., separates_texts: bool = ..., own_pairs: bool = ..., instructions: _Optional[_Mapping[str, str]] = ..., lower_case: bool = ..., pad_token_id: _Optional[int] = ..., truncation_side: _Optional[str] = ..., width: _Optional[int] = ...) -> None: ...
+    token_types: bool
+    def __init__(self, task: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., max_embed_len: _Optional[int] = ..., score: _Optional[str] = ..., separates_texts: bool = ..., own_pairs: bool = ..., instructions: _Optional[_Mapping[str, str]] = ..., lower_case: bool = ..., pad_token_id: _Optional[int] = ..., truncation_side: _Optional[str] = ..., width: _Optional[int] = ..., token_types: bool = ...) -> None: ...
 
 class Submit(_message.Message):
     __slots__ = ("request_id", "slots", "prompt_token_ids", "sampling_params", "priority", "cache_salt", "lora", "session_id", "data_parallel_rank", "trace_headers", "reasoning_ended", "reasoning_parser_kwargs_json", "resumed_after_ms", "tenant")

@@ -25,7 +25,7 @@ from tokenwire.worker.simulated_engine.grammars import Grammars, can_use_grammar
 from tokenwire.worker.simulated_engine.metrics import families
 from tokenwire.worker.simulated_engine.model import SimulatedModel, load_model
 from tokenwire.worker.simulated_engine.pacing import StepPacer
-from tokenwire.worker.simulated_engine.pooling import TASKS, PoolPlanner
+from tokenwire.worker.simulated_engine.pooling import PoolPlanner
 from tokenwire.worker.simulated_engine.replies import ScriptedReplies
 from tokenwire.worker.simulated_engine.requests import RequestPlanner
 from tokenwire.worker.simulated_engine.scheduler import Scheduler
@@ -119,7 +119,7 @@ class SimulatedEngine(Engine):
             weights_digest=self._settings.weights_digest,
             dtype="float32",
             quantization="none",
-            tasks=("generate",) if self._pool_planner is None else TASKS,
+            tasks=("generate",) if self._pool_planner is None else self._pool_planner.tasks,
             pooling=None if self._pool_planner is None else self._pool_planner.describe(),
         )
 

@@ -15,8 +15,8 @@ from tokenwire.worker.simulated_engine.tokens import TokenSource, hash_context, 
 
 _FORMATS = {"float32": "f", "float16": "e"}
 """Types that the standard library can write."""
-TASKS = ("embed", "token_embed")
-"""As of an embedding model in vLLM."""
+_TASKS = {"embed": ("embed", "token_embed"), "classify": ("classify", "token_classify")}
+"""All tasks of a model, as in vLLM, by the one that it is for."""
 
 
 class _Result(TokenSource):
@@ -48,11 +48,20 @@ class PoolPlanner:
     def __init__(self, settings: SimulationSettings, model: SimulatedModel) -> None:
         self._settings = settings
         self._model = model
+        self.tasks = _TASKS[settings.pooling_task]
 
     def describe(self) -> pb.PoolingModel:
         """Return what coordinators have to know."""
-        width = self._settings.embedding_width
-        return pb.PoolingModel(task=TASKS[0], score="bi-encoder", truncation_side="right", width=width)
+        width, task = self._settings.embedding_width, self._settings.pooling_task
+        if task == "embed":
+            return pb.PoolingModel(task=task, score="bi-encoder", truncation_side="right", width=width)
+        return pb.PoolingModel(
+            task=task,
+            score="cross-encoder" if width == 1 else "",
+            truncation_side="right",
+            width=width,
+            labels=[f"class {index}" for index in range(width)],
+        )
 
     def plan(self, pool: pb.Pool, sequences: list[EngineSequence], weights: str = "") -> list[SimulatedSequence]:
         """Return a simulated sequence for each input, under these weights. Raises InvalidRequest."""
@@ -77,17 +86,18 @@ class PoolPlanner:
     def _result(self, params: pb.PoolingParams, key: int, context: int, ids: Sequence[int]) -> pb.Pooled:
         width = self._settings.embedding_width
         form = _FORMATS[params.dtype]
-        if params.task == "embed":
-            return pb.Pooled(
-                shape=[width], data=struct.pack(f"<{width}{form}", *_vector(stable_hash(key, context), width))
-            )
+        if not params.task.startswith("token_"):
+            vector = _vector(stable_hash(key, context), width)
+            if params.task == "classify":
+                vector = _probabilities(vector)
+            return pb.Pooled(shape=[width], data=struct.pack(f"<{width}{form}", *vector))
         rows = [_vector(stable_hash(key, position, token), width) for position, token in enumerate(ids)]
         return pb.Pooled(shape=[len(rows), width], data=b"".join(struct.pack(f"<{width}{form}", *row) for row in rows))
 
     def _check(self, pool: pb.Pool) -> None:
         params = pool.params
-        if params.task not in TASKS:
-            raise InvalidRequest(f"Unsupported task: {params.task!r} Supported tasks: {list(TASKS)}")
+        if params.task not in self.tasks:
+            raise InvalidRequest(f"Unsupported task: {params.task!r} Supported tasks: {list(self.tasks)}")
         if params.dtype not in _FORMATS:
             raise InvalidRequest(f"a simulated engine cannot honour embed_dtype {params.dtype}", param="embed_dtype")
         if params.HasField("dimensions"):
@@ -118,3 +128,11 @@ def _vector(seed: int, width: int) -> list[float]:
     values = [numbers.gauss(0.0, 1.0) for _ in range(width)]
     length = math.sqrt(math.fsum(value * value for value in values))
     return [value / length for value in values]
+
+
+def _probabilities(logits: list[float]) -> list[float]:
+    """Return what a classifier makes of a vector: of one class its probability alone."""
+    if len(logits) == 1:
+        return [1 / (1 + math.exp(-logits[0]))]
+    weights = [math.exp(logit) for logit in logits]
+    return [weight / sum(weights) for weight in weights]

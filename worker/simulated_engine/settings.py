@@ -124,6 +124,14 @@ class SimulationSettings:
             bounds=Bounds(at_least=0, at_most=65_536),
         ),
     )
+    pooling_task: Literal["embed", "classify"] = option(
+        "embed",
+        Option(
+            "--sim-pooling-task",
+            "What a simulated engine that pools does: embed, or classify, with as many classes as its width.",
+            Section.SIMULATION,
+        ),
+    )
     seeds: Literal["positional", "generator"] = option(
         "positional",
         Option(

@@ -89,6 +89,7 @@ def describe_pooling(
         separates_texts=bool(score == "cross-encoder" and config.use_sep_token),
         own_pairs=score == "cross-encoder" and _has_own_pairs(config),
         instructions=_instructions(config),
+        token_types="token_type_ids" in tokenizer.model_input_names,
         lower_case=bool(encoder.get("do_lower_case", False)),
         truncation_side=tokenizer.truncation_side,
         width=config.embedding_size if task in ("embed", "token_embed") else len(labels),

@@ -34,6 +34,23 @@ _SGLANG = Operation(
 )
 
 
+_SCORE = Operation(
+    "OpenAI",
+    "Score pairs of texts, in vLLM's format",
+    pooling.Scores,
+    description="By the cosine of their embeddings, or by a cross encoder.",
+    generates=True,
+    example={"queries": "Hello", "documents": ["Hi", "world"]},
+)
+_RERANK = Operation(
+    "OpenAI",
+    "Rank documents by a query, in Jina's and Cohere's format",
+    pooling.Ranking,
+    description="As scores, the highest first.",
+    generates=True,
+    example={"query": "Hello", "documents": ["Hi", "world"], "top_n": 1},
+)
+_CLASSIFIED = {"input": ["Hello"], "model": "classifier"}
 _STORED = "Without --enable-responses-store, none is ever found."
 
 
@@ -70,6 +87,27 @@ _OPENAI = {
         description=f"With the `encoding_format` bytes or bytes_only, {pooling.AS_BYTES}",
         generates=True,
         example={"input": ["Hello", "world"]},
+    ),
+    "/v2/embed": Operation(
+        "OpenAI",
+        "Create embeddings, in Cohere's format",
+        pooling.CohereEmbeddings,
+        generates=True,
+        example={"texts": ["Hello", "world"]},
+    ),
+    **dict.fromkeys(("/score", "/v1/score"), _SCORE),
+    **dict.fromkeys(("/rerank", "/v1/rerank", "/v2/rerank"), _RERANK),
+    "/classify": Operation(
+        "OpenAI", "Classify inputs, in vLLM's format", pooling.Classes, generates=True, example=_CLASSIFIED
+    ),
+    "/pooling": Operation(
+        "OpenAI",
+        "Pool inputs, in vLLM's format",
+        pooling.PooledDataList,
+        description="By the task that the model is for. With the `encoding_format` bytes or bytes_only, "
+        f"{pooling.AS_BYTES}",
+        generates=True,
+        example={"input": ["Hello"]},
     ),
     "/v1/responses": Operation(
         "OpenAI",

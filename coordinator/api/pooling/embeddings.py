@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
@@ -62,6 +63,28 @@ class InputFields(ChatFields):
         first = given[0] if isinstance(given, list) and given else given
         return not isinstance(first[0] if isinstance(first, list) and first else first, dict)
 
+    def pooling_request(
+        self,
+        prefix: str,
+        task: str,
+        model: ServedModel,
+        headers: RequestHeaders,
+        dtype: str = "float32",
+        bytes_per_number: int = 32,
+    ) -> PoolingRequest:
+        """Translate into a PoolingRequest with an id that has a prefix. Raises InvalidRequest."""
+        return PoolingRequest(
+            request_id=self.response_id(prefix, headers),
+            inputs=self.inputs(),
+            params=self.pooling_params(task, None, dtype),
+            add_special_tokens=self.adds_special_tokens,
+            truncation=self.truncation(model),
+            pads=self.padding == "max_length",
+            priority=headers.priority(self.priority),
+            cache_salt=self.cache_salt,
+            bytes_per_number=bytes_per_number,
+        )
+
 
 class EmbeddingRequest(InputFields, EncodingFields):
     """OpenAI's embedding request, with vLLM's extensions."""
@@ -71,18 +94,10 @@ class EmbeddingRequest(InputFields, EncodingFields):
     def to_pooling(self, model: ServedModel, headers: RequestHeaders) -> PoolingRequest:
         """Translate into a PoolingRequest. Raises InvalidRequest."""
         most = 0 if model.pooling is None else model.pooling.max_embed_len
-        return PoolingRequest(
-            request_id=self.response_id("embd-", headers),
-            inputs=self.inputs(),
-            params=self.pooling_params("embed", self.dimensions, wire_dtype(self)),
-            add_special_tokens=self.adds_special_tokens,
-            truncation=self.truncation(model),
-            pads=self.padding == "max_length",
-            max_tokens=most or None,
-            priority=headers.priority(self.priority),
-            cache_salt=self.cache_salt,
-            bytes_per_number=bytes_per_number(self),
-        )
+        dtype = wire_dtype(self)
+        common = self.pooling_request("embd-", "embed", model, headers, dtype, bytes_per_number(self))
+        params = self.pooling_params("embed", self.dimensions, dtype)
+        return replace(common, params=params, max_tokens=most or None)
 
 
 def embedding_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:

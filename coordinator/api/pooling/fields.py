@@ -51,10 +51,7 @@ class PoolingFields(RequestModel):
 
     def truncation(self, model: ServedModel) -> Truncation | None:
         """Return how a long input is truncated; None: not at all."""
-        if self.truncate_prompt_tokens is None:
-            return None
-        on_left = model.pooling is not None and model.pooling.truncation_side == "left"
-        return Truncation(self.truncate_prompt_tokens, self.truncation_side, "left" if on_left else "right")
+        return truncation_of(self.truncate_prompt_tokens, self.truncation_side, model)
 
     def pooling_params(self, task: str, dimensions: int | None = None, dtype: str = "float32") -> pb.PoolingParams:
         """Return the engine's parameters. Raises InvalidRequest for a number that it cannot have."""
@@ -100,6 +97,14 @@ class EncodingFields(RequestModel):
     encoding_format: Literal["float", "base64", "bytes", "bytes_only"] = "float"
     embed_dtype: NumberType = "float32"
     endianness: Literal["native", "big", "little"] = "native"
+
+
+def truncation_of(length: int | None, side: Literal["left", "right"] | None, model: ServedModel) -> Truncation | None:
+    """Return a truncation, by default on the side of the model's tokenizer; None without a length."""
+    if length is None:
+        return None
+    on_left = model.pooling is not None and model.pooling.truncation_side == "left"
+    return Truncation(length, side, "left" if on_left else "right")
 
 
 def check_route(model: ServedModel, tasks: tuple[str, ...], api: str) -> None:

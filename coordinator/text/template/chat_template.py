@@ -69,6 +69,11 @@ class ChatTemplate:
         self._untrusted = untrusted
         self._limits = limits or RenderLimits()
 
+    @property
+    def exists(self) -> bool:
+        """Whether the model has a template."""
+        return bool(self._templates)
+
     def content_format(self, tools: Sequence[Any] | None = None) -> ContentFormat:
         """Return the form of message content that this template expects: a string, or a list of parts."""
         return self._format(self._select(tools, None))

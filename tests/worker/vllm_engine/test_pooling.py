@@ -35,7 +35,7 @@ def pooling_config(**facts: Any) -> Any:
     return SimpleNamespace(**{**known, **facts})
 
 
-TOKENIZER = SimpleNamespace(truncation_side="right", pad_token_id=0)
+TOKENIZER = SimpleNamespace(truncation_side="right", pad_token_id=0, model_input_names=["token_type_ids"])
 
 
 def test_parameters_have_the_models_defaults() -> None:

@@ -113,8 +113,14 @@ POSTS: list[tuple[str, dict[str, Any]]] = [
 POOLING: list[tuple[str, dict[str, Any]]] = [
     ("/v1/embeddings", {"input": "Hi"}),
     ("/v1/embeddings", {"input": [[65], [66]], "encoding_format": "base64"}),
+    ("/v2/embed", {"texts": ["Hi"], "embedding_types": ["float", "binary", "ubinary", "base64"]}),
+    *((path, {"queries": "Hi", "documents": ["Hi", "Ho"]}) for path in ("/score", "/v1/score")),
+    *((path, {"query": "Hi", "documents": ["Hi", "Ho"]}) for path in ("/rerank", "/v1/rerank", "/v2/rerank")),
+    ("/pooling", {"input": "Hi"}),
+    ("/pooling", {"input": "Hi", "encoding_format": "base64"}),
 ]
 """For a model that embeds."""
+CLASSIFYING: list[tuple[str, dict[str, Any]]] = [("/classify", {"input": ["Hi"]})]
 
 
 READING = ("get", "delete")
@@ -154,11 +160,14 @@ async def test_real_responses_are_as_described(tmp_path: Path) -> None:
     calls = [("post", path, body) for path, body in POSTS] + [("put", "/generate", {"text": "Hi", **SHORT})]
     calls += [(method, path, {}) for path, method, _ in operations(document) if method in READING]
     pooling = [("post", path, body) for path, body in POOLING]
+    classifying = [("post", path, body) for path, body in CLASSIFYING]
 
     answered = await answered_as_described(unix_address(tmp_path), calls)
-    answered |= await answered_as_described(unix_address(tmp_path, "embedder"), pooling, embedding_width=4)
+    answered |= await answered_as_described(unix_address(tmp_path, "embedder"), pooling, embedding_width=8)
+    classes: dict[str, Any] = {"embedding_width": 3, "pooling_task": "classify"}
+    answered |= await answered_as_described(unix_address(tmp_path, "classifier"), classifying, **classes)
 
-    called = {(path, method) for method, path, _ in calls + pooling}
+    called = {(path, method) for method, path, _ in calls + pooling + classifying}
     assert called == {each[:2] for each in operations(document)}
     assert set(OPERATIONS) - answered <= MAY_BE_REJECTED
 

@@ -1,7 +1,9 @@
 """The metadata of routes is true of the routes."""
 
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests.coordinator.api.applications import all_routes, client_of
 from tests.coordinator.api.openapi.documents import document_of, operations
@@ -29,14 +31,20 @@ async def test_every_route_is_in_it() -> None:
 
 async def test_examples_succeed(tmp_path: Path) -> None:
     """The page's initial bodies are valid."""
-    address, other = unix_address(tmp_path), unix_address(tmp_path, "embedder")
-    app = build_app(replace(all_routes(address), workers=(address, other)))
+    address, other, third = (unix_address(tmp_path, name) for name in ("simulated", "embedder", "classifier"))
+    app = build_app(replace(all_routes(address), workers=(address, other, third)))
     pool: WorkerPool = app.state.pool
     embedder = running_worker(other, served_model_names=("embedder",), embedding_width=4)
-    async with running_worker(address), embedder, client_of(app) as client:
+    classes: dict[str, Any] = {"embedding_width": 3, "pooling_task": "classify"}
+    async with AsyncExitStack() as running, running_worker(address), embedder, client_of(app) as client:
         await until(lambda: sum(session.control is not None for session in pool.sessions) == 2)
+        late = running_worker(third, served_model_names=("classifier",), **classes)
+        await running.enter_async_context(late)
+        await until(lambda: sum(session.control is not None for session in pool.sessions) == 3)
         for path, operation in OPERATIONS.items():
             if operation.example is not None:
-                body = {**operation.example, **({"model": "simulated"} if "model" in operation.example else {})}
+                named = operation.example.get("model")
+                model = {"model": named if named == "classifier" else "simulated"} if named else {}
+                body = {**operation.example, **model}
                 response = await client.post(path, json=body)
                 assert response.status_code == 200, f"{path}: {response.text}"

@@ -1,0 +1,152 @@
+"""POST /score and /rerank, with their other names: texts are scored in pairs."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, BeforeValidator, Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tokenwire.coordinator.api.api_request import RequestHeaders
+from tokenwire.coordinator.api.fields.usage import full_usage_object
+from tokenwire.coordinator.api.fields.wire_values import checked_prompts
+from tokenwire.coordinator.api.pooling.collect import pool
+from tokenwire.coordinator.api.pooling.fields import PoolingFields
+from tokenwire.coordinator.api.router import ApiRouter
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
+from tokenwire.coordinator.pooling.scores import ScoredTexts, ranked
+from tokenwire.coordinator.pooling.service import PoolingService
+from tokenwire.coordinator.pooling.types import PoolingRequest
+from tokenwire.coordinator.types import ServedModel, Usage
+from tokenwire.errors import InvalidRequest
+from tokenwire.process.value_class import value_class
+
+_MEDIA = "MultiModalParam is not supported for {0}"
+"""vLLM's message."""
+_WITH_TEMPLATE = ("instruction", "chat_template_kwargs")
+"""Fields of a template for pairs, which no model has here."""
+
+
+class ScoringFields(PoolingFields):
+    """Fields of both routes."""
+
+    max_tokens_per_query: int = 0
+    max_tokens_per_doc: int = 0
+    instruction: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+    def check(self) -> None:
+        """Reject what is not served. Raises InvalidRequest."""
+        super().check()
+        for name in _WITH_TEMPLATE:
+            if getattr(self, name):
+                raise InvalidRequest(f"`{name}` needs a template for pairs, which is not supported.", param=name)
+        if self.padding == "max_length":
+            raise InvalidRequest("`padding` is not supported for scores.", param="padding")
+
+    def to_pooling(self, texts: ScoredTexts, model: ServedModel, headers: RequestHeaders) -> PoolingRequest:
+        """Translate into a PoolingRequest. Raises InvalidRequest or NotFound."""
+        inputs = texts.inputs(model)
+        return PoolingRequest(
+            request_id=self.response_id("score-", headers),
+            inputs=inputs,
+            params=self.pooling_params("embed" if len(inputs) > len(texts.second) else "classify"),
+            truncation=self.truncation(model),
+            cuts_second=self.max_tokens_per_doc > 0,
+            priority=headers.priority(self.priority),
+            cache_salt=self.cache_salt,
+        )
+
+
+ScoreInput = str | dict[str, Any]
+
+
+class ScoreRequest(ScoringFields):
+    """vLLM's score request: two texts or lists of them, under any of their names."""
+
+    data_1: Annotated[
+        ScoreInput | list[ScoreInput],
+        BeforeValidator(checked_prompts("queries")),
+        Field(validation_alias=AliasChoices("queries", "data_1", "text_1")),
+    ]
+    data_2: Annotated[
+        ScoreInput | list[ScoreInput],
+        BeforeValidator(checked_prompts("documents")),
+        Field(validation_alias=AliasChoices("documents", "items", "data_2", "text_2")),
+    ]
+
+
+class RerankRequest(ScoringFields):
+    """Jina's and Cohere's rerank request, with vLLM's extensions."""
+
+    query: ScoreInput
+    documents: Annotated[ScoreInput | list[ScoreInput], BeforeValidator(checked_prompts("documents"))]
+    top_n: Annotated[int, Field(ge=0)] = 0
+
+
+@value_class
+class _Scored:
+    """The scores of a request."""
+
+    request_id: str
+    model: str
+    documents: Sequence[str]
+    scores: Sequence[float]
+    tokens: int
+
+
+async def _score(
+    service: PoolingService, models: ModelDirectory, body: ScoringFields, given: tuple[Any, Any], request: Request
+) -> _Scored:
+    """Score the texts that are given. Raises what `pool` does."""
+    body.check()
+    headers = RequestHeaders.of(request)
+    model = await models.resolve(body.model, headers.caller, pools=True)
+    whole = ScoredTexts(*(_texts(each, model) for each in given))
+    whole.check()
+    whole.inputs(model)  # whether it scores at all
+    texts = whole.cut(model, body.max_tokens_per_query, body.max_tokens_per_doc)
+    translated = body.to_pooling(texts, model, headers)
+    results = await pool(service, translated, model, request)
+    return _Scored(translated.request_id, model.name, whole.second, texts.scores(results), results.prompt_tokens)
+
+
+def scoring_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
+    """Return the routes."""
+    router = ApiRouter()
+
+    @router.post("/score", ScoreRequest)
+    @router.post("/v1/score", ScoreRequest)
+    async def create_score(body: ScoreRequest, request: Request) -> Response:
+        created = int(time.time())
+        scored = await _score(pooling, models, body, (body.data_1, body.data_2), request)
+        data = [{"index": index, "object": "score", "score": score} for index, score in enumerate(scored.scores)]
+        shown = {"id": scored.request_id, "object": "list", "created": created, "model": scored.model, "data": data}
+        return JSONResponse({**shown, "usage": full_usage_object(Usage(scored.tokens))})
+
+    @router.post("/rerank", RerankRequest)
+    @router.post("/v1/rerank", RerankRequest)
+    @router.post("/v2/rerank", RerankRequest)
+    async def rerank(body: RerankRequest, request: Request) -> Response:
+        scored = await _score(pooling, models, body, (body.query, body.documents), request)
+        results = [
+            {
+                "index": index,
+                "document": {"text": scored.documents[index], "multi_modal": None},
+                "relevance_score": scored.scores[index],
+            }
+            for index in ranked(scored.scores, body.top_n)
+        ]
+        usage = {"prompt_tokens": scored.tokens, "total_tokens": scored.tokens}
+        return JSONResponse({"id": scored.request_id, "model": scored.model, "usage": usage, "results": results})
+
+    return router
+
+
+def _texts(given: Any, model: ServedModel) -> list[str]:
+    """Return texts as a list. Raises InvalidRequest for media."""
+    listed = given if isinstance(given, list) else [given]
+    if not all(isinstance(each, str) for each in listed):
+        raise InvalidRequest(_MEDIA.format(model.name))
+    return listed

@@ -1,0 +1,123 @@
+"""Tokenizes pairs of texts for cross encoders, with the types of their tokens, and truncates them as vLLM does."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from tokenwire.coordinator.pooling.types import TextPair
+from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
+from tokenwire.coordinator.types import ServedModel, Truncation
+from tokenwire.errors import InvalidRequest
+
+_BATCH_CHARS = 256 * 1024
+
+EncodedPair = tuple[Sequence[int], int]
+"""The ids of a pair, and the position of the first one with the second text's type."""
+
+
+async def encode_pairs(
+    pairs: Sequence[TextPair],
+    model: ServedModel,
+    truncation: Truncation | None,
+    keep: int | None,
+    cuts_second: bool = False,
+) -> list[EncodedPair]:
+    """Return each pair's ids, of which at most `keep` stay. Raises InvalidRequest."""
+    encode = partial(_encode, tokenizer=model.tokenizer, truncation=truncation, keep=keep, cuts_second=cuts_second)
+    encoded: list[EncodedPair] = []
+    batch: list[TextPair] = []
+    chars = 0
+    for pair in pairs:
+        batch.append(pair)
+        chars += len(pair.first) + len(pair.second)
+        if chars >= _BATCH_CHARS:
+            encoded += await asyncio.to_thread(encode, batch)
+            batch, chars = [], 0
+    if chars <= INLINE_CHARS:
+        return encoded + encode(batch)
+    return encoded + await asyncio.to_thread(encode, batch)
+
+
+def _encode(
+    pairs: Sequence[TextPair],
+    tokenizer: ModelTokenizer,
+    truncation: Truncation | None,
+    keep: int | None,
+    cuts_second: bool,
+) -> list[EncodedPair]:
+    if not pairs:
+        return []
+    texts = [(pair.first, pair.second) for pair in pairs]
+    try:
+        encodings = tokenizer.backend.encode_batch_fast(texts, add_special_tokens=True)
+    except TypeError as error:  # the only text without a UTF-8 encoding
+        raise InvalidRequest("The input contains an unpaired surrogate.") from error
+    found = [(encoding.ids, encoding.type_ids) for encoding in encodings]
+    if truncation is None or keep is None:
+        return [(ids, _second_begins(types)) for ids, types in found]
+    return [
+        (ids, _second_begins(types))
+        if len(ids) <= keep
+        else _truncated(tokenizer, pair, (ids, types), truncation, keep, cuts_second)
+        for pair, (ids, types) in zip(pairs, found, strict=True)
+    ]
+
+
+def _truncated(
+    tokenizer: ModelTokenizer,
+    pair: TextPair,
+    whole: tuple[list[int], list[int]],
+    truncation: Truncation,
+    keep: int,
+    cuts_second: bool,
+) -> EncodedPair:
+    """Cut a side that the request names off the whole; else the longer text, and then both."""
+    backend, side = tokenizer.backend, truncation.side
+    room = keep - backend.num_special_tokens_to_add(True)
+    if side is None and room > 0:
+        first, second = backend.encode_batch_fast([pair.first, pair.second], add_special_tokens=False)
+        lengths = longest_first(len(first.ids), len(second.ids), room)
+        if cuts_second:
+            if len(first.ids) >= room:
+                raise InvalidRequest("The query leaves no room for the document.", param="truncate_prompt_tokens")
+            lengths = len(first.ids), room - len(first.ids)
+        for encoding, length in zip((first, second), lengths, strict=True):
+            encoding.truncate(length, direction=truncation.tokenizer_side)
+        encoding = backend.post_process(first, second, True)
+        return encoding.ids, _second_begins(encoding.type_ids)
+    if not keep:
+        return [], 0
+    ids, types = whole if side is not None else _specials(backend)
+    part = slice(-keep, None) if (side or truncation.tokenizer_side) == "left" else slice(0, keep)
+    return ids[part], _second_begins(types[part])
+
+
+def _specials(backend: Any) -> tuple[list[int], list[int]]:
+    encoding = backend.encode_batch_fast([("", "")], add_special_tokens=True)[0]
+    return encoding.ids, encoding.type_ids
+
+
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """Return how many tokens of two texts stay where there is room for so many of both together."""
+    short, long = min(first, second), max(first, second)
+    long = short if short > room else min(long, max(short, room - short))
+    if short + long > room:
+        short, long = room // 2, room // 2 + room % 2
+    return (short, long) if first <= second else (long, short)
+
+
+def _second_begins(types: Sequence[int]) -> int:
+    """Return the position of the first token of type 1; their number if there is none."""
+    return types.index(1) if 1 in types else len(types)
+
+
+def cut_text(tokenizer: ModelTokenizer, text: str, tokens: int) -> str:
+    """Return the beginning of a text that has at most so many tokens, without special ones."""
+    while text:
+        encoding = tokenizer.backend.encode(text, add_special_tokens=False)
+        if len(encoding.ids) <= tokens:
+            break
+        end = min(encoding.offsets[tokens - 1][1], encoding.offsets[tokens][0])
+        text = text[: min(end, len(text) - 1)]
+    return text

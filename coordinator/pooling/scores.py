@@ -1,0 +1,76 @@
+"""Scores of pairs of texts, by the cosine of their embeddings or by a cross encoder, and their order."""
+
+import math
+from collections.abc import Sequence
+from operator import mul
+
+from tokenwire.coordinator.pooling.pairs import cut_text
+from tokenwire.coordinator.pooling.types import Input, Results, TextPair
+from tokenwire.coordinator.types import ServedModel, TextPrompt
+from tokenwire.errors import InvalidRequest, NotFound
+from tokenwire.process.value_class import value_class
+
+_LEAST_NORM = 1e-8
+"""Of a vector: torch's own, so that nothing is divided by zero."""
+
+
+@value_class
+class ScoredTexts:
+    """Texts to be scored in pairs: each first one with its second, or one with all."""
+
+    first: Sequence[str]
+    second: Sequence[str]
+
+    def check(self) -> None:
+        """Check that they can be paired. Raises InvalidRequest."""
+        if len(self.first) > 1 and len(self.first) != len(self.second):
+            raise InvalidRequest("Input lengths must be either 1:1, 1:N or N:N")
+        if not self.first:
+            raise InvalidRequest("At least one text element must be given")
+        if not self.second:
+            raise InvalidRequest("At least one text_pair element must be given")
+
+    def cut(self, model: ServedModel, first_tokens: int, second_tokens: int) -> "ScoredTexts":
+        """Return the texts with at most so many tokens each; 0: any number. Raises InvalidRequest."""
+        for name, limit in (("max_tokens_per_query", first_tokens), ("max_tokens_per_doc", second_tokens)):
+            if limit < 0:
+                raise InvalidRequest(f"{name} must be a non-negative integer", param=name)
+            if limit and limit >= model.max_model_len:
+                raise InvalidRequest(
+                    f"{name} ({limit}) must be less than max_model_len ({model.max_model_len}).", param=name
+                )
+        first, second = self.first, self.second
+        if first_tokens:
+            first = [cut_text(model.tokenizer, text, first_tokens) for text in first]
+        if second_tokens:
+            second = [cut_text(model.tokenizer, text, second_tokens) for text in second]
+        return ScoredTexts(first, second)
+
+    def inputs(self, model: ServedModel) -> Sequence[Input]:
+        """Return what is pooled: each text, or the pairs. Raises NotFound if the model scores none."""
+        pooling = model.pooling
+        if pooling is None or pooling.score not in ("bi-encoder", "cross-encoder") or pooling.own_pairs:
+            raise NotFound(f"The model `{model.name}` does not support Score API", param="model")
+        if pooling.score == "bi-encoder":
+            return [TextPrompt(text) for text in (*self.first, *self.second)]
+        firsts = self.first if len(self.first) > 1 else [self.first[0]] * len(self.second)
+        pairs = zip(firsts, self.second, strict=True)
+        if not pooling.separates_texts:
+            return [TextPrompt(first + second) for first, second in pairs]
+        return [TextPair(first, second) for first, second in pairs]
+
+    def scores(self, results: Results) -> list[float]:
+        """Return the score of each pair from the results of these inputs."""
+        if len(results.pooled) == len(self.second):  # of a cross encoder: a bi-encoder has those of the first texts too
+            return [results.vector(index)[0] for index in range(len(self.second))]
+        count = len(self.first)
+        vectors = [results.vector(index) for index in range(len(results.pooled))]
+        lengths = [max(math.sqrt(sum(map(mul, each, each))), _LEAST_NORM) for each in vectors]
+        places = ((index if count > 1 else 0, count + index) for index in range(len(self.second)))
+        return [sum(map(mul, vectors[a], vectors[b])) / (lengths[a] * lengths[b]) for a, b in places]
+
+
+def ranked(scores: Sequence[float], most: int) -> list[int]:
+    """Return the positions of the highest scores, the highest first; 0: of all."""
+    order = sorted(range(len(scores)), key=lambda index: scores[index], reverse=True)
+    return order[:most] if most else order

@@ -1,0 +1,69 @@
+"""Scores of pairs, and their order."""
+
+import pytest
+
+from tests.coordinator.fakes import served_model
+from tests.coordinator.pooling.embedding import embedding_model, pooled_result
+from tokenwire.coordinator.pooling.scores import ScoredTexts, ranked
+from tokenwire.coordinator.pooling.types import Results, TextPair
+from tokenwire.coordinator.types import TextPrompt
+from tokenwire.errors import InvalidRequest, NotFound
+
+
+def test_embeddings_are_compared_by_their_angle() -> None:
+    """One with all, or each with its own; a vector of zeros is like none."""
+    one, other, zero = pooled_result([3.0, 4.0]), pooled_result([4.0, -3.0]), pooled_result([0.0, 0.0])
+    one_to_many, pairs = ScoredTexts(["q"], ["a", "b", "c"]), ScoredTexts(["p", "q"], ["a", "b"])
+
+    assert one_to_many.scores(Results([one, one, other, zero], [1] * 4)) == [1.0, 0.0, 0.0]
+    assert pairs.scores(Results([one, other, one, one], [1] * 4)) == [1.0, 0.0]
+    assert pairs.inputs(embedding_model()) == [TextPrompt(each) for each in "pqab"]
+
+
+def test_a_cross_encoder_gets_pairs() -> None:
+    """With a separator between both texts, or joined if it knows none."""
+    texts = ScoredTexts(["q"], ["a", "b"])
+    separated = embedding_model(task="classify", score="cross-encoder", separates_texts=True)
+
+    assert texts.inputs(separated) == [TextPair("q", "a"), TextPair("q", "b")]
+    assert texts.inputs(embedding_model(score="cross-encoder")) == [TextPrompt("qa"), TextPrompt("qb")]
+    assert texts.scores(Results([pooled_result([0.25]), pooled_result([0.5])], [1, 1])) == [0.25, 0.5]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        served_model(),
+        embedding_model(score=""),
+        embedding_model(score="late-interaction"),
+        embedding_model(score="cross-encoder", own_pairs=True),
+    ],
+)
+def test_other_models_score_nothing(model: object) -> None:
+    """They have no such route."""
+    with pytest.raises(NotFound, match="Score API"):
+        ScoredTexts(["q"], ["a"]).inputs(model)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("first", "second"), [(2, 3), (0, 1), (1, 0)])
+def test_texts_must_pair(first: int, second: int) -> None:
+    """One with all, or as many of both."""
+    with pytest.raises(InvalidRequest):
+        ScoredTexts(["q"] * first, ["a"] * second).check()
+
+
+def test_each_text_may_have_a_limit() -> None:
+    """Below the model's context."""
+    texts, model = ScoredTexts(["one two three"], ["four five", "six"]), embedding_model()
+
+    assert texts.cut(model, 2, 1) == ScoredTexts(["one two"], ["four", "six"])
+    assert texts.cut(model, 0, 0) == texts
+    for limits in ((-1, 0), (0, 20)):
+        with pytest.raises(InvalidRequest, match="max_tokens_per_"):
+            texts.cut(model, *limits)
+
+
+def test_the_highest_scores_come_first() -> None:
+    """Of equal ones the earlier."""
+    assert ranked([0.1, 0.9, 0.9, 0.5], 0) == [1, 2, 3, 0]
+    assert ranked([0.1, 0.9, 0.9, 0.5], 2) == [1, 2]
