@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from tokenizers import Tokenizer, pre_tokenizers, processors
@@ -48,7 +49,7 @@ async def test_many_pairs_are_tokenized_in_batches() -> None:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-async def test_pairs_are_truncated_as_by_the_library(side: str) -> None:
+async def test_pairs_are_truncated_as_by_the_library(side: Literal["left", "right"]) -> None:
     """The longer text first, then both; drawn lengths, against a tokenizer that truncates by itself."""
     source, model = random.Random(7), bert_model()
     for _ in range(300):

@@ -130,3 +130,14 @@ async def test_a_model_that_generates_embeds_nothing(tmp_path: Path) -> None:
 
     assert response.status_code == 404
     assert response.json()["error"]["message"] == "The model `simulated` does not support Embeddings API"
+
+
+async def test_adapters_embed_too(client: httpx.AsyncClient) -> None:
+    """Under their own names, on every worker."""
+    loaded = await client.post("/v1/load_lora_adapter", json={"lora_name": "red", "lora_path": "/red"})
+
+    adapted = await embed(client, model="red", input=["Hi"] * 12)
+
+    assert loaded.status_code == 200
+    assert adapted == adapted[:1] * 12
+    assert adapted[:1] != await embed(client, input="Hi")
