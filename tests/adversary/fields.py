@@ -265,6 +265,7 @@ COUNT_TOKENS: Table = {
     "thinking": small({"type": "enabled", "budget_tokens": 1}),
     "output_config": schemas.OUTPUT_CONFIGS,
     "chat_template_kwargs": OPEN_OBJECTS,
+    "mcp_servers": [many(60_000, "servers", '{"type":"url","url":"https://x","name":"x"}')],
     "context_management": [
         value_of("clear thinking", {"edits": [{"type": "clear_thinking_20251015"}]}),
         Value("60,000 edits", lambda: '{"edits":[' + ",".join(['{"type":"clear_thinking_20251015"}'] * 60_000) + "]}"),

@@ -16,7 +16,6 @@ from tokenwire.errors import InvalidRequest
 _NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "container": (None,),
     "diagnostics": (None,),
-    "mcp_servers": (None, []),
     "reasoning_effort": (None,),
     "speed": (None, "standard"),
     "stop": (None,),
@@ -30,14 +29,15 @@ _NAMES = {
 }
 
 
-_HOSTED = re.compile(r"(web_search|web_fetch|code_execution|tool_search_tool_(regex|bm25))(_\d{8})?")
+_HOSTED = re.compile(r"(web_search|web_fetch|code_execution|tool_search_tool_(regex|bm25))(_\d{8})?|mcp_toolset")
+_MCP_SERVERS = "mcp_servers"
 
 
 class Tool(RequestModel):
     """A tool that the client runs. Tools that Anthropic runs have their own types and no schema."""
 
     type: str | None = None
-    name: str
+    name: str = ""
     description: str | None = None
     input_schema: dict[str, Any] | None = None
     strict: bool | None = None
@@ -52,6 +52,8 @@ class Tool(RequestModel):
         """Return it in chat's form. Raises InvalidRequest."""
         if self.type not in (None, "custom"):
             raise InvalidRequest(f"{where} is of type {self.type!r}, which is not supported.", param="tools")
+        if not self.name:
+            raise InvalidRequest(f"{where}.name is required.", param="tools")
         if self.input_schema is None:
             raise InvalidRequest(f"{where}.input_schema is required.", param="tools")
         function = {
@@ -121,13 +123,16 @@ class CountTokensRequest(RequestModel):
     output_config: OutputConfig | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     context_management: ContextManagement | None = None
+    mcp_servers: list[dict[str, Any]] | None = None
+    """Left out as hosted tools are: only Anthropic's servers connect to them."""
     cache_control: Any = None
     """Ignored: prefixes are always cached."""
 
     @property
     def left_out_tools(self) -> list[str]:
         """Types of the tools that only Anthropic's servers can run."""
-        return [tool.type or "" for tool in self.tools or () if tool.is_hosted]
+        types = [tool.type or "" for tool in self.tools or () if tool.is_hosted]
+        return [*types, _MCP_SERVERS] if self.mcp_servers else types
 
     @property
     def has_inline_system(self) -> bool:
@@ -167,6 +172,10 @@ class CountTokensRequest(RequestModel):
         if choice.type == "tool" and any(tool.is_hosted and tool.name == choice.name for tool in self.tools or ()):
             raise InvalidRequest(
                 f"`tool_choice` forces {choice.name!r}, which only Anthropic's servers can run.", param="tool_choice"
+            )
+        if choice.type == "any" and not has_tools and self.left_out_tools:
+            raise InvalidRequest(
+                "`tool_choice` forces a call of tools that only Anthropic's servers can run.", param="tool_choice"
             )
         return choice.chat()
 

@@ -55,6 +55,8 @@ class Tools:
         """Return a tool choice in chat's form. Raises InvalidRequest."""
         if isinstance(choice, Mapping):
             kind = choice.get("type")
+            if isinstance(kind, str) and kind in _HOSTED:
+                raise _forced(repr(kind))
             if kind not in ("function", "custom"):
                 raise InvalidRequest(f"`tool_choice` of type {kind!r} is not supported.", param="tool_choice")
             return {"type": "function", "function": {"name": self._prompt_name(choice.get("name"))}}
@@ -63,6 +65,8 @@ class Tools:
                 f"`tool_choice` must be one of {', '.join(_CHOICES)}, or a function, not {choice!r}.",
                 param="tool_choice",
             )
+        if choice == "required" and not self._functions and self.left_out:
+            raise _forced(", ".join(dict.fromkeys(self.left_out)))
         # OpenAI's default is "auto", with or without tools.
         return None if choice == "auto" and not self._functions else choice
 
@@ -142,6 +146,10 @@ class Tools:
 def prompt_name(namespace: str, name: str) -> str:
     """Return the name of a namespace's function in the prompt."""
     return f"{namespace}__{name}"
+
+
+def _forced(types: str) -> InvalidRequest:
+    return InvalidRequest(f"`tool_choice` forces {types}, which only OpenAI's servers can run.", param="tool_choice")
 
 
 def _name(tool: Mapping[str, Any], where: str) -> str:

@@ -21,7 +21,8 @@ SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
         ({"tools": [TOOL], "tool_choice": {"type": "tool"}}, "tool_choice.name"),
         ({"thinking": {"type": "enabled"}}, "budget_tokens is required"),
         ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, "less than max_tokens"),
-        ({"mcp_servers": [{}]}, "`mcp_servers` is not supported"),
+        ({"tools": [SEARCH], "tool_choice": {"type": "any"}}, "only Anthropic's servers"),
+        ({"tools": [{"input_schema": {}}]}, "tools[0].name is required"),
         ({"container": "x"}, "`container` is not supported"),
     ],
 )
@@ -41,6 +42,18 @@ def test_tools_of_anthropics_servers_are_left_out() -> None:
     assert [tool["function"]["name"] for tool in request.tools or ()] == ["f"]
     assert body.left_out_tools == ["web_search_20250305"]
     assert messages_chat(tools=[SEARCH], tool_choice={"type": "auto"}).tool_choice is None
+
+
+def test_mcp_servers_and_their_tools_are_left_out() -> None:
+    """Only Anthropic's servers connect to them."""
+    mcp = {"mcp_servers": [{"type": "url", "url": "https://x", "name": "x"}]}
+    toolset = {"type": "mcp_toolset", "mcp_server_name": "x"}
+    body = MessagesRequest.model_validate(
+        {"model": "m", "max_tokens": 9, "messages": [HI], "tools": [TOOL, toolset], **mcp}
+    )
+
+    assert [tool["function"]["name"] for tool in body.to_chat(messages_translator()).tools or ()] == ["f"]
+    assert body.left_out_tools == ["mcp_toolset", "mcp_servers"]
 
 
 @pytest.mark.parametrize(

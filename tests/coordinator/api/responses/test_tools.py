@@ -42,6 +42,13 @@ def test_tools_of_openais_servers_are_left_out(kind: str) -> None:
     assert ResponseObject(body, call_of()).in_progress()["tools"] == [TOOL]
 
 
+@pytest.mark.parametrize("choice", ["required", {"type": "web_search"}])
+def test_a_choice_that_forces_such_a_tool_says_so(choice: Any) -> None:
+    """There were tools, so that there are none would be no help."""
+    with pytest.raises(InvalidRequest, match=r"web_search'?, which only OpenAI's servers can run"):
+        responses_chat(tools=[{"type": "web_search"}], tool_choice=choice)
+
+
 def test_a_choice_among_no_tools_is_none() -> None:
     """A choice of "auto" if all tools are left out."""
     request = responses_chat(tools=[{"type": "web_search"}], tool_choice="auto")
@@ -63,6 +70,7 @@ def test_a_choice_among_no_tools_is_none() -> None:
         ({"tools": [namespace("a"), namespace("b")], "tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": "f"}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": {"type": "web_search"}}, "tool_choice"),
+        ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
     ],
 )
 def test_other_tools_and_choices_are_rejected(body: dict[str, Any], param: str) -> None:
