@@ -1,6 +1,7 @@
 """Runs agents with scripted replies, and reports which sessions of which agents work."""
 
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import httpx
 
 from tests.conformance.agents.agent import Agent, Place
 from tests.conformance.agents.installed import bin_of
@@ -19,6 +21,7 @@ from tests.conformance.agents.table import AGENTS
 from tests.e2e.scripted import PARSERS, write_model
 from tests.processes import Service, coordinator, simulated_worker
 
+_CONTINUED = re.compile(r'^tokenwire_prefix_divergence_total\{cause="none"\} [1-9]', re.MULTILINE)
 _MODEL = "scripted"
 _TIMEOUT_S = 180.0
 _TEMPLATE = ("--chat-template", str(Path(__file__).parents[3] / "scripts" / "smollm2-tools.jinja"))
@@ -98,6 +101,8 @@ def _run(name: str, agent: Agent, place: Place, session: AgentSession, service: 
     finally:
         running.stop()
     failed = failures_of(session, place.work, code, running.output)
+    if agent.names_session and not _CONTINUED.search(httpx.get(f"{service.url}/metrics").text):
+        failed.append("no prompt of its session is known to continue another")
     return [f"\n  {each}" for each in failed] + ([running.output[-3000:]] if failed else [])
 
 

@@ -73,6 +73,9 @@ class Agent:
     compact: "Compaction | None" = None
     """How it compacts a long session, if it does."""
 
+    names_session: bool = False
+    """Whether its requests name their session."""
+
     @property
     def is_npm(self) -> bool:
         """Whether it is npm's."""

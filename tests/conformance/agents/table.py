@@ -124,6 +124,7 @@ AGENTS = {
         ),
         lambda place: {"CODEX_HOME": str(place.home)},
         Compaction("CONTEXT CHECKPOINT COMPACTION", ["-c", "model_auto_compact_token_limit=45000"]),
+        names_session=True,
     ),
     "claude-code": Agent(
         "@anthropic-ai/claude-code@2.1.332",
@@ -131,6 +132,7 @@ AGENTS = {
         _CLAUDE_TOOLS,
         _claude_environment,
         _CLAUDE_COMPACTION,
+        names_session=True,
     ),
     "opencode": Agent(
         "opencode-ai@1.18.33",
@@ -147,6 +149,7 @@ AGENTS = {
             environment={"OPENCODE_CONFIG_CONTENT": json.dumps({"compaction": {"tail_turns": 0}})},
             filler_chars=20_000,
         ),
+        names_session=True,
     ),
     "qwen-code": Agent(
         "@qwen-code/qwen-code@0.24.4",
@@ -199,7 +202,12 @@ AGENTS = {
         replace(_SCRIPT_TOOLS, nest=lambda prompt: tool_use("delegate", input=prompt)),
     ),
     "claude-agent-sdk": Agent(
-        "claude-agent-sdk==0.2.189", _script("claude_agent.py"), _CLAUDE_TOOLS, _claude_environment, _CLAUDE_COMPACTION
+        "claude-agent-sdk==0.2.189",
+        _script("claude_agent.py"),
+        _CLAUDE_TOOLS,
+        _claude_environment,
+        _CLAUDE_COMPACTION,
+        names_session=True,
     ),
     "litellm": Agent("litellm==1.110.2", _script("litellm_agent.py"), _SCRIPT_TOOLS),
     "langchain-openai": Agent("langchain-openai==1.7.4", _script("langchain_agent.py"), _SCRIPT_TOOLS),
