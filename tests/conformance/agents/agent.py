@@ -54,6 +54,8 @@ class Tools:
     """What the agent says of an edit whose text is not there: a regular expression."""
     nest: Callable[[str], Call] | None = None
     """Gives a prompt to an agent of its own, if it has any."""
+    wait: Callable[[str], Call] | None = None
+    """Waits for such an agent by its id, if giving it a prompt does not."""
     is_parallel: bool = True
     """Whether it takes several calls at once."""
     finish: Callable[[str], Call] | None = None

@@ -13,6 +13,7 @@ Rule = Mapping[str, str]
 DONE = "All of it is done."
 BEFORE, AFTER, OTHER = "alpha-7919", "beta-7919", "gamma-5040"
 """What files hold, which no prompt says."""
+_AGENT_ID = r'"agent_id":\s*"(?P<id>[^"]+)"'
 _SUMMARY = "The file was read. Left to do: the command."
 
 
@@ -69,6 +70,7 @@ def nested_session(name: str, agent: Agent, place: Place, tools: Tools) -> Agent
     task, part = task_of(name, "nested"), f"Part {name}-inner: run it."
     rules = [
         reply_rule(task, "inner answer is 42", reply=_last(tools)),
+        *([] if tools.wait is None else [reply_rule(task, _AGENT_ID, reply=model_output(tools.wait("{{id}}")))]),
         reply_rule(part, "inner-42", reply=model_output(text="The inner answer is 42.")),
         reply_rule(part, reply=model_output(tools.run(f"echo inner-$((6 * 7)) | tee {place.path('inner.txt')}"))),
         reply_rule(task, reply=model_output(tools.nest(part))),

@@ -121,6 +121,7 @@ AGENTS = {
             run=lambda command: tool_use("exec_command", cmd=command),
             fail="Failed to find expected lines",
             nest=lambda prompt: tool_use("multi_agent_v1__spawn_agent", message=prompt),
+            wait=lambda agent: tool_use("multi_agent_v1__wait_agent", targets=[agent], timeout_ms=60_000),
         ),
         lambda place: {"CODEX_HOME": str(place.home)},
         Compaction("CONTEXT CHECKPOINT COMPACTION", ["-c", "model_auto_compact_token_limit=45000"]),
