@@ -50,10 +50,16 @@ def full_parts(message: ParsedMessage, logprobs: list[ScoredPosition] | None = N
 
 
 def abort_error(reason: str) -> TokenwireError | None:
-    """Return the error of a reply aborted by a stopping worker, for which these APIs have no finish reason."""
+    """Return the error of a reply that was aborted, for which these APIs have no finish reason.
+
+    What aborts it does not say so with the sequence: a worker that stops, a pause, or weights beyond its limits.
+    """
     if reason != "abort":
         return None
-    return WorkerLost("The worker was stopped before the reply was complete.", retry_after_s=1)
+    return WorkerLost(
+        "The reply was aborted: its worker was stopped or paused, or its weights fell behind the limits.",
+        retry_after_s=1,
+    )
 
 
 class PartRenderer(Protocol):

@@ -177,6 +177,6 @@ def test_an_aborted_reply_ends_with_an_error() -> None:
 
     stream.delta(0, "a", [1], Finish("abort"))
 
-    assert stream.closing(Usage(2, 1)).startswith(b"!The worker was stopped")
+    assert stream.closing(Usage(2, 1)).startswith(b"!The reply was aborted")
     assert isinstance(abort_error("abort"), WorkerLost)
     assert abort_error("stop") is None
