@@ -58,6 +58,11 @@ class ServedModel:
         object.__setattr__(self, "stop_token_ids", given.get("stop_token_ids", ()))
         object.__setattr__(self, "sampling_defaults", defaults)
 
+    @property
+    def knows_all_tokens(self) -> bool:
+        """Whether each id that its tokenizer can return is in its vocabulary."""
+        return self.tokenizer.largest_id <= self.max_token_id
+
 
 @value_class
 class KnownPrefix:

@@ -69,10 +69,10 @@ StatsByModel = dict[str, SessionStats]
 """By the first name of the model."""
 
 
-def buckets(stats: SessionStats) -> Sequence[tuple[str, float]]:
-    """Return cumulative counts by upper bound, in Prometheus' form."""
+def buckets(counts: Sequence[int], bounds: Sequence[float] = TOKEN_GAP_BOUNDS_S) -> Sequence[tuple[str, float]]:
+    """Return cumulative counts by upper bound, in Prometheus' form; the last count has none."""
     result, total = [], 0
-    for bound, count in zip((*map(str, TOKEN_GAP_BOUNDS_S), "+Inf"), stats.gaps, strict=True):
+    for bound, count in zip((*map(str, bounds), "+Inf"), counts, strict=True):
         total += count
         result.append((bound, float(total)))
     return result

@@ -273,16 +273,16 @@ def check_token_count(text: str, model: ServedModel) -> None:
 
 
 def check_prompt(
-    token_ids: Sequence[int], reused: int, sampling: pb.SamplingParams, model: ServedModel, param: str
+    token_ids: Sequence[int], known: int, sampling: pb.SamplingParams, model: ServedModel, param: str
 ) -> int:
     """Check a prompt's ids; return the maximum tokens of a reply to it. Raises InvalidRequest.
 
-    reused: how many of the leading ids are those of an earlier prompt and its reply, which were checked then.
+    known: how many of the leading ids are certain to be the model's: of its tokenizer, or checked in an earlier prompt.
     """
     check_length(len(token_ids), model)
     max_tokens = resolve_max_tokens(sampling, len(token_ids), model)
     check_min_tokens(sampling.min_tokens, max_tokens)
-    check_ids(token_ids[reused:] if reused else token_ids, model, param)
+    check_ids(token_ids[known:] if known else token_ids, model, param)
     return max_tokens
 
 

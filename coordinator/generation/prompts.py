@@ -38,6 +38,11 @@ class PreparedPrompt:
     """How many of its ids are those of an earlier prompt and completion."""
 
     @property
+    def is_tokenized(self) -> bool:
+        """Whether all ids are the tokenizer's."""
+        return self.text is not None
+
+    @property
     def new_ids(self) -> Sequence[int]:
         """The ids after the last finished reply: reasoning before them does not concern this reply."""
         continued = None if self.history is None else self.history.new_ids

@@ -165,7 +165,8 @@ class GenerationService:
                 prompt, model, request.truncation, params.max_tokens, self._history, must_fit=True
             )
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
-            max_tokens.append(limits.check_prompt(prepared.token_ids, prepared.reused, params, model, param))
+            known = len(prepared.token_ids) if prepared.is_tokenized and model.knows_all_tokens else prepared.reused
+            max_tokens.append(limits.check_prompt(prepared.token_ids, known, params, model, param))
             cost.add_prompt(len(prepared.token_ids), max_tokens[-1])
             cost.check(self._settings.max_request_bytes)
             prompts.append(prepared)

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import time
 from typing import Any
 
 from tokenwire.coordinator.observability.record import PrefixDivergence, RequestRecord
@@ -25,14 +26,16 @@ class RequestLog:
     def __init__(self, public_words: frozenset[str]) -> None:
         """`public_words` are the API's own, which errors may quote."""
         self._public_words = public_words
+        self._blank = vars(log.makeRecord(log.name, logging.INFO, "", 0, "request", (), None))
         log.setLevel(logging.INFO)
 
     def on_end(self, record: RequestRecord) -> None:
         """Log a finished request."""
         if record.method not in _READ_METHODS:
-            extra = {"fields": fields_of(record, self._public_words)}
-            # What log.info does, without a search of the stack for the line that called it.
-            log.handle(log.makeRecord(log.name, logging.INFO, "", 0, "request", (), None, extra=extra))
+            # What log.info does, without a search of the stack for the line that called it, which no format shows.
+            line = logging.LogRecord.__new__(logging.LogRecord)
+            vars(line).update(self._blank, created=time.time(), fields=fields_of(record, self._public_words))
+            log.handle(line)
 
 
 def fields_of(record: RequestRecord, public_words: frozenset[str]) -> dict[str, Any]:

@@ -83,6 +83,11 @@ class ModelTokenizer:
         return max(map(len, self.backend.get_vocab()))
 
     @cached_property
+    def largest_id(self) -> int:
+        """The largest id of any token."""
+        return max(self.backend.get_vocab().values())
+
+    @cached_property
     def special_token_ids(self) -> frozenset[int]:
         """The ids that `skip_special_tokens` skips."""
         return frozenset(index for index, token in self.backend.get_added_tokens_decoder().items() if token.special)

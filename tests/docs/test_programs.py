@@ -18,6 +18,7 @@ SHORT = {
     "make reference": ("docs/reference", "deploy/k8s/tokenwire"),
     "python -m benchmarks.assertions": (),
     "python -m benchmarks.counts": (),
+    "python -m benchmarks.system_calls": (),
     "python -m benchmarks.walk": (),
     "python -m scripts.dashboard": (),
     "python -m tests.coordinator.parsing.parsers_page": ("docs/reference",),

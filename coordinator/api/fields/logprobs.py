@@ -15,7 +15,7 @@ from tokenwire.process.value_class import value_class
 LOGPROB_FLOOR = -9999.0
 """Replaces minus infinity, which JSON cannot represent."""
 _TEXT, _LOGPROB = attrgetter("text"), attrgetter("logprob")
-_MOST_RENDERED = 8192
+_MOST_RENDERED = 32_768
 """Tokens whose JSON is kept."""
 
 

@@ -187,6 +187,6 @@ class FleetCollector(Collector):
             labels=("model",),
         )
         for model, stats in self._pool.stats_by_model.items():
-            gaps.add_metric((model,), buckets(stats), stats.gaps_s)
+            gaps.add_metric((model,), buckets(stats.gaps), stats.gaps_s)
             overshoot.add_metric((model,), stats.overshoot_tokens)
         yield from (gaps, overshoot)

@@ -10,7 +10,7 @@ def test_gaps_are_counted_by_token_in_cumulative_buckets() -> None:
     stats = SessionStats()
     stats.add_gap(0.010, 3)
     stats.add_gap(60.0, 1)
-    counted = dict(buckets(stats))
+    counted = dict(buckets(stats.gaps))
     assert counted["0.005"] == 0
     assert counted["0.01"] == counted["10.0"] == 3
     assert counted["+Inf"] == 4
