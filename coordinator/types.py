@@ -157,7 +157,7 @@ class GenerationRequest:
     repeats_prompt: bool = False
     """Whether each choice of the response begins with its prompt, or its ids."""
     streams: bool = False
-    """Whether the response is sent as it is generated, and not collected first."""
+    """Whether the output is sent as it is generated, and not kept until it is complete."""
     token_by_token: bool = False
     """Whether replies need tokens one by one, as some parsers of markup do."""
     reasoning_ended: bool | None = None

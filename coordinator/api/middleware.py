@@ -196,6 +196,8 @@ class RequestMiddleware:
         if context.leave is not None:
             context.leave()
         context.body.release()
+        if context.memory is not None:
+            context.memory.release()
         self._readiness.in_flight -= 1
         record.ended_at = self._clock()
         record.status = record.status or CLIENT_CLOSED_REQUEST

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tokenwire.coordinator.fleet.placed_memory import MemoryClaim
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.process.value_class import value_class
@@ -33,6 +34,8 @@ class Placement:
     """Whether it is a further prompt of a request whose first one was admitted: it is never rejected either."""
     sequence_bytes: int = 0
     """Memory of each of its sequences, with a part of what they share, until its reply begins."""
+    memory: MemoryClaim | None = None
+    """What its whole request takes while it is placed; None: nothing that counts."""
     exact: bool = False
     """Whether the client gets token ids: those of a single run, or an error."""
     tenant: str = ""

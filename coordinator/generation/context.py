@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.auth.rate_limit import Account
+from tokenwire.coordinator.fleet.placed_memory import MemoryClaim
 from tokenwire.coordinator.fleet.request_handle import RequestHandle
 from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory
 from tokenwire.coordinator.http.connection import Connection
@@ -33,6 +34,8 @@ class RequestContext:
     readiness: Readiness = field(default_factory=Readiness)
     body: BodyMemory = field(default_factory=lambda: BodyMemory(BodyBudget()))
     """The memory of its body, until it is submitted or answered."""
+    memory: MemoryClaim | None = None
+    """What it takes from when it is placed until it ends; None before its submission."""
     decode: Decoder | None = None
     """Decompresses its body, if it came compressed."""
     caller: Caller = ANYBODY

@@ -62,11 +62,12 @@ _OUT_OF_VOCABULARY = {
 class RequestCost:
     """The bytes that a request takes, known before any of it is submitted.
 
-    Without those of its output, except for log-probabilities of a reply that is not streamed.
+    Without those of its output, except for log-probabilities that are kept until it is complete.
     """
 
     def __init__(self, request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
-        self.size_bytes = _REQUEST_BYTES
+        self.size_bytes = self.placed_bytes = _REQUEST_BYTES
+        """What it takes before its reply begins, and while that is kept."""
         self._n = request.n
         self._repeated_bytes = _REPEATED_BYTES if request.repeats_prompt else 0
         self.parameter_bytes = sampling.ByteSize()
@@ -95,12 +96,13 @@ class RequestCost:
         self._tokens += tokens
         each_choice = _CHOICE_BYTES + (self._repeated_bytes + _LOGPROB_BYTES * self._logprobs) * tokens
         self.size_bytes += _TOKEN_BYTES * tokens + self.parameter_bytes + each_choice * self._n
+        self.placed_bytes = self.size_bytes + _LOGPROB_BYTES * self._kept * self._output_tokens
 
     def check(self, most_bytes: int) -> None:
         """Check that it is not more than so many bytes. Raises InvalidRequest, which says what takes most."""
-        output = _LOGPROB_BYTES * self._kept * self._output_tokens
-        if self.size_bytes + output <= most_bytes:
+        if self.placed_bytes <= most_bytes:
             return
+        output = self.placed_bytes - self.size_bytes
         n, tokens, prompts, parameters = self._n, self._tokens, self._prompts, self.parameter_bytes
         logprobs = self._logprobs
         size, what, param = max(
@@ -116,7 +118,7 @@ class RequestCost:
             ),
         )
         raise InvalidRequest(
-            f"The request takes about {_mib(self.size_bytes + output)}, more than {_mib(most_bytes)} "
+            f"The request takes about {_mib(self.placed_bytes)}, more than {_mib(most_bytes)} "
             f"(--max-request-mb): {_mib(size)} of them for {what}.",
             param=param,
         )

@@ -13,6 +13,7 @@ from functools import partial
 
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.auth.rate_limit import Account, Reservation
+from tokenwire.coordinator.fleet.placed_memory import MemoryClaim
 from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, RequestHandle
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.generation import limits
@@ -51,6 +52,8 @@ class PreparedRequest:
     """Of the replies to each prompt: as requested, or what fits after it."""
     size_bytes: int = 0
     """What the request takes until its reply begins."""
+    placed_bytes: int = 0
+    """What it takes from when it is placed until its reply is sent."""
     reasoning_ended: bool | None = None
     """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
     choices: int = field(init=False)
@@ -177,7 +180,7 @@ class GenerationService:
             ended = request.plan.reasoning_ended(prompts[0].new_ids)
         if cost.parameter_bytes > _LARGE_PARAMETERS:
             request = replace(request, sampling=params)  # so that its own are not kept beside these
-        return PreparedRequest(request, model, params, prompts, max_tokens, cost.size_bytes, ended)
+        return PreparedRequest(request, model, params, prompts, max_tokens, cost.size_bytes, cost.placed_bytes, ended)
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:
         """Check that KV transfer parameters are allowed. Raises InvalidRequest."""
@@ -204,7 +207,8 @@ class GenerationService:
         watched = self._watched(request, caller, record)
         if watched is not None:
             reply = watched.wrap(reply)
-        placement = _placement(prepared, caller, record)
+        context.memory = MemoryClaim(prepared.placed_bytes)
+        placement = _placement(prepared, context)
         fleet = self._fleet if request.weights is None else self._limited
         texts = TextStreams(model.tokenizer, request.text, prepared.sampling.min_tokens)
         try:
@@ -241,12 +245,13 @@ class GenerationService:
         )
 
 
-def _placement(prepared: PreparedRequest, caller: Caller, record: RequestRecord) -> Placement:
+def _placement(prepared: PreparedRequest, context: RequestContext) -> Placement:
     return Placement(
-        tenant=caller.share,
-        weight=caller.weight,
+        tenant=context.caller.share,
+        weight=context.caller.weight,
+        memory=context.memory,
         sequence_bytes=math.ceil(prepared.size_bytes / prepared.choices),
-        on_placed=record.on_placed,
+        on_placed=context.record.on_placed,
         exact=prepared.request.returns_ids,
         revision=prepared.model.revision,
         weights=prepared.request.weights,

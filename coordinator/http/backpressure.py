@@ -14,7 +14,7 @@ from tokenwire.process.fair_turns import FairTurns
 
 T = TypeVar("T")
 
-DEFAULT_BACKLOG_BYTES = 512 * 1024 * 1024
+DEFAULT_BACKLOG_BYTES = 256 * 1024 * 1024
 _SHARE = 16
 """One reader may use this fraction of the total limit."""
 _LATER_SHARE = 0.5

@@ -58,7 +58,8 @@ class ApiSettings:
             "--max-request-mb",
             "Maximum memory of a request: 26 KiB, 1.5 KiB for each choice, 40 bytes for each token of its prompts, its "
             "sampling parameters once for each prompt, and, times n, 10 bytes for each token that a choice repeats and "
-            "240 for each log-probability of its prompts and its reply, of which a stream counts one token.",
+            "240 for each log-probability of its prompts and its reply, of which a stream counts one token unless "
+            "its end repeats them.",
             Section.REPLIES,
             unit=Unit.MiB,
             bounds=Bounds(above=0),

@@ -10,6 +10,7 @@ from itertools import chain
 
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.auth.rate_limit import Account
+from tokenwire.coordinator.fleet.placed_memory import MemoryClaim
 from tokenwire.coordinator.fleet.request_handle import Fleet, Placement
 from tokenwire.coordinator.fleet.submission import PooledInputs, Submission
 from tokenwire.coordinator.generation.context import RequestContext
@@ -76,7 +77,8 @@ class PoolingService:
         caller, record, model = context.caller, context.record, prepared.model
         _record(record, prepared)
         handle = await _reserve(sum(prepared.lengths), caller.account)
-        placement = _placement(prepared, caller, record)
+        context.memory = MemoryClaim(prepared.size_bytes)
+        placement = _placement(prepared, context)
         pieces = list(_pieces(prepared.lengths))
         try:
             if context.deadline is not None:
@@ -106,12 +108,13 @@ def _pieces(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
     yield start, len(lengths)
 
 
-def _placement(prepared: PreparedPool, caller: Caller, record: RequestRecord) -> Placement:
+def _placement(prepared: PreparedPool, context: RequestContext) -> Placement:
     return Placement(
-        tenant=caller.share,
-        weight=caller.weight,
+        tenant=context.caller.share,
+        weight=context.caller.weight,
+        memory=context.memory,
         sequence_bytes=math.ceil(prepared.size_bytes / len(prepared.lengths)),
-        on_placed=record.on_placed,
+        on_placed=context.record.on_placed,
         revision=prepared.model.revision,
         # Vectors of two revisions cannot be compared.
         begun=len(prepared.lengths) > 1,

@@ -24,7 +24,7 @@ class ResponseStoreSettings:
         ),
     )
     max_bytes: int = option(
-        256 * 2**20,
+        128 * 2**20,
         Option(
             "--responses-store-mb",
             "Maximum memory of stored responses. Beyond it, who has most loses the least recently used ones.",

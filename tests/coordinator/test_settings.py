@@ -4,8 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tokenwire.cli.click_options import build
+from tokenwire.coordinator.api.responses.background import LOG_SHARE
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.auth.settings import AdminSettings
@@ -14,6 +16,9 @@ from tokenwire.coordinator.settings import CoordinatorSettings, TemplateSettings
 from tokenwire.errors import InvalidRequest
 
 WORKER = {"--worker": ("x:1",)}
+CHART = Path(__file__).parents[2] / "deploy" / "k8s" / "tokenwire"
+AT_REST_BYTES = 85 * 2**20
+"""As `docs/guides/tuning.md` says."""
 
 
 @pytest.mark.parametrize(
@@ -99,3 +104,29 @@ def test_revision_shares_are_percentages() -> None:
             build(CoordinatorSettings, WORKER | {name: (wrong,)})
     with pytest.raises(InvalidRequest, match="more than 100"):
         build(CoordinatorSettings, WORKER | {name: ("3fa9=60", "77aa=60")})
+
+
+def test_everything_that_is_bounded_fits_into_the_chart_at_once() -> None:
+    """With stored responses too: each bound at its default, those of requests that are received counted twice."""
+    settings, store = CoordinatorSettings(("x:1",)), ResponseStoreSettings(enabled=True)
+    most = (
+        AT_REST_BYTES
+        + 2 * settings.bodies.max_bodies_bytes  # as much again for heads and smaller bodies
+        + settings.admission.max_queue_bytes
+        + settings.admission.max_running_bytes
+        + settings.max_backlog_bytes
+        + settings.history.max_bytes
+        + store.max_bytes
+        + store.max_background * (store.max_bytes // LOG_SHARE)
+    )
+
+    limit = yaml.safe_load((CHART / "values.yaml").read_text())["coordinator"]["resources"]["limits"]["memory"]
+    assert limit == "2Gi"
+    assert most < 2 * 2**30
+
+
+def test_the_largest_request_is_one_that_may_run() -> None:
+    """By the defaults, with routes for trainers and without."""
+    for flags in ({}, {"--enable-rl": True}):
+        settings = build(CoordinatorSettings, {**WORKER, **flags})
+        assert settings.api.max_request_bytes <= settings.admission.max_running_bytes // 2

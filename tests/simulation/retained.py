@@ -124,6 +124,7 @@ def _of_queue(queue: AdmissionQueue) -> Iterator[str]:
             "shares in use": [shares for each in queue._queues.values() for shares in each._shares.values() if shares],
             "bytes of queued requests": queue._memory.total,
             "tenants of queued requests": queue._memory._parts,
+            "bytes of placed requests": queue.placed_memory.held_bytes,
             "requests of expected models": queue._expected.waiting.total(),
         }
     )

@@ -16,6 +16,7 @@ from tokenwire.coordinator.fleet.admission.fair_queue import FairQueue, _GroupQu
 from tokenwire.coordinator.fleet.admission.shares import Shares
 from tokenwire.coordinator.fleet.admission.work_meter import WorkMeter
 from tokenwire.coordinator.fleet.outliers import _Ejections
+from tokenwire.coordinator.fleet.placed_memory import MemoryClaim
 from tokenwire.coordinator.fleet.pool import _Member
 from tokenwire.coordinator.fleet.prefix_index import PrefixIndex
 from tokenwire.coordinator.fleet.session import WorkerSession
@@ -74,7 +75,7 @@ def _start_long_ago(core: Core) -> None:
         (lambda core: core.failover._draining.append(object()), "draining workers"),
         (lambda core: core.failover.poison_cache.poison.update(_many_fingerprints()), "1025 poison requests"),
         (
-            lambda core: _queue(core)._groups.update({(0, None, False, "", frozenset(), None): _GroupQueue()}),
+            lambda core: _queue(core)._groups.update({(0, None, False, "", frozenset(), False, None): _GroupQueue()}),
             "keeps 1 groups of queued requests",
         ),
         (
@@ -86,6 +87,7 @@ def _start_long_ago(core: Core) -> None:
             ),
             "keeps 1 shares in use",
         ),
+        (lambda core: core.queue.placed_memory.take(MemoryClaim(5)), "5 bytes of placed requests"),
         (lambda core: core.queue._memory._parts.update({"tenant": object()}), "tenants of queued requests"),
         (lambda core: core.queue._expected.waiting.update(["m"]), "requests of expected models"),
         (lambda core: _unconnected_session(core)._slots.take(Listener()), "slots of 10.0.0.1:50051"),

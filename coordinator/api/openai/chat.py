@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -71,14 +72,18 @@ class ChatService:
         prefix: str = "chatcmpl-",
         model: ServedModel | None = None,
         submits: bool = True,
+        keeps_output: bool = False,
     ) -> ChatCall:
         """Check, plan, render and tokenize. Raises InvalidRequest, NotFound, Forbidden or Unavailable.
 
         model: the body's, for a route that needed it for translating to this body. submits: whether the call is to be
-        generated; without that, a full queue does not concern it.
+        generated; without that, a full queue does not concern it. keeps_output: whether the reply is kept until it is
+        complete, although it is streamed.
         """
         model, plan = await self.plan(body, headers, model)
         generation_request = body.to_generation(prefix, headers, plan, self._api)
+        if keeps_output:
+            generation_request = replace(generation_request, streams=False)
         prepared = await self._generation.prepare(generation_request, model, headers.caller, submits)
         counts_reasoning = model.parsers is not None and model.parsers.counts_reasoning
         return ChatCall(body, self._api, prepared, plan, counts_reasoning, int(time.time()))

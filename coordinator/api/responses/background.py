@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 _RENEWAL_S = 1.0
 """How often other processes learn what runs here, and this one what is to stop."""
-_LOG_SHARE = 64
+LOG_SHARE = 64
 """The events of one response may take this fraction of the store's memory."""
 Complete = Callable[[list[CollectedChoice]], dict[str, Any]]
 """Returns the Response object of a reply that is not streamed."""
@@ -102,7 +102,7 @@ class BackgroundResponses:
         self.store = store
         """Where they and all others are stored."""
         self._limit = settings.max_background
-        self._log_bytes = settings.max_bytes // _LOG_SHARE
+        self._log_bytes = settings.max_bytes // LOG_SHARE
         self._running: dict[ResponseKey, BackgroundResponse] = {}
         self._taken: dict[ResponseKey, str] = {}
         """The keys of those that run or are about to, each with the share that it counts for."""

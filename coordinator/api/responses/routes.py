@@ -61,7 +61,7 @@ class _Creation:
         with self._translator.named():
             chat = body.to_chat(self._translator, before)
             del before  # of a long conversation it takes megabytes
-            call = await self._service.prepare(chat, headers, "resp_")
+            call = await self._service.prepare(chat, headers, "resp_", keeps_output=True)
         if body.wants_logprobs and call.plan is not None:
             raise InvalidRequest(
                 f"{LOGPROBS!r} is not supported with tool or reasoning parsers, which do not map text to tokens.",

@@ -17,6 +17,7 @@ from tokenwire.coordinator.fleet.admission.fair_queue import FairQueue
 from tokenwire.coordinator.fleet.admission.queued_request import PartHandle, QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings, Rejection
 from tokenwire.coordinator.fleet.admission.throughput import ThroughputEstimate
+from tokenwire.coordinator.fleet.placed_memory import PlacedMemory
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.request_handle import NEW, LateTenant, Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.session import WorkerSession
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.05
 """This coordinator gets no event when requests of others end, so a queue polls the workers' capacity."""
 _RETRY_AFTER_S = 1.0
+_NO_MEMORY = "There was no memory (--max-running-mb)"
 
 
 class AdmissionWorkers(Protocol):
@@ -79,6 +81,8 @@ class AdmissionQueue(PoolListener):
         """By model."""
         self._memory = FairBound(lambda entry: entry.size_bytes)
         """Of all queued requests."""
+        self.placed_memory = PlacedMemory(settings.max_running_bytes, self.on_capacity)
+        """Of all requests that workers have."""
         self._throughputs = defaultdict[str, ThroughputEstimate](ThroughputEstimate)
         self._check: asyncio.Handle | None = None
         self._checks_soon = False
@@ -105,7 +109,7 @@ class AdmissionQueue(PoolListener):
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> SubmissionHandle:
         """Send a request to workers, and queue what they have no room for. Raises Overloaded when the queue is full,
-        or Unavailable.
+        or Unavailable; InvalidRequest for one that is too large.
         """
         queue = self._queues.get(model)
         if queue is None:
@@ -120,6 +124,7 @@ class AdmissionQueue(PoolListener):
                 queue.start(entry, part)
                 if not entry.listeners:
                     return entry
+        self.placed_memory.check(placement.memory)
         if not entry.may_be_refused:
             self._enqueue(queue, entry)
         else:
@@ -152,8 +157,9 @@ class AdmissionQueue(PoolListener):
         waiting = [queue for queue in self._queues.values() if queue.requests]
         for queue in waiting:
             queue.read_work()
-        heads = ((queue, head) for queue in waiting for head in queue.heads())
-        return [self._late_tenant(queue, head) for queue, head in heads if head.waits_since < since]
+        heads = ((queue, head) for queue in waiting for head in queue.heads() if head.waits_since < since)
+        allows = self.placed_memory.allows  # for memory no worker can make room
+        return [self._late_tenant(queue, head) for queue, head in heads if allows(head.placement.memory)]
 
     def _late_tenant(self, queue: FairQueue, head: QueuedRequest) -> LateTenant:
         placement = head.placement
@@ -203,9 +209,12 @@ class AdmissionQueue(PoolListener):
         return self._throughputs[model].wait_s(queue.places.fair_total(placement, sequences))
 
     def _enqueue(self, queue: FairQueue, entry: QueuedRequest) -> None:
+        claim = entry.placement.memory
+        entry.waits_for_memory = claim is not None and claim.is_large and claim.holder is None
         entry.needs = self._workers.scarce_needs(entry.model, entry.submission)
         queue.add(entry)
         self._requests += 1
+        self.placed_memory.wait(entry.waits_for_memory)
         self._memory.add(entry)
         self._start_timer(entry)
         if queue.is_divided:  # those before it may wait for other workers
@@ -282,8 +291,13 @@ class AdmissionQueue(PoolListener):
         return True
 
     def _try_send(self, entry: QueuedRequest) -> PartHandle | None:
+        claim = entry.placement.memory
+        if not self.placed_memory.allows(claim):
+            return None
         part = self._workers.try_submit(entry.model, entry.submission, entry.listeners, entry.placement)
         if part is not None:
+            if claim is not None:
+                self.placed_memory.take(claim)
             self._throughputs[entry.model].started(len(part.listeners))
         return part
 
@@ -298,7 +312,8 @@ class AdmissionQueue(PoolListener):
         limits = entry.placement.weights
         if not absence and limits is not None:
             absence = self._workers.stale_reason(model, limits)
-        timed_out = f"No worker had capacity for this request within {self._settings.queue_timeout_s:g} s."
+        lacking = "No worker had capacity" if self.placed_memory.allows(entry.placement.memory) else _NO_MEMORY
+        timed_out = f"{lacking} for this request within {self._settings.queue_timeout_s:g} s."
         wait_s = self._wait_s(model, queue, entry.placement, entry.sequences)
         error = Unavailable(absence or timed_out, retry_after_s=wait_s)
         for listener in entry.listeners:
@@ -311,4 +326,5 @@ class AdmissionQueue(PoolListener):
             entry.timer.cancel()
         self._queues[entry.model].remove(entry)
         self._requests -= 1
+        self.placed_memory.wait(-entry.waits_for_memory)
         self._memory.remove(entry)

@@ -53,6 +53,8 @@ class QueuedRequest:
     """What not every worker has of what it needs, since it is queued."""
     parts: list[tuple[PartHandle, Sequence[SlotListener], WorkMeter | None]] = field(default_factory=list)
     """What was sent to workers, with the listeners that it was sent with, and what reads their work."""
+    waits_for_memory: bool = False
+    """Whether it is queued for memory for which smaller requests do not wait."""
     waits_since: float = 0.0
     """When it was queued, or a part of it was last sent."""
     timer: asyncio.TimerHandle | None = None

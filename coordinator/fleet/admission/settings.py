@@ -53,6 +53,20 @@ class AdmissionSettings:
             bounds=Bounds(above=0),
         ),
     )
+    max_running_bytes: int = option(
+        512 * 2**20,
+        Option(
+            "--max-running-mb",
+            "Maximum memory of all requests that workers have, each counted as by --max-request-mb with its whole "
+            "reply if that is kept, until the reply is sent. Beyond it requests wait in the queue. Those of more than "
+            "1 MiB take half of it at most, one as well as all together.",
+            Section.ADMISSION,
+            unit=Unit.MiB,
+            bounds=Bounds(above=0),
+            default_text="512; with --enable-rl 4096",
+            default_with=("--enable-rl", 2**32),
+        ),
+    )
     request_timeout_s: float | None = option(
         None,
         Option(

@@ -174,6 +174,11 @@ class FleetCollector(Collector):
         for (model, reason), count in self._queue.rejections.items():
             rejected.add_metric((model, reason), count)
         yield from (requests, sequences, rejected)
+        yield GaugeMetricFamily(
+            "tokenwire_placed_memory_bytes",
+            "What the requests that workers have take of --max-running-mb, until their replies are sent.",
+            value=self._queue.placed_memory.held_bytes,
+        )
 
     def _stats_by_model(self) -> Iterator[Metric]:
         gaps = HistogramMetricFamily(

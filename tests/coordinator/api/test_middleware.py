@@ -13,6 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from tests.clock import Clock
 from tokenwire.coordinator.api.middleware import AllowedHosts, RequestMiddleware
+from tokenwire.coordinator.fleet.placed_memory import MemoryClaim, PlacedMemory
 from tokenwire.coordinator.generation.context import CONTEXT
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.record import RequestRecord
@@ -72,6 +73,24 @@ async def test_requests_in_flight_are_counted_until_they_end() -> None:
         )
 
     assert (counts, readiness.in_flight) == ([1], 0)
+
+
+async def test_a_request_gives_back_its_memory_when_its_response_is_sent() -> None:
+    """For any end: until then the response is made of what it has."""
+    memory = PlacedMemory(100, lambda: None)
+    sizes = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scope[CONTEXT].memory = MemoryClaim(5)
+        memory.take(scope[CONTEXT].memory)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        sizes.append(memory.held_bytes)
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await RequestMiddleware(app)({**SCOPE, "method": "GET", "headers": []}, _receive, _send)
+
+    assert (sizes, memory.held_bytes) == ([5], 0)
 
 
 async def test_a_failing_listener_affects_no_other() -> None:

@@ -7,6 +7,7 @@ from tests.workers import Listener, accept, running_worker, send, submission, un
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.failover.settings import FailoverStats
+from tokenwire.coordinator.fleet.placed_memory import MemoryClaim
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
@@ -41,6 +42,15 @@ async def test_each_worker_has_one_current_state(tmp_path: Path) -> None:
     results = {labels["result"]: value for labels, value in samples(collector, "failover_sequences_total")}
     assert results == {"resumed": 2, "replayed": 0, "failed": 0, "poison": 1}
     await pool.stop()
+
+
+async def test_the_memory_of_what_workers_have_is_shown() -> None:
+    """By what was claimed of it."""
+    pool = WorkerPool("test", accept)
+    queue = AdmissionQueue(pool, AdmissionSettings())
+    queue.placed_memory.take(MemoryClaim(5))
+
+    assert list(samples(FleetCollector(pool, queue, FailoverStats()), "placed_memory_bytes")) == [({}, 5)]
 
 
 async def test_a_rollout_is_two_revisions_of_one_model(tmp_path: Path) -> None:
