@@ -93,10 +93,7 @@ def _run(name: str, agent: Agent, place: Place, session: AgentSession, service: 
     running = AgentProcess(place, [str(programs / command[0]), *command[1:]], environment)
     try:
         if session.is_cut:
-            service.wait_slots(1, timeout_s=_TIMEOUT_S)
-            running.interrupt()
-            service.wait_slots(0)
-            return []
+            return _cut(running, service)
         code = running.wait(_TIMEOUT_S)
     finally:
         running.stop()
@@ -104,6 +101,17 @@ def _run(name: str, agent: Agent, place: Place, session: AgentSession, service: 
     if agent.names_session and not _CONTINUED.search(httpx.get(f"{service.url}/metrics").text):
         failed.append("no prompt of its session is known to continue another")
     return [f"\n  {each}" for each in failed] + ([running.output[-3000:]] if failed else [])
+
+
+def _cut(running: AgentProcess, service: Service) -> list[str]:
+    """Interrupt an agent in the middle of a reply; return what is wrong then."""
+    try:
+        service.wait_slots(1, timeout_s=_TIMEOUT_S)
+        running.interrupt()
+        service.wait_slots(0)
+    except AssertionError as error:
+        return [f"\n  {error}\n{running.output[-3000:]}"]
+    return []
 
 
 if __name__ == "__main__":
