@@ -29,6 +29,7 @@ from tokenwire.worker.simulated_engine.pooling import PoolPlanner
 from tokenwire.worker.simulated_engine.replies import ScriptedReplies
 from tokenwire.worker.simulated_engine.requests import RequestPlanner
 from tokenwire.worker.simulated_engine.scheduler import Scheduler
+from tokenwire.worker.simulated_engine.script_searches import ScriptSearches
 from tokenwire.worker.simulated_engine.scripts import Scripts
 from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE, SimulationSettings
 from tokenwire.worker.simulated_engine.tokens import Script
@@ -59,10 +60,8 @@ class SimulatedEngine(Engine):
         self._planner: RequestPlanner | None = None
         self._pool_planner: PoolPlanner | None = None
         """None: the engine generates."""
-        self._scripts: Scripts | None = None
+        self._searches: ScriptSearches | None = None
         self._scheduler: Scheduler | None = None
-        self._preparing: dict[EngineSequence, bool] = {}
-        """Sequences whose scripts are looked for, and whether they were aborted meanwhile."""
         self._kv = KvCache(0)
         self._pacer = pacer or StepPacer(settings.step_ms / 1000)
         self._frozen = False
@@ -101,7 +100,7 @@ class SimulatedEngine(Engine):
         self._model = model
         self._planner = RequestPlanner(settings, model)
         self._pool_planner = PoolPlanner(settings, model) if settings.embedding_width else None
-        self._scripts = Scripts(self._planner, replies, grammars)
+        self._searches = ScriptSearches(Scripts(self._planner, replies, grammars))
         self._kv = KvCache(capacity)
         self._scheduler = Scheduler(self._kv, settings.max_num_seqs, settings.prefill_per_step, model.words)
 
@@ -150,8 +149,9 @@ class SimulatedEngine(Engine):
         """Queue one request."""
         if self._pool_planner is not None:
             raise InvalidRequest("This model does not support generation")
-        prepares = self._scripts is not None and self._scripts.may_have(submit)
-        scripts, aborted = await self._prepare(submit, sequences) if prepares else ([], [])
+        searches, scripts, aborted = self._searches, list[Script](), list[EngineSequence]()
+        if searches is not None and searches.may_have(submit):
+            scripts, aborted = await searches.find(submit, sequences, self._weights)
         scheduler, planner = self._running(), self._planner
         if planner is None:
             raise Unavailable("the engine has not started")
@@ -192,20 +192,10 @@ class SimulatedEngine(Engine):
             self._loras[adapter.id] = adapter
             self.loaded_on_demand.add(adapter.id)
 
-    async def _prepare(
-        self, submit: pb.Submit, sequences: list[EngineSequence]
-    ) -> tuple[list[Script], list[EngineSequence]]:
-        """Return the scripts of a request's sequences, if it has any, and the sequences that were aborted meanwhile."""
-        self._preparing.update(dict.fromkeys(sequences, False))
-        try:
-            scripts = await self._scripts.find(submit, sequences, self._weights) if self._scripts else []
-        finally:
-            aborted = [sequence for sequence in sequences if self._preparing.pop(sequence)]
-        return scripts, aborted
-
     async def abort(self, sequences: list[EngineSequence]) -> None:
         """Abort sequences."""
-        self._preparing.update((sequence, True) for sequence in sequences if sequence in self._preparing)
+        if self._searches is not None:
+            self._searches.abort(sequences)
         if self._scheduler is not None:
             self._scheduler.end(sequences, _ABORTED)
             self._wake.set()
@@ -274,8 +264,8 @@ class SimulatedEngine(Engine):
         self._stopped.set()
         self._wake.set()
         self._drained.set()
-        if self._scripts is not None:
-            await self._scripts.close()
+        if self._searches is not None:
+            await self._searches.close()
 
     # Admin operations.
 

@@ -123,8 +123,8 @@ async def test_a_scripted_reply_is_held_against_the_grammar() -> None:
 async def test_a_grammar_that_takes_too_long_is_given_up() -> None:
     """The process ends with it, and the next grammar gets another one; steps go on meanwhile."""
     async with simulation() as sim:
-        assert sim.engine._scripts is not None
-        sim.engine._scripts._grammars = slow = Grammars(None, limit_s=0)
+        assert sim.engine._searches is not None
+        sim.engine._searches._scripts._grammars = slow = Grammars(None, limit_s=0)
         with pytest.raises(InvalidRequest, match="takes longer than 0 s"):
             await write(sim, regex="a")
         assert slow._process is None

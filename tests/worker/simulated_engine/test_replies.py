@@ -105,7 +105,8 @@ async def test_a_long_prompt_is_read_in_parts() -> None:
         submitting = asyncio.create_task(sim.submit(prompt))
         await asyncio.sleep(0)
         assert sim.engine.open_sequences == 0
-        await sim.engine.abort(list(sim.engine._preparing))
+        assert sim.engine._searches is not None
+        await sim.engine.abort(sim.engine._searches.open)
         (sequence,) = await submitting
         await sim.finish()
         assert sim.results[sequence].finish.reason == pb.FINISH_REASON_ABORT
