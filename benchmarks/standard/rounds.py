@@ -92,7 +92,7 @@ def _fleet(kit: Kit, script: Path, name: str) -> Iterator[Target]:
     log = kit.out / f"{count}-workers.log"
     process = ServerProcess("benchmarks.many_workers", arguments, log, kit.environment(), kit.python)
     with (
-        started(process, r"ready: (.+)", 60) as workers,
+        started(process, r"ready: (.+)", 300) as workers,
         kit.coordinator(workers.address.split(), name=f"coordinator-{count}") as coordinator,
     ):
         wait_routable(coordinator.address, count)
