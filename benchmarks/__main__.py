@@ -14,6 +14,7 @@ import click
 from benchmarks import (
     behind,
     cold_prompts,
+    embeddings,
     fairness,
     history,
     history_cost,
@@ -71,6 +72,7 @@ PARTS: Mapping[str, Callable[[Amounts], Part]] = {
     "rest": _rest,
     "streaming": _streaming,
     "per-request": lambda amounts: {"per_request": list(per_request.run(amounts.streams))},
+    "embeddings": lambda _: {"embeddings": list(embeddings.run())},
     "fleet": lambda _: {"fleet": list(streaming.run_fleets())},
     "parsing": lambda _: {"parsing": list(parsing.run())},
     "cold-prompts": lambda _: {"cold_prompts": list(cold_prompts.run())},

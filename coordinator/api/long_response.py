@@ -32,15 +32,16 @@ class LongResponse(Response):
 
 
 async def long_response(body: Mapping[str, Any], array: str) -> LongResponse:
-    """Encode an object one of whose values, `array`, is an iterable of objects that are made as they are encoded.
+    """Encode an object one of whose values, `array`, is an iterable of objects that are made as they are encoded, or
+    are JSON already.
 
     No key before it may have the same name.
     """
-    elements: Iterable[Mapping[str, Any]] = body[array]
+    elements: Iterable[Mapping[str, Any] | bytes] = body[array]
     head, name, tail = json_bytes({**body, array: []}).partition(f'"{array}":['.encode())
     parts, part = [], bytearray(head + name)
     for index, element in enumerate(elements):
-        part += b"," * bool(index) + json_bytes(element)
+        part += b"," * bool(index) + (element if isinstance(element, bytes) else json_bytes(element))
         if len(part) > _BYTES_BETWEEN_YIELDS:
             parts.append(bytes(part))
             part.clear()

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import Sequence
 
 from tokenwire.coordinator.pooling.types import NUMBER_BYTES
 from tokenwire.errors import EngineFailed, ProtocolError, TokenwireError, Unavailable
@@ -11,9 +12,11 @@ from tokenwire.v1 import inference_pb2 as pb
 class PooledReply:
     """Collects results; `wait` returns them when the last one has come."""
 
-    def __init__(self, inputs: int, dtype: str) -> None:
-        self._results: list[pb.Pooled | None] = [None] * inputs
-        self._open = inputs
+    def __init__(self, most_numbers: Sequence[int], dtype: str) -> None:
+        """`most_numbers`: of each input's result, by what its model announces."""
+        self._most_numbers = most_numbers
+        self._results: list[pb.Pooled | None] = [None] * len(most_numbers)
+        self._open = len(most_numbers)
         self._number_bytes = NUMBER_BYTES[dtype]
         self._done: asyncio.Future[TokenwireError | None] = asyncio.get_running_loop().create_future()
         self.failure: TokenwireError | None = None
@@ -21,7 +24,9 @@ class PooledReply:
 
     def add(self, index: int, result: pb.Pooled) -> None:
         """Add the result of an input. Raises ProtocolError if it is none."""
-        if len(result.data) != math.prod(result.shape) * self._number_bytes or not 1 <= len(result.shape) <= 2:
+        count = math.prod(result.shape)
+        is_result = len(result.data) == count * self._number_bytes and 1 <= len(result.shape) <= 2
+        if not is_result or count > self._most_numbers[index]:
             raise ProtocolError(f"the worker sent {len(result.data)} bytes for a result of shape {[*result.shape]}")
         self._results[index] = result
         self._open -= 1

@@ -38,6 +38,8 @@ class PreparedPool:
     inputs: PreparedInputs
     lengths: Sequence[int]
     """Tokens of each input."""
+    most_numbers: Sequence[int]
+    """Of each input's result."""
     size_bytes: int
     """What the request takes until its response is sent."""
 
@@ -63,10 +65,10 @@ class PoolingService:
         inputs = await prepare_inputs(request, model)
         lengths = [len(ids) for ids in inputs.token_ids]
         width = 1 if model.pooling is None else model.pooling.width
-        rows = sum(lengths) if request.params.task.startswith("token_") else len(lengths)
-        results = rows * width * request.bytes_per_number
+        rows = lengths if request.params.task.startswith("token_") else [1] * len(lengths)
+        results = sum(rows) * width * request.bytes_per_number
         size = check_inputs(len(lengths), sum(lengths), results, self._settings.max_request_bytes)
-        return PreparedPool(request, model, inputs, lengths, size)
+        return PreparedPool(request, model, inputs, lengths, [width * each for each in rows], size)
 
     async def start(self, prepared: PreparedPool, reply: PooledReply, context: RequestContext) -> GenerationHandle:
         """Submit the inputs in pieces, and record the request; the reply gets all results until the deadline.

@@ -15,7 +15,7 @@ async def pool(service: PoolingService, pooling: PoolingRequest, model: ServedMo
     """Prepare a request, and return the results of all its inputs. Raises the first error, or ClientDisconnect."""
     context = context_of(request.scope)
     prepared = await service.prepare(pooling, model, context.caller)
-    reply = PooledReply(len(prepared.lengths), pooling.params.dtype)
+    reply = PooledReply(prepared.most_numbers, pooling.params.dtype)
     context.handle = handle = await service.start(prepared, reply, context)
     try:
         context.connection.watch(on_lost=reply.give_up, on_drained=lambda: None)

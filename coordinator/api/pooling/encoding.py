@@ -36,11 +36,14 @@ async def encoded(results: Results, fields: EncodingFields, body: Mapping[str, A
     if fields.encoding_format in ("bytes", "bytes_only"):
         return _as_bytes(results, fields, body)
     as_floats = fields.encoding_format == "float"
+    head, text = f',"object":"{kind}","{name}":'.encode(), b'{"index":%d%b"%b"}'
 
-    def elements() -> Iterator[dict[str, Any]]:
+    def elements() -> Iterator[dict[str, Any] | bytes]:
         for index, result in enumerate(results.pooled):
-            value = floats(result.data, result.shape) if as_floats else _base64(result.data, fields)
-            yield {"index": index, "object": kind, name: value}
+            if as_floats:
+                yield {"index": index, "object": kind, name: floats(result.data, result.shape)}
+            else:  # base64 needs no escapes
+                yield text % (index, head, _base64(result.data, fields))
 
     return await long_response({**body, "data": elements()}, "data")
 
@@ -54,8 +57,8 @@ def floats(data: bytes, shape: "Any") -> list[Any]:
     return [values[start : start + width] for start in range(0, len(values), width)]
 
 
-def _base64(data: bytes, fields: EncodingFields) -> str:
-    return binascii.b2a_base64(_ordered(data, fields), newline=False).decode("ascii")
+def _base64(data: bytes, fields: EncodingFields) -> bytes:
+    return binascii.b2a_base64(_ordered(data, fields), newline=False)
 
 
 def _ordered(data: bytes, fields: EncodingFields) -> bytes:

@@ -80,3 +80,10 @@ async def test_an_object_may_have_nothing_but_long_lists() -> None:
     _, parts = await sent_messages(await with_long_lists({}, {"a": [[[1], [2, 3]]], "b": None, "c": []}))
 
     assert json.loads(b"".join(parts)) == {"a": [[1], [2, 3]], "b": None, "c": []}
+
+
+async def test_elements_may_be_json_already() -> None:
+    """Which is cheaper where they are large, and simple."""
+    _, parts = await sent_messages(await long_response({"data": iter([b'{"a":1}', {"a": 2}])}, "data"))
+
+    assert b"".join(parts) == b'{"data":[{"a":1},{"a":2}]}'

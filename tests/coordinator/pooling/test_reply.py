@@ -15,7 +15,7 @@ def end_with(pooled: pb.Pooled) -> pb.Finish:
 
 async def test_results_come_in_any_order() -> None:
     """They are returned in that of the inputs, once all have come."""
-    reply = PooledReply(2, "float32")
+    reply = PooledReply([2] * 2, "float32")
     listeners = [InputListener(index, reply) for index in range(2)]
 
     listeners[1].step([], end_with(pooled_result([1.0])))
@@ -34,7 +34,7 @@ async def test_results_come_in_any_order() -> None:
 )
 async def test_an_input_without_a_result_fails_the_reply(finish: pb.Finish, error: type[Exception]) -> None:
     """All of it: a client has no use for a part."""
-    reply = PooledReply(2, "float32")
+    reply = PooledReply([2] * 2, "float32")
 
     InputListener(0, reply).step([], finish)
     InputListener(1, reply).fail(WorkerLost("later"))
@@ -52,19 +52,20 @@ async def test_an_input_without_a_result_fails_the_reply(finish: pb.Finish, erro
         end_with(pb.Pooled(shape=[2], data=bytes(4))),
         end_with(pb.Pooled(data=bytes(4))),
         end_with(pb.Pooled(shape=[1, 1, 1], data=bytes(4))),
+        end_with(pb.Pooled(shape=[3], data=bytes(12))),
     ],
 )
 async def test_what_is_no_result_is_rejected(finish: pb.Finish | None) -> None:
-    """Tokens, another end, or numbers that do not fit their shape."""
+    """Tokens, another end, numbers that do not fit their shape, or more than the model has."""
     with pytest.raises(ProtocolError):
-        InputListener(0, PooledReply(1, "float32")).step([5] if finish is None else [], finish)
+        InputListener(0, PooledReply([2] * 1, "float32")).step([5] if finish is None else [], finish)
     with pytest.raises(ProtocolError):
-        InputListener(0, PooledReply(1, "float32")).scored(pb.LogprobRows())
+        InputListener(0, PooledReply([2] * 1, "float32")).scored(pb.LogprobRows())
 
 
 async def test_a_client_that_left_ends_the_wait() -> None:
     """With what there is."""
-    reply = PooledReply(2, "float16")
+    reply = PooledReply([2] * 2, "float16")
     InputListener(0, reply).step([], end_with(pb.Pooled(shape=[2], data=bytes(4))))
 
     reply.give_up()

@@ -25,7 +25,7 @@ async def test_inputs_are_sent_packed() -> None:
     request = pooling_request(TextPrompt("one two"), TokenPrompt([3]), cache_salt="salt", priority=2)
 
     prepared = await service.prepare(request, model, ANYBODY)
-    await service.start(prepared, PooledReply(2, "float32"), request_context())
+    await service.start(prepared, PooledReply([2] * 2, "float32"), request_context())
 
     (part,) = fleet.parts
     assert part.submission.message([5, 6]).pool == pb.Pool(
@@ -48,7 +48,7 @@ async def test_a_batch_is_cut_into_pieces() -> None:
     inputs = [TokenPrompt([1] * 20_000), TokenPrompt([2] * 20_000), TokenPrompt([3] * 100), TokenPrompt([4] * 40_000)]
 
     prepared = await service.prepare(pooling_request(*inputs), embedding_model(50_000), ANYBODY)
-    await service.start(prepared, PooledReply(4, "float32"), request_context())
+    await service.start(prepared, PooledReply([2] * 4, "float32"), request_context())
 
     sent = [part.submission.message(range(len(part.listeners))).pool for part in fleet.parts]
     assert [list(each.lengths) for each in sent] == [[20_000], [20_000, 100], [40_000]]
@@ -62,7 +62,7 @@ async def test_a_request_is_recorded() -> None:
 
     for given in (TextPrompt("one two"), TokenPrompt([1, 2])):
         prepared = await service.prepare(pooling_request(given, TokenPrompt([3])), embedding_model(), ANYBODY)
-        await service.start(prepared, PooledReply(2, "float32"), request_context(record))
+        await service.start(prepared, PooledReply([2] * 2, "float32"), request_context(record))
 
         assert (record.request_id, record.model, record.choices, record.prompt_tokens) == ("r", "digits", 2, 3)
         assert record.prompt == "one two"
@@ -78,7 +78,7 @@ async def test_what_was_sent_is_aborted_if_the_rest_is_refused() -> None:
     prepared = await service.prepare(pooling_request(*inputs), embedding_model(50_000), caller)
 
     with pytest.raises(Unavailable):
-        await service.start(prepared, PooledReply(2, "float32"), request_context(caller=caller))
+        await service.start(prepared, PooledReply([2] * 2, "float32"), request_context(caller=caller))
 
     assert fleet.parts[0].aborted
     assert account.is_idle
@@ -91,7 +91,7 @@ async def test_a_request_has_no_more_tokens_than_its_callers_minute() -> None:
     prepared = await service.prepare(pooling_request(TokenPrompt([1] * 4)), embedding_model(), caller)
 
     with pytest.raises(InvalidRequest, match="3 tokens per minute"):
-        await service.start(prepared, PooledReply(1, "float32"), request_context(caller=caller))
+        await service.start(prepared, PooledReply([2] * 1, "float32"), request_context(caller=caller))
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,6 @@ async def test_callers_priorities_are_bounded() -> None:
     caller = Caller(min_priority=5)
     prepared = await service.prepare(pooling_request(TokenPrompt([1])), embedding_model(), caller)
 
-    await service.start(prepared, PooledReply(1, "float32"), request_context(caller=caller))
+    await service.start(prepared, PooledReply([2] * 1, "float32"), request_context(caller=caller))
 
     assert fleet.parts[0].submission.priority == 5
