@@ -50,6 +50,7 @@ class PoolingRequest:
 class Results:
     """The results of a request, in the order of its inputs."""
 
+    request_id: str
     pooled: Sequence[pb.Pooled]
     lengths: Sequence[int]
     """Tokens of each input."""

@@ -6,29 +6,34 @@ from tokenwire.coordinator.api.api_request import context_of
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.service import GenerationHandle
 from tokenwire.coordinator.pooling.reply import PooledReply
-from tokenwire.coordinator.pooling.service import PoolingService, PreparedPool
+from tokenwire.coordinator.pooling.service import PoolingService
 from tokenwire.coordinator.pooling.types import PoolingRequest, Results
 from tokenwire.coordinator.types import ServedModel
 
 
 async def pool(service: PoolingService, pooling: PoolingRequest, model: ServedModel, request: Request) -> Results:
-    """Prepare a request, and return the results of all its inputs. Raises the first error, or ClientDisconnect."""
-    context = context_of(request.scope)
+    """Prepare a request, and return the results of all its inputs. Raises the first error, or ClientDisconnect.
+
+    What it was made of is not kept meanwhile, unless the caller does.
+    """
+    context, request_id = context_of(request.scope), pooling.request_id
     prepared = await service.prepare(pooling, model, context.caller)
-    reply = PooledReply(prepared.most_numbers, pooling.params.dtype)
+    lengths, reply = prepared.lengths, PooledReply(prepared.most_numbers, pooling.params.dtype)
+    del pooling
     context.handle = handle = await service.start(prepared, reply, context)
+    del prepared
     try:
         context.connection.watch(on_lost=reply.give_up, on_drained=lambda: None)
         results = await reply.wait()
         if context.connection.lost:
             raise ClientDisconnect
         context.record.cached_tokens = sum([result.cached_tokens for result in results])
-        return Results(results, prepared.lengths)
+        return Results(request_id, results, lengths)
     finally:
-        _end(context, prepared, reply, handle)
+        _end(context, sum(lengths), reply, handle)
 
 
-def _end(context: RequestContext, prepared: PreparedPool, reply: PooledReply, handle: GenerationHandle) -> None:
+def _end(context: RequestContext, tokens: int, reply: PooledReply, handle: GenerationHandle) -> None:
     """Abort what is still running of a request, complete its record, and settle its tokens."""
     handle.abort()
     record, connection = context.record, context.connection
@@ -36,4 +41,4 @@ def _end(context: RequestContext, prepared: PreparedPool, reply: PooledReply, ha
     if connection.lost:
         record.client = "client_slow" if connection.was_cut else "client_disconnected"
     connection.release()
-    handle.settle(sum(prepared.lengths))
+    handle.settle(tokens)

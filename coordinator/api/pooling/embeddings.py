@@ -110,11 +110,12 @@ def embedding_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRout
         headers = RequestHeaders.of(request)
         model = await models.resolve(body.model, headers.caller, pools=True)
         check_route(model, ("embed",), "Embeddings API")
-        translated = body.to_pooling(model, headers)
+        running, encoding = pool(pooling, body.to_pooling(model, headers), model, request), body.encoding()
         created = int(time.time())
-        results = await pool(pooling, translated, model, request)
-        shown = {"id": translated.request_id, "object": "list", "created": created, "model": model.name, "data": []}
+        del body  # it may be large
+        results = await running
+        shown = {"id": results.request_id, "object": "list", "created": created, "model": model.name, "data": []}
         shown["usage"] = full_usage_object(Usage(results.prompt_tokens))
-        return await encoded(results, body, shown, "embedding", "embedding")
+        return await encoded(results, encoding, shown, "embedding", "embedding")
 
     return router

@@ -98,6 +98,12 @@ class EncodingFields(RequestModel):
     embed_dtype: NumberType = "float32"
     endianness: Literal["native", "big", "little"] = "native"
 
+    def encoding(self) -> "EncodingFields":
+        """Return these fields without those of the whole request."""
+        return EncodingFields(
+            encoding_format=self.encoding_format, embed_dtype=self.embed_dtype, endianness=self.endianness
+        )
+
 
 def truncation_of(length: int | None, side: Literal["left", "right"] | None, model: ServedModel) -> Truncation | None:
     """Return a truncation, by default on the side of the model's tokenizer; None without a length."""

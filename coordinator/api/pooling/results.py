@@ -64,12 +64,13 @@ def result_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
         headers = RequestHeaders.of(request)
         model = await models.resolve(body.model, headers.caller, pools=True)
         check_route(model, _ALL_TASKS, "Pooling API")
-        translated = body.to_pooling(model, headers)
+        running, encoding = pool(pooling, body.to_pooling(model, headers), model, request), body.encoding()
         created = int(time.time())
-        results = await pool(pooling, translated, model, request)
-        shown = {"id": translated.request_id, "object": "list", "created": created, "model": model.name, "data": []}
+        del body  # it may be large
+        results = await running
+        shown = {"id": results.request_id, "object": "list", "created": created, "model": model.name, "data": []}
         shown["usage"] = full_usage_object(Usage(results.prompt_tokens))
-        return await encoded(results, body, shown, "pooling", "data")
+        return await encoded(results, encoding, shown, "pooling", "data")
 
     @router.post("/classify", ClassifyRequest)
     async def classify(body: ClassifyRequest, request: Request) -> Response:
@@ -77,9 +78,10 @@ def result_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
         headers = RequestHeaders.of(request)
         model = await models.resolve(body.model, headers.caller, pools=True)
         check_route(model, ("classify",), "Classification API")
-        translated = body.to_pooling(model, headers)
+        running = pool(pooling, body.to_pooling(model, headers), model, request)
         created = int(time.time())
-        results = await pool(pooling, translated, model, request)
+        del body  # it may be large
+        results = await running
         labels = [] if model.pooling is None else list(model.pooling.labels)
         data = []
         for index in range(len(results.pooled)):
@@ -87,7 +89,7 @@ def result_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
             best = max(range(len(chances)), key=chances.__getitem__)
             label = labels[best] if best < len(labels) else None
             data.append({"index": index, "label": label, "probs": chances, "num_classes": len(chances)})
-        shown = {"id": translated.request_id, "object": "list", "created": created, "model": model.name, "data": data}
+        shown = {"id": results.request_id, "object": "list", "created": created, "model": model.name, "data": data}
         return JSONResponse({**shown, "usage": full_usage_object(Usage(results.prompt_tokens))})
 
     return router

@@ -15,8 +15,8 @@ def test_embeddings_are_compared_by_their_angle() -> None:
     one, other, zero = pooled_result([3.0, 4.0]), pooled_result([4.0, -3.0]), pooled_result([0.0, 0.0])
     one_to_many, pairs = ScoredTexts(["q"], ["a", "b", "c"]), ScoredTexts(["p", "q"], ["a", "b"])
 
-    assert one_to_many.scores(Results([one, one, other, zero], [1] * 4)) == [1.0, 0.0, 0.0]
-    assert pairs.scores(Results([one, other, one, one], [1] * 4)) == [1.0, 0.0]
+    assert one_to_many.scores(Results("r", [one, one, other, zero], [1] * 4)) == [1.0, 0.0, 0.0]
+    assert pairs.scores(Results("r", [one, other, one, one], [1] * 4)) == [1.0, 0.0]
     assert pairs.inputs(embedding_model()) == [TextPrompt(each) for each in "pqab"]
 
 
@@ -27,7 +27,7 @@ def test_a_cross_encoder_gets_pairs() -> None:
 
     assert texts.inputs(separated) == [TextPair("q", "a"), TextPair("q", "b")]
     assert texts.inputs(embedding_model(score="cross-encoder")) == [TextPrompt("qa"), TextPrompt("qb")]
-    assert texts.scores(Results([pooled_result([0.25]), pooled_result([0.5])], [1, 1])) == [0.25, 0.5]
+    assert texts.scores(Results("r", [pooled_result([0.25]), pooled_result([0.5])], [1, 1])) == [0.25, 0.5]
 
 
 @pytest.mark.parametrize(
