@@ -12,7 +12,7 @@ from tests.conformance.servers import START_TIMEOUT_S, VllmServer, lean_environm
 from tests.processes import Process, Service, coordinator, wait_routable
 from tokenwire.worker.vllm_engine.embedded_model import EMBEDDING_MODEL_NAME, find_embedding_model
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 WORDS = (
     *("the", "quick", "brown", "fox", "naïve", "façade", "日本語", "🙂", "embedding", "RETRIEVAL", "vector,", "dog's"),
@@ -45,7 +45,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Clien
             workers.append(Process(arguments, folder / f"{name}.log", lean_environment()))
             stack.callback(workers[-1].stop)
         for worker in workers:
-            worker.wait_for("ready: ", START_TIMEOUT_S)
+            worker.wait_for("ready: ", 2 * START_TIMEOUT_S)  # three engines start together
         process, url = stack.enter_context(coordinator(folder, addresses))
         wait_routable(url, 2)
         vllm.wait_ready()
@@ -144,17 +144,17 @@ def test_other_routes_are_vllms(both: tuple[httpx.Client, httpx.Client], path: s
     """Scores to a millionth and in the same order, and everything else as it is, but for ids and times."""
     theirs, own = (client.post(path, json={"model": EMBEDDING_MODEL_NAME, **body}).json() for client in both)
 
-    assert comparable(own) == comparable(theirs)
+    assert stable_fields(own) == stable_fields(theirs)
     assert numbers_of(own) == pytest.approx(numbers_of(theirs), abs=1e-6)
 
 
-def comparable(value: Any) -> Any:
+def stable_fields(value: Any) -> Any:
     """Return a response without what differs by itself, or is compared as a number; null is as good as absent."""
     if isinstance(value, list):
-        return [comparable(each) for each in value]
+        return [stable_fields(each) for each in value]
     if isinstance(value, dict):
         left_out = ("id", "created")
-        return {name: comparable(each) for name, each in value.items() if each is not None and name not in left_out}
+        return {name: stable_fields(each) for name, each in value.items() if each is not None and name not in left_out}
     return 0.0 if isinstance(value, float) else value
 
 
