@@ -48,7 +48,8 @@ def _encode(
 ) -> list[EncodedPair]:
     if not pairs:
         return []
-    texts = [(pair.first, pair.second) for pair in pairs]
+    # An empty second text is none, as in transformers.
+    texts = [(pair.first, pair.second) if pair.second else pair.first for pair in pairs]
     try:
         encodings = tokenizer.backend.encode_batch_fast(texts, add_special_tokens=True)
     except TypeError as error:  # the only text without a UTF-8 encoding
@@ -74,7 +75,12 @@ def _truncated(
 ) -> EncodedPair:
     """Cut a side that the request names off the whole; else the longer text, and then both."""
     backend, side = tokenizer.backend, truncation.side
-    room = keep - backend.num_special_tokens_to_add(True)
+    room = keep - backend.num_special_tokens_to_add(bool(pair.second))
+    if side is None and room > 0 and not pair.second:
+        first = backend.encode_batch_fast([pair.first], add_special_tokens=False)[0]
+        first.truncate(room, direction=truncation.tokenizer_side)
+        encoding = backend.post_process(first, None, True)
+        return encoding.ids, _second_begins(encoding.type_ids)
     if side is None and room > 0:
         first, second = backend.encode_batch_fast([pair.first, pair.second], add_special_tokens=False)
         lengths = longest_first(len(first.ids), len(second.ids), room)
@@ -88,13 +94,13 @@ def _truncated(
         return encoding.ids, _second_begins(encoding.type_ids)
     if not keep:
         return [], 0
-    ids, types = whole if side is not None else _specials(backend)
+    ids, types = whole if side is not None else _specials(backend, bool(pair.second))
     part = slice(-keep, None) if (side or truncation.tokenizer_side) == "left" else slice(0, keep)
     return ids[part], _second_begins(types[part])
 
 
-def _specials(backend: Any) -> tuple[list[int], list[int]]:
-    encoding = backend.encode_batch_fast([("", "")], add_special_tokens=True)[0]
+def _specials(backend: Any, is_pair: bool) -> tuple[list[int], list[int]]:
+    encoding = backend.encode_batch_fast([("", "") if is_pair else ""], add_special_tokens=True)[0]
     return encoding.ids, encoding.type_ids
 
 
