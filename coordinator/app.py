@@ -49,19 +49,23 @@ from tokenwire.coordinator.fleet.discovery.source import DiscoverySource
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
 from tokenwire.coordinator.fleet.freshness.freshness import Freshness
+from tokenwire.coordinator.fleet.media_expansion import MediaExpander
 from tokenwire.coordinator.fleet.operation_trust import OperationTrust, Unsigned
 from tokenwire.coordinator.fleet.outliers import OutlierDetector
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.routing import Router
 from tokenwire.coordinator.fleet.status import FleetStatus
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
+from tokenwire.coordinator.generation.media import MediaPrompts
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.history.open_store import open_store
 from tokenwire.coordinator.history.store import HistoryStore
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.http.readiness import Readiness
+from tokenwire.coordinator.media.loader import MediaLoader
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
+from tokenwire.coordinator.observability.metrics.media import MediaCollector
 from tokenwire.coordinator.observability.metrics.metrics import Metrics
 from tokenwire.coordinator.observability.metrics.parsers import ParserCollector
 from tokenwire.coordinator.observability.metrics.relay import Relay
@@ -202,8 +206,8 @@ def build_core(
     history = TokenHistory(store or open_store(settings.history))
     admin = FleetAdmin(pool, desired, settings.admin.timeout_s, failover.abort_running)
     keys, accounts = _keys(settings)
-    collectors = FleetCollector(pool, queue, failover.stats, freshness.expired), ParserCollector(models.disagreements)
-    generation = GenerationService(failover, history, settings.api, freshness)
+    fleet = FleetCollector(pool, queue, failover.stats, freshness.expired)
+    generation = GenerationService(failover, history, settings.api, freshness, _media(settings, pool))
     return Core(
         coordinator_id=coordinator_id,
         keys=keys,
@@ -221,8 +225,12 @@ def build_core(
         admin=admin,
         aborts=FleetAborts(lambda: pool.sessions, lambda ids: queue.abort(ids) + failover.abort(ids)),
         status=FleetStatus(pool, admin),
-        observers=_observers(settings, pool, collectors, readiness, keys, accounts),
+        observers=_observers(settings, pool, (fleet, models, generation), readiness, keys, accounts),
     )
+
+
+def _media(settings: CoordinatorSettings, pool: WorkerPool) -> MediaPrompts:
+    return MediaPrompts(MediaLoader(settings.media), MediaExpander(pool))
 
 
 def _desired_states(admin: AdminSettings) -> DesiredStates:
@@ -238,7 +246,7 @@ async def _stop(core: Core) -> None:
     core.failover.stop()
     await core.pool.stop()
     await core.models.close()
-    await asyncio.gather(core.history.close(), core.accounts.close())
+    await asyncio.gather(core.history.close(), core.accounts.close(), core.generation.close())
 
 
 def _responses(settings: CoordinatorSettings, generation: GenerationService) -> BackgroundResponses | None:
@@ -281,16 +289,18 @@ def _pool(
 def _observers(
     settings: CoordinatorSettings,
     pool: WorkerPool,
-    collectors: tuple[FleetCollector, ParserCollector],
+    counted: tuple[FleetCollector, ModelDirectory, GenerationService],
     readiness: Readiness,
     keys: Callable[[], ApiKeys] | None,
     accounts: Accounts,
 ) -> Observers:
     siblings = Siblings(settings.siblings_dir)
     tenants = None if keys is None else lambda: keys().tenants
-    fleet, parsers = collectors
+    fleet, models, generation = counted
     metrics = Metrics(fleet, Relay(lambda: pool.sessions), siblings, lambda: readiness.in_flight, tenants)
-    metrics.registry.register(parsers)
+    metrics.registry.register(ParserCollector(models.disagreements))
+    if generation.media is not None:
+        metrics.registry.register(MediaCollector(generation.media.loader))
     if accounts.store is not None:
         metrics.registry.register(LimitStoreCollector(accounts.store))
     traffic = TrafficSamples(lambda: pool.sessions, pool.stats_by_model) if settings.status_page else None

@@ -19,6 +19,7 @@ from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES, BodySettings
 from tokenwire.coordinator.http.bounded_protocol import ProtocolLimits
 from tokenwire.coordinator.http.tls import HttpsSettings
+from tokenwire.coordinator.media.settings import MediaSettings
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.settings import ParserSettings
 from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
@@ -271,6 +272,7 @@ class CoordinatorSettings:
     template: TemplateSettings = field(default_factory=TemplateSettings)
     parsers: ParserSettings = field(default_factory=ParserSettings)
     api: ApiSettings = field(default_factory=ApiSettings)
+    media: MediaSettings = field(default_factory=MediaSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     response_store: ResponseStoreSettings = field(default_factory=ResponseStoreSettings)
     admin: AdminSettings = field(default_factory=AdminSettings)

@@ -34,6 +34,8 @@ class ServedModel:
     parsers: Parsers | None
     lora: pb.LoraAdapter | None = None
     """The LoRA adapter with this name; None for a model itself."""
+    media: Sequence[pb.MediaKind] = ()
+    """Which media prompts may have."""
     revision: ModelRevision = field(default=ModelRevision())
     """What the workers started with for which prompts are rendered and tokenized so."""
     tasks: Sequence[str] = ("generate",)
@@ -163,6 +165,8 @@ class GenerationRequest:
     reasoning_ended: bool | None = None
     """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
     reasoning_parser_kwargs: Mapping[str, Any] | None = None
+    media_options: str | None = None
+    """Options for loading and processing its media, as JSON; None: the model's."""
     weights: WeightLimits | None = None
     """How old the weights of its tokens may be; None: no limit."""
     plan: ParserPlan | None = None
@@ -179,6 +183,8 @@ class Usage:
     """Prompt tokens found in the worker's prefix cache; None: not requested."""
     created_cache_tokens: int | None = None
     """Prompt tokens added to the prefix cache; None: not reported by the engine."""
+    multimodal_tokens: Mapping[str, int] | None = None
+    """Prompt tokens of media, by modality; None: not requested, or there are none."""
     reasoning_tokens: int | None = None
     """Reasoning tokens of the completion; None without a reasoning parser."""
 

@@ -33,15 +33,22 @@ WITHOUT_TESTS_OF_THEIR_OWN = {
     "coordinator/auth/limit_store.py": INTERFACE,
     "coordinator/fleet/admission/settings.py": DECLARATIONS,
     "coordinator/fleet/failover/settings.py": DECLARATIONS,
+    "coordinator/fleet/media_delivery.py": "behaviour/test_media.py has it with workers that drop what they got",
     "coordinator/fleet/pool_listener.py": INTERFACE,
     "coordinator/fleet/request_handle.py": INTERFACE,
     "coordinator/fleet/session_listener.py": INTERFACE,
     "coordinator/fleet/transport/vllm_http/settings.py": "one dataclass of two fields",
     "coordinator/http/readiness.py": "flags, a count, tasks; test_middleware.py and test_uvicorn_server.py use them",
+    "coordinator/media/settings.py": DECLARATIONS,
     "coordinator/output/settings.py": DECLARATIONS,
     "tokenwire/__main__.py": "starts the command in a process, as cli/test_main.py does",
     "tokenwire/process/shared_options.py": DECLARATIONS,
     "worker/engine/interface.py": INTERFACE,
+    "worker/engine/media.py": INTERFACE,
+    "worker/media/fork_server.py": "the process that test_processor_pool.py runs",
+    "worker/media/framing.py": "what test_processor_pool.py and its processes speak",
+    "worker/media/settings.py": DECLARATIONS,
+    "worker/vllm_engine/media_processor.py": "runs in processes; test_media.py compares what they make with vLLM's own",
 }
 """Modules without tests at their path, and why."""
 

@@ -124,6 +124,24 @@ class PoisonRequest(InvalidRequest):
     openai_type = "UnprocessableEntityError"
 
 
+class MediaUnavailable(InvalidRequest):
+    """A picture of the request could not be fetched. Its status is one that clients do not retry."""
+
+    http_status = 422
+    openai_type = "UnprocessableEntityError"
+
+
+class MediaMissing(TokenwireError):
+    """The worker does not have all media of the request; with them it may be submitted again."""
+
+    refusal_code = pb.REFUSAL_CODE_MEDIA_MISSING
+
+    def __init__(self, missing: Sequence[bytes]) -> None:
+        super().__init__(f"The worker does not have {len(missing)} of the request's media.")
+        self.missing = missing
+        """Their digests."""
+
+
 class Unsupported(TokenwireError):
     """Not supported by this engine."""
 
@@ -221,6 +239,7 @@ _BY_REFUSAL: dict[int, type[TokenwireError]] = {
     pb.REFUSAL_CODE_OVERLOADED: Overloaded,
     pb.REFUSAL_CODE_DRAINING: WorkerDraining,
     pb.REFUSAL_CODE_UNAVAILABLE: Unavailable,
+    pb.REFUSAL_CODE_MEDIA_MISSING: Unavailable,  # though it was put more than once
 }
 
 

@@ -34,6 +34,7 @@ class Section(StrEnum):
     ROUTING = "Choosing workers"
     TEMPLATES = "Chat templates"
     PARSERS = "Tools and reasoning"
+    MEDIA = "Pictures"
     HISTORY = "Conversations"
     REPLIES = "Replies"
     TRANSFERS = "Prefill and decode"

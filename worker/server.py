@@ -25,6 +25,7 @@ from tokenwire.worker.engine.interface import Engine, EngineSequence, Step
 from tokenwire.worker.engine.stall_detector import StallDetector
 from tokenwire.worker.services.control_service import ControlService
 from tokenwire.worker.services.health import HealthServer
+from tokenwire.worker.services.media_service import MediaService
 from tokenwire.worker.services.metrics import MetricsServer, WorkerMetrics
 from tokenwire.worker.services.recent_aborts import RecentAborts
 from tokenwire.worker.services.session import Session, SessionContext
@@ -93,6 +94,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         inference_pb2_grpc.add_InferenceServicer_to_server(self, self._server)
         control = ControlService(self._engine, self._controller, self, files, self._model.tokenizer_digest)
         control_pb2_grpc.add_ControlServicer_to_server(control, self._server)
+        inference_pb2_grpc.add_MediaServicer_to_server(MediaService(self._engine.media), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._step_task = asyncio.create_task(self._deliver_steps())
         self._heartbeat_task = asyncio.create_task(self._send_heartbeats())

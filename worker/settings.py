@@ -8,6 +8,7 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.options import Option, check_bounds, option
 from tokenwire.peer_auth.settings import PeerAuthSettings
 from tokenwire.process.shared_options import CACHE_DIR, DRAIN_TIMEOUT, DRAIN_TIMEOUT_S
+from tokenwire.worker.media.settings import MediaMemory
 
 
 def _resolve(paths: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -94,6 +95,8 @@ class EngineSettings:
         False,
         Option("--allow-untested-vllm", "Try a version of vLLM that was not tested, instead of refusing to start."),
     )
+    media: MediaMemory = field(default_factory=MediaMemory)
+    """Pictures of prompts."""
     cache_dir: Path | None = option(None, CACHE_DIR)
     """The embedded model is prepared there."""
     arguments: str = option(

@@ -50,8 +50,8 @@ _MOST_NAMED = 100
 # vLLM's messages, which clients may match.
 _UNSUPPORTED_MESSAGES = {
     "suffix": "suffix is only supported for models with FIM completion rendering",
-    "mm_processor_kwargs": "Per-request mm_processor_kwargs are disabled: this server takes text only.",
-    "media_io_kwargs": "Per-request media_io_kwargs are disabled: this server takes text only.",
+    "mm_processor_kwargs": "Per-request mm_processor_kwargs are disabled on this route.",
+    "media_io_kwargs": "Per-request media_io_kwargs are disabled on this route.",
 }
 
 _JSON = b"application/json"

@@ -7,7 +7,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from tokenwire.coordinator.api.api_request import InvalidBody, UnsupportedFields
-from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
+from tokenwire.coordinator.api.openai.chat_request import (
+    CHAT_NOT_SERVED,
+    MEDIA_OPTIONS_NOT_SERVED,
+    ChatCompletionRequest,
+)
 from tokenwire.errors import InvalidRequest
 
 # vLLM's own fields, which mean the same on all of these routes.
@@ -25,6 +29,7 @@ _PASSED_ON = frozenset(
 # Chat's fields that these routes name differently, with the values that have no effect.
 _CHAT_ONLY: dict[str, tuple[Any, ...]] = {
     **CHAT_NOT_SERVED,
+    **MEDIA_OPTIONS_NOT_SERVED,
     "add_generation_prompt": (None, True),
     "add_special_tokens": (None, False),
     "continue_final_message": (None, False),

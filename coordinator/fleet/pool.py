@@ -301,6 +301,8 @@ class WorkerPool(SessionListener[WorkerSession]):
 
         Raises InvalidRequest if no worker of the model has it; one that takes no requests now may later.
         """
+        if submission.media is not None:
+            candidates = [session for session in candidates if session.takes_media]
         if not [session for session in candidates if session.unsupported]:
             return candidates
         needs = needs_of(submission)

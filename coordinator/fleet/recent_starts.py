@@ -25,6 +25,10 @@ class RecentStarts:
         """Add the slots of a request."""
         self._started.update(dict.fromkeys(slots, submission))
 
+    def submission_of(self, slot: int) -> Submission | None:
+        """Return the request that was started with a slot, if it is recent."""
+        return self._started.get(slot)
+
     def on_refusal(self, slots: Sequence[int]) -> None:
         """Remove the slots of a request that never started."""
         for slot in slots:

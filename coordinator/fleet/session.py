@@ -13,6 +13,7 @@ from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.frame_parts import is_large, parts_of
 from tokenwire.coordinator.fleet.frames import check_large, check_sizes, dispatch
 from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
+from tokenwire.coordinator.fleet.media_delivery import MediaDelivery
 from tokenwire.coordinator.fleet.outliers import EjectionReason, OutlierSettings
 from tokenwire.coordinator.fleet.recent_starts import RecentStarts
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
@@ -64,7 +65,10 @@ class WorkerSession:
     """Sequences that it starved since it is connected, or was ejected for it."""
     unsupported: frozenset[str] = frozenset()
     """What of a request its engine cannot serve."""
+    ejected = ""
+    """Why it gets no new requests though it could; empty while it does. Set by the pool's detector of outliers."""
     _retired = False
+    _transport: WorkerTransport | None = None
 
     def __init__(
         self,
@@ -99,18 +103,22 @@ class WorkerSession:
         self.breaker = CircuitBreaker()
         self.losses = dict.fromkeys(LossReason, 0)
         """Unannounced losses of the worker, by reason."""
-        self.ejected = ""
-        """Why it gets no new requests though it could; empty while it does. Set by the pool's detector of outliers."""
         self.ejections = dict.fromkeys(EjectionReason, 0)
         """How often it was ejected, by reason."""
         self._liveness = LivenessMonitor(liveness or LivenessSettings(), worker=address)
         self._commands = CommandQueue()
-        self._transport: WorkerTransport | None = None
+        self.media = MediaDelivery(self._slots, lambda command: self._commands.put(command), self._end_slots)
+        """What the worker has of the media of requests."""
 
     @property
     def generates(self) -> bool:
         """Whether its engine may run: it is ready, and neither paused nor asleep."""
         return self.state is SessionState.READY and not (self.serving.paused or self.serving.sleeping)
+
+    @property
+    def takes_media(self) -> bool:
+        """Whether prompts may have media."""
+        return self.model is not None and bool(self.model.media)
 
     @property
     def unproven_at(self) -> str:
@@ -157,7 +165,10 @@ class WorkerSession:
             for slot, tokens in zip(slots, submission.pooled.lengths[submission.start :], strict=False):
                 self.workload.on_submit([slot], tokens)
         self.recent_starts.on_submit(slots, submission)
-        self._commands.put(submission.message(slots))
+        if submission.media is None:
+            self._commands.put(submission.message(slots))
+        else:
+            self.media.submit(submission, slots)
         return slots
 
     def _most_tokens(self, submission: Submission) -> int:
@@ -260,6 +271,7 @@ class WorkerSession:
             error = WorkerLost(f"The worker that generated this reply was lost ({self.last_error}).", retry_after_s=1)
             for listener in self._slots.release_all():
                 fail_listener(listener, error)
+            self.media.close()
             self._transport = None
             if was_connected:
                 self._listener.on_session_change(self)
@@ -313,6 +325,7 @@ class WorkerSession:
         self._starvation.begin()
         self.alive, self.proven, self.starved = True, False, 0
         self._liveness.on_connected()
+        self.media.begin(transport)
         self.state, self.worker_drains, self.engine_died = SessionState.READY, welcome.draining, False
         self.recent_starts.take_all()
         self._update_state()
@@ -366,9 +379,13 @@ class WorkerSession:
             raise ProtocolError("the worker sent a refusal without slots")
         if len(refusal.slots) > self._slots.open:
             raise ProtocolError(f"the worker refused {len(refusal.slots)} slots: some are not open")
-        error = from_refusal(refusal)
-        self.recent_starts.on_refusal(refusal.slots)
-        for slot in refusal.slots:
+        if not self.media.submit_again(self.recent_starts.submission_of(refusal.slots[0]), refusal):
+            self._end_slots(refusal.slots, from_refusal(refusal))
+
+    def _end_slots(self, slots: Sequence[int], error: TokenwireError) -> None:
+        """End slots of a request that did not start."""
+        self.recent_starts.on_refusal(slots)
+        for slot in slots:
             self.workload.on_prefilled(slot)
             fail_listener(self._slots.release(slot), error)
         self._listener.on_slots_freed()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tokenwire.coordinator.media.content import MediaPrompt
 from tokenwire.process.value_class import value_class
 from tokenwire.protocol.seeds import has_seed, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
@@ -50,6 +51,10 @@ class Submission:
     reasoning_parser_kwargs_json: str | None = None
     resumed_after_ms: int | None = None
     tenant: str = ""
+    media: MediaPrompt | None = None
+    """The media of the prompt, whose ids are expanded here, and are not for the worker."""
+    puts: int = 0
+    """How often its media were put again, because the worker had dropped them."""
     pooled: PooledInputs | None = None
     """What the ids are, if they are inputs to pool."""
 
@@ -67,7 +72,7 @@ class Submission:
             submit={
                 "request_id": self.request_id,
                 "slots": slots,
-                "prompt_token_ids": self.prompt_token_ids,
+                "prompt_token_ids": self.prompt_token_ids if self.media is None else (),
                 "sampling_params": self.sampling_params,
                 "priority": self.priority,
                 "cache_salt": self.cache_salt,
@@ -81,6 +86,10 @@ class Submission:
                 "tenant": self.tenant,
             }
         )
+        if self.media is not None:
+            message.submit.prompt_token_ids.extend(self.media.collapsed(self.prompt_token_ids))
+            message.submit.media.extend(self.media.messages())
+            message.submit.media_end = len(self.media.token_ids)
         if self.max_tokens is not None:
             message.submit.sampling_params.max_tokens = self.max_tokens
         params = message.submit.sampling_params

@@ -295,5 +295,6 @@ def _served(info: pb.Model, texts: LoadedTexts) -> ServedModel:
         parsers=texts.parsers,
         tasks=tuple(info.tasks) or ("generate",),
         pooling=info.pooling if info.HasField("pooling") else None,
+        media=tuple(info.media),
         revision=ModelRevision.of(info),
     )

@@ -15,6 +15,7 @@ from tokenwire.coordinator.generation.limits import (
 )
 from tokenwire.coordinator.history.request_history import RequestHistory
 from tokenwire.coordinator.history.token_history import TokenHistory
+from tokenwire.coordinator.media.content import MediaPrompt
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.coordinator.types import ChatPrompt, KnownPrefix, Prompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import InvalidRequest
@@ -34,6 +35,8 @@ class PreparedPrompt:
     """The tokenized text; None for a prompt sent as ids, or one that begins with ids of earlier turns."""
     history: RequestHistory | None = None
     """What it reuses of its conversation, if it may reuse ids."""
+    media: MediaPrompt | None = None
+    """The media that it has, and the ids that its worker gets: its own are expanded."""
     reused: int = 0
     """How many of its ids are those of an earlier prompt and completion."""
 
@@ -67,7 +70,7 @@ async def prepare_prompt(
     if history is not None and isinstance(prompt, ChatPrompt) and prompt.history is not None:
         opened = await _open_history(prompt, prompt.history.prefix, model, truncation, history)
     if opened is not None and opened.token_ids is not None:
-        prepared = PreparedPrompt(opened.token_ids, None, opened, opened.reused)
+        prepared = PreparedPrompt(opened.token_ids, None, opened, reused=opened.reused)
     else:
         prepared = await _prepare(prompt, model, truncation, max_tokens, must_fit)
         if opened is not None:

@@ -18,18 +18,20 @@ from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, Request
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.generation import limits
 from tokenwire.coordinator.generation.context import RequestContext
+from tokenwire.coordinator.generation.media import MediaPrompts
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
 from tokenwire.coordinator.generation.token_quota import fit_quota
 from tokenwire.coordinator.history.prefix_watch import PrefixWatch, WatchedPrompt
 from tokenwire.coordinator.history.request_history import HistoryWriter
 from tokenwire.coordinator.history.token_history import TokenHistory
+from tokenwire.coordinator.media.content import MediaContent
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.choice import Choice, Reply, SharedPromptLogprobs
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.text.detokenizer import TextStreams
 from tokenwire.coordinator.text.logprobs import LogprobDecoder
 from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, ServedModel, TokenPrompt, Truncation
-from tokenwire.errors import DeadlineExceeded
+from tokenwire.errors import DeadlineExceeded, InvalidRequest
 from tokenwire.process.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -78,6 +80,12 @@ class PreparedRequest:
         return prompt.history.writer(
             prompt.token_ids, self.choices, parsed=parsed, end_token_ids=self.model.stop_token_ids
         )
+
+    @property
+    def multimodal_tokens(self) -> dict[str, int] | None:
+        """Tokens of the first prompt's media, by modality; None if it has none."""
+        media = self.prompts[0].media
+        return None if media is None else media.tokens
 
     def prompt_of(self, choice: int) -> PreparedPrompt:
         """Return the prompt of the choice with this index."""
@@ -134,15 +142,28 @@ class GenerationService:
     """The one service between routes and workers."""
 
     def __init__(
-        self, fleet: Fleet, history: TokenHistory, settings: ApiSettings | None = None, limited: Fleet | None = None
+        self,
+        fleet: Fleet,
+        history: TokenHistory,
+        settings: ApiSettings | None = None,
+        limited: Fleet | None = None,
+        media: MediaPrompts | None = None,
     ) -> None:
-        """`limited` takes the requests that limit how old weights may be; None: the fleet does."""
+        """`limited` takes the requests that limit how old weights may be; None: the fleet does. `media` is for models
+        that take some."""
+        self.media = media
+        """The pictures of prompts; None: there are none."""
         self.prefixes = PrefixWatch()
         """The last prompts of sessions."""
         self._limited = limited or fleet
         self._settings = settings or ApiSettings()
         self._fleet = fleet
         self._history = history
+
+    async def close(self) -> None:
+        """Close connections for fetching media."""
+        if self.media is not None:
+            await self.media.loader.close()
 
     async def prepare(
         self, request: GenerationRequest, model: ServedModel, caller: Caller = ANYBODY, submits: bool = True
@@ -164,9 +185,13 @@ class GenerationService:
         prompts: list[PreparedPrompt] = []
         max_tokens: list[int] = []
         for position, prompt in enumerate(request.prompts):
-            prepared = await prepare_prompt(
-                prompt, model, request.truncation, params.max_tokens, self._history, must_fit=True
+            prepared = await self._prepare_prompt(
+                prompt, model, request.truncation, caller, request.media_options, params.max_tokens, must_fit=True
             )
+            if prepared.media is not None and isinstance(
+                prompt, ChatPrompt
+            ):  # the body has its pictures once more, and encoded
+                request = replace(request, prompts=[replace(prompt, messages=(), history=None)])
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             known = len(prepared.token_ids) if prepared.is_tokenized and model.knows_all_tokens else prepared.reused
             max_tokens.append(limits.check_prompt(prepared.token_ids, known, params, model, param))
@@ -188,10 +213,38 @@ class GenerationService:
             limits.check_no_transfer(sampling)
 
     async def prepare_prompt(
-        self, prompt: Prompt, model: ServedModel, truncation: Truncation | None = None, max_tokens: int = 0
+        self,
+        prompt: Prompt,
+        model: ServedModel,
+        truncation: Truncation | None = None,
+        caller: Caller = ANYBODY,
+        media_options: str | None = None,
     ) -> PreparedPrompt:
-        """Turn one prompt into unchecked ids; see `prepare_prompt`. Raises InvalidRequest."""
-        return await prepare_prompt(prompt, model, truncation, max_tokens, self._history)
+        """Turn one prompt into unchecked ids; see `prepare_prompt`. Raises InvalidRequest, or what media may raise."""
+        return await self._prepare_prompt(prompt, model, truncation, caller, media_options)
+
+    async def _prepare_prompt(
+        self,
+        prompt: Prompt,
+        model: ServedModel,
+        truncation: Truncation | None,
+        caller: Caller,
+        media_options: str | None,
+        max_tokens: int = 0,
+        must_fit: bool = False,
+    ) -> PreparedPrompt:
+        """Turn a prompt into ids; those of media are expanded."""
+        items: Sequence[MediaContent] = ()
+        if model.media and self.media is not None and isinstance(prompt, ChatPrompt):
+            prompt, items = await self.media.load(prompt, model, caller.tenant)
+        prepared = await prepare_prompt(prompt, model, truncation, max_tokens, self._history, must_fit)
+        if self.media is None or not items:
+            return prepared
+        if truncation is not None:
+            raise InvalidRequest("A prompt with pictures cannot be truncated.", param="truncate_prompt_tokens")
+        limits.check_length(len(prepared.token_ids), model)
+        token_ids, media = await self.media.expand(prepared.token_ids, items, model, media_options)
+        return replace(prepared, token_ids=token_ids, media=media)
 
     async def start(self, prepared: PreparedRequest, reply: Reply, context: RequestContext) -> GenerationHandle:
         """Submit every prompt, and record it; the reply gets all choices until the deadline.
@@ -233,7 +286,7 @@ class GenerationService:
     def _watched(self, request: GenerationRequest, caller: Caller, record: RequestRecord) -> WatchedPrompt | None:
         """Return what compares the prompt of a session's chat with the last ones; None for other requests."""
         prompt = request.prompts[0]
-        if not request.conversation_id or not isinstance(prompt, ChatPrompt):
+        if not request.conversation_id or not isinstance(prompt, ChatPrompt) or not prompt.messages:
             return None
         return WatchedPrompt(self.prefixes, record, caller.tenant, request.conversation_id, prompt)
 
@@ -346,6 +399,7 @@ def _submission(
         prompt_token_ids=prepared.prompts[position].token_ids,
         sampling_params=prepared.sampling,
         max_tokens=max_tokens[position],
+        media=prepared.prompts[position].media,
         priority=request.priority if min_priority is None else max(request.priority, min_priority),
         cache_salt=request.cache_salt,
         lora=prepared.model.lora or pb.LoraAdapter(),

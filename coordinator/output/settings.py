@@ -76,5 +76,13 @@ class ApiSettings:
             Section.TRANSFERS,
         ),
     )
+    trust_media_options: bool = option(
+        False,
+        Option(
+            "--trust-request-mm-kwargs",
+            "Accept mm_processor_kwargs and media_io_kwargs in requests, which change what pictures cost.",
+            Section.MEDIA,
+        ),
+    )
     abort_all: bool = shared(False, "--enable-rl")
     """Whether a client may abort the requests of all clients at once."""

@@ -37,6 +37,8 @@ _DO: dict[type[TokenwireError], str] = {
     errors.UnsupportedCoding: f"Compress it with one of {ACCEPTED_CODINGS}, or not at all: `{CODING_HEADER}`.",
     errors.PoisonRequest: "Do not send it again: it is a [poison request](../explanation/failure.md#poison-requests).",
     errors.Unsupported: "Use another engine, or another route that the message names.",
+    errors.MediaUnavailable: "See whether anybody can fetch [the picture](../guides/images.md), or send it as data.",
+    errors.MediaMissing: "Nothing: coordinators put the media and submit the request again.",
     errors.Superseded: "Read the state (`GET /v1/rl/state`), and repeat the operation if it is still wanted.",
     errors.CannotAdopt: "Repeat the update for all workers, or restart this one.",
     errors.Overloaded: "Retry after the seconds in `Retry-After`. A [queue](../explanation/scheduling.md#the-queue) "

@@ -158,9 +158,8 @@ def _vllm(settings: EngineSettings, arguments: Sequence[str], report: Callable[[
             os.environ.setdefault(name, value)
     log.info("starting vLLM with %s; a large model takes minutes", model)
     report(f"loading {names[0] if names else model}")
-    return VllmEngine(
-        model, list(arguments), list(names), report=report, kv_events=settings.kv_events, warm_up=settings.warm_up
-    )
+    kv_events, warm_up, media = settings.kv_events, settings.warm_up, settings.media
+    return VllmEngine(model, [*arguments], [*names], kv_events=kv_events, warm_up=warm_up, media=media, report=report)
 
 
 def _simulated(model: str | None, settings: SimulationSettings) -> Engine:

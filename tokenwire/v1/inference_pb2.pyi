@@ -23,6 +23,7 @@ class RefusalCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REFUSAL_CODE_OVERLOADED: _ClassVar[RefusalCode]
     REFUSAL_CODE_DRAINING: _ClassVar[RefusalCode]
     REFUSAL_CODE_UNAVAILABLE: _ClassVar[RefusalCode]
+    REFUSAL_CODE_MEDIA_MISSING: _ClassVar[RefusalCode]
 FINISH_REASON_UNSPECIFIED: FinishReason
 FINISH_REASON_STOP: FinishReason
 FINISH_REASON_LENGTH: FinishReason
@@ -34,6 +35,67 @@ REFUSAL_CODE_INVALID: RefusalCode
 REFUSAL_CODE_OVERLOADED: RefusalCode
 REFUSAL_CODE_DRAINING: RefusalCode
 REFUSAL_CODE_UNAVAILABLE: RefusalCode
+REFUSAL_CODE_MEDIA_MISSING: RefusalCode
+
+class PutRequest(_message.Message):
+    __slots__ = ("digest", "size", "data")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    digest: bytes
+    size: int
+    data: bytes
+    def __init__(self, digest: _Optional[bytes] = ..., size: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class PutResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ExpandRequest(_message.Message):
+    __slots__ = ("token_ids", "media")
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_FIELD_NUMBER: _ClassVar[int]
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    media: _containers.RepeatedCompositeFieldContainer[MediaItem]
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., media: _Optional[_Iterable[_Union[MediaItem, _Mapping]]] = ...) -> None: ...
+
+class ExpandResponse(_message.Message):
+    __slots__ = ("token_ids", "spans", "missing")
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    SPANS_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    spans: _containers.RepeatedCompositeFieldContainer[MediaSpan]
+    missing: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., spans: _Optional[_Iterable[_Union[MediaSpan, _Mapping]]] = ..., missing: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class MediaSpan(_message.Message):
+    __slots__ = ("offset", "length")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    length: int
+    def __init__(self, offset: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
+
+class MediaItem(_message.Message):
+    __slots__ = ("modality", "digest", "options_json")
+    MODALITY_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_JSON_FIELD_NUMBER: _ClassVar[int]
+    modality: str
+    digest: bytes
+    options_json: str
+    def __init__(self, modality: _Optional[str] = ..., digest: _Optional[bytes] = ..., options_json: _Optional[str] = ...) -> None: ...
+
+class MediaKind(_message.Message):
+    __slots__ = ("modality", "limit", "placeholders")
+    MODALITY_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PLACEHOLDERS_FIELD_NUMBER: _ClassVar[int]
+    modality: str
+    limit: int
+    placeholders: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, modality: _Optional[str] = ..., limit: _Optional[int] = ..., placeholders: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SessionRequest(_message.Message):
     __slots__ = ("hello", "submit", "abort", "pool")
@@ -214,7 +276,7 @@ class AdapterSet(_message.Message):
     def __init__(self, adapters: _Optional[_Iterable[_Union[LoraAdapter, _Mapping]]] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("names", "root", "max_model_len", "max_token_id", "tokenizer_digest", "default_sampling_params_json", "max_num_seqs", "engine", "model_type", "architecture", "weights_digest", "dtype", "quantization", "tasks", "pooling")
+    __slots__ = ("names", "root", "max_model_len", "max_token_id", "tokenizer_digest", "default_sampling_params_json", "max_num_seqs", "engine", "model_type", "architecture", "weights_digest", "dtype", "quantization", "tasks", "media", "pooling")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
     MAX_MODEL_LEN_FIELD_NUMBER: _ClassVar[int]
@@ -229,6 +291,7 @@ class Model(_message.Message):
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     QUANTIZATION_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_FIELD_NUMBER: _ClassVar[int]
     POOLING_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     root: str
@@ -244,8 +307,9 @@ class Model(_message.Message):
     dtype: str
     quantization: str
     tasks: _containers.RepeatedScalarFieldContainer[str]
+    media: _containers.RepeatedCompositeFieldContainer[MediaKind]
     pooling: PoolingModel
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., root: _Optional[str] = ..., max_model_len: _Optional[int] = ..., max_token_id: _Optional[int] = ..., tokenizer_digest: _Optional[str] = ..., default_sampling_params_json: _Optional[str] = ..., max_num_seqs: _Optional[int] = ..., engine: _Optional[str] = ..., model_type: _Optional[str] = ..., architecture: _Optional[str] = ..., weights_digest: _Optional[str] = ..., dtype: _Optional[str] = ..., quantization: _Optional[str] = ..., tasks: _Optional[_Iterable[str]] = ..., pooling: _Optional[_Union[PoolingModel, _Mapping]] = ...) -> None: ...
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., root: _Optional[str] = ..., max_model_len: _Optional[int] = ..., max_token_id: _Optional[int] = ..., tokenizer_digest: _Optional[str] = ..., default_sampling_params_json: _Optional[str] = ..., max_num_seqs: _Optional[int] = ..., engine: _Optional[str] = ..., model_type: _Optional[str] = ..., architecture: _Optional[str] = ..., weights_digest: _Optional[str] = ..., dtype: _Optional[str] = ..., quantization: _Optional[str] = ..., tasks: _Optional[_Iterable[str]] = ..., media: _Optional[_Iterable[_Union[MediaKind, _Mapping]]] = ..., pooling: _Optional[_Union[PoolingModel, _Mapping]] = ...) -> None: ...
 
 class PoolingModel(_message.Message):
     __slots__ = ("task", "labels", "max_embed_len", "score", "separates_texts", "own_pairs", "instructions", "lower_case", "pad_token_id", "truncation_side", "width", "token_types")
@@ -283,7 +347,7 @@ class PoolingModel(_message.Message):
     def __init__(self, task: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., max_embed_len: _Optional[int] = ..., score: _Optional[str] = ..., separates_texts: bool = ..., own_pairs: bool = ..., instructions: _Optional[_Mapping[str, str]] = ..., lower_case: bool = ..., pad_token_id: _Optional[int] = ..., truncation_side: _Optional[str] = ..., width: _Optional[int] = ..., token_types: bool = ...) -> None: ...
 
 class Submit(_message.Message):
-    __slots__ = ("request_id", "slots", "prompt_token_ids", "sampling_params", "priority", "cache_salt", "lora", "session_id", "data_parallel_rank", "trace_headers", "reasoning_ended", "reasoning_parser_kwargs_json", "resumed_after_ms", "tenant")
+    __slots__ = ("request_id", "slots", "prompt_token_ids", "sampling_params", "priority", "cache_salt", "lora", "session_id", "data_parallel_rank", "trace_headers", "reasoning_ended", "reasoning_parser_kwargs_json", "resumed_after_ms", "tenant", "media", "media_end")
     class TraceHeadersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -305,6 +369,8 @@ class Submit(_message.Message):
     REASONING_PARSER_KWARGS_JSON_FIELD_NUMBER: _ClassVar[int]
     RESUMED_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_END_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     slots: _containers.RepeatedScalarFieldContainer[int]
     prompt_token_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -319,7 +385,9 @@ class Submit(_message.Message):
     reasoning_parser_kwargs_json: str
     resumed_after_ms: int
     tenant: str
-    def __init__(self, request_id: _Optional[str] = ..., slots: _Optional[_Iterable[int]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., sampling_params: _Optional[_Union[SamplingParams, _Mapping]] = ..., priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., lora: _Optional[_Union[LoraAdapter, _Mapping]] = ..., session_id: _Optional[str] = ..., data_parallel_rank: _Optional[int] = ..., trace_headers: _Optional[_Mapping[str, str]] = ..., reasoning_ended: bool = ..., reasoning_parser_kwargs_json: _Optional[str] = ..., resumed_after_ms: _Optional[int] = ..., tenant: _Optional[str] = ...) -> None: ...
+    media: _containers.RepeatedCompositeFieldContainer[MediaItem]
+    media_end: int
+    def __init__(self, request_id: _Optional[str] = ..., slots: _Optional[_Iterable[int]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., sampling_params: _Optional[_Union[SamplingParams, _Mapping]] = ..., priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., lora: _Optional[_Union[LoraAdapter, _Mapping]] = ..., session_id: _Optional[str] = ..., data_parallel_rank: _Optional[int] = ..., trace_headers: _Optional[_Mapping[str, str]] = ..., reasoning_ended: bool = ..., reasoning_parser_kwargs_json: _Optional[str] = ..., resumed_after_ms: _Optional[int] = ..., tenant: _Optional[str] = ..., media: _Optional[_Iterable[_Union[MediaItem, _Mapping]]] = ..., media_end: _Optional[int] = ...) -> None: ...
 
 class Pool(_message.Message):
     __slots__ = ("request_id", "slots", "lengths", "token_ids", "params", "second_begins", "priority", "cache_salt", "lora", "trace_headers", "resumed_after_ms")
@@ -602,16 +670,18 @@ class Load(_message.Message):
     def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_cache_usage: _Optional[float] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__ = ("slots", "code", "message", "param")
+    __slots__ = ("slots", "code", "message", "param", "missing")
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     PARAM_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
     slots: _containers.RepeatedScalarFieldContainer[int]
     code: RefusalCode
     message: str
     param: str
-    def __init__(self, slots: _Optional[_Iterable[int]] = ..., code: _Optional[_Union[RefusalCode, str]] = ..., message: _Optional[str] = ..., param: _Optional[str] = ...) -> None: ...
+    missing: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, slots: _Optional[_Iterable[int]] = ..., code: _Optional[_Union[RefusalCode, str]] = ..., message: _Optional[str] = ..., param: _Optional[str] = ..., missing: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Draining(_message.Message):
     __slots__ = ("deadline_ms",)

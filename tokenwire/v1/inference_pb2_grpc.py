@@ -101,3 +101,128 @@ class Inference(object):
             timeout,
             metadata,
             _registered_method=True)
+
+
+class MediaStub(object):
+    """Media takes what prompts have besides text: each picture once, on a stream of its
+    own, so that a large one delays no frame and no abort. Since minor version 9.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Put = channel.stream_unary(
+                '/tokenwire.v1.Media/Put',
+                request_serializer=tokenwire_dot_v1_dot_inference__pb2.PutRequest.SerializeToString,
+                response_deserializer=tokenwire_dot_v1_dot_inference__pb2.PutResponse.FromString,
+                _registered_method=True)
+        self.Expand = channel.unary_unary(
+                '/tokenwire.v1.Media/Expand',
+                request_serializer=tokenwire_dot_v1_dot_inference__pb2.ExpandRequest.SerializeToString,
+                response_deserializer=tokenwire_dot_v1_dot_inference__pb2.ExpandResponse.FromString,
+                _registered_method=True)
+
+
+class MediaServicer(object):
+    """Media takes what prompts have besides text: each picture once, on a stream of its
+    own, so that a large one delays no frame and no abort. Since minor version 9.
+    """
+
+    def Put(self, request_iterator, context):
+        """Put stores the bytes of one item. The worker checks that they have the digest
+        that the first chunk names, and keeps them for as long as it has memory for them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Expand(self, request, context):
+        """Expand returns a prompt as the engine sees it, with the ids of its media in the
+        place of their placeholders.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_MediaServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Put': grpc.stream_unary_rpc_method_handler(
+                    servicer.Put,
+                    request_deserializer=tokenwire_dot_v1_dot_inference__pb2.PutRequest.FromString,
+                    response_serializer=tokenwire_dot_v1_dot_inference__pb2.PutResponse.SerializeToString,
+            ),
+            'Expand': grpc.unary_unary_rpc_method_handler(
+                    servicer.Expand,
+                    request_deserializer=tokenwire_dot_v1_dot_inference__pb2.ExpandRequest.FromString,
+                    response_serializer=tokenwire_dot_v1_dot_inference__pb2.ExpandResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'tokenwire.v1.Media', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('tokenwire.v1.Media', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Media(object):
+    """Media takes what prompts have besides text: each picture once, on a stream of its
+    own, so that a large one delays no frame and no abort. Since minor version 9.
+    """
+
+    @staticmethod
+    def Put(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/tokenwire.v1.Media/Put',
+            tokenwire_dot_v1_dot_inference__pb2.PutRequest.SerializeToString,
+            tokenwire_dot_v1_dot_inference__pb2.PutResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Expand(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tokenwire.v1.Media/Expand',
+            tokenwire_dot_v1_dot_inference__pb2.ExpandRequest.SerializeToString,
+            tokenwire_dot_v1_dot_inference__pb2.ExpandResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -9,6 +9,7 @@ from prometheus_client.core import Metric
 
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.media import EngineMedia
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,11 +77,15 @@ class Engine(Protocol):
     def tokenizer_files(self) -> dict[str, bytes]:
         """Return the files from which a coordinator rebuilds this engine's tokenizer and chat template exactly."""
 
+    @property
+    def media(self) -> EngineMedia | None:
+        """What processes media of prompts; None if the model takes text only."""
+
     async def submit(self, submit: pb.Submit, sequences: list[EngineSequence]) -> None:
         """Start one request's sequences (one per slot of the submit).
 
-        Raises InvalidRequest, Overloaded, Unavailable or EngineFailed; then no sequence was started. Other methods are
-        called meanwhile. If it is cancelled, `abort` ends what was started.
+        Raises InvalidRequest, MediaMissing, Overloaded, Unavailable or EngineFailed; then no sequence was started.
+        Other methods are called meanwhile. If it is cancelled, `abort` ends what was started.
         """
 
     async def pool(self, pool: pb.Pool, sequences: list[EngineSequence]) -> None:

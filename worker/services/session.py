@@ -8,7 +8,7 @@ from typing import Protocol
 
 import grpc
 
-from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, WorkerDraining
+from tokenwire.errors import EngineFailed, InvalidRequest, MediaMissing, TokenwireError, WorkerDraining
 from tokenwire.protocol.version import check_peer
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
@@ -208,11 +208,15 @@ class Session:
         for sequence in sequences:
             self._slots.pop(sequence.slot, None)
         refusal = pb.Refusal(slots=submit.slots, code=error.refusal_code, message=error.message, param=error.param)
+        if isinstance(error, MediaMissing):
+            refusal.missing.extend(error.missing)
         self._frame_buffer.add_event(pb.SessionResponse(refusal=refusal))
 
 
 def _needs_preparation(submit: pb.Submit | pb.Pool) -> bool:
-    """Whether the engine compiles a grammar or loads an adapter first, which may take seconds."""
+    """Whether the engine compiles a grammar, loads an adapter or processes media first, which may take seconds."""
     if submit.HasField("lora"):
         return True
-    return isinstance(submit, pb.Submit) and submit.sampling_params.HasField("structured_outputs")
+    return isinstance(submit, pb.Submit) and (
+        submit.sampling_params.HasField("structured_outputs") or bool(submit.media)
+    )

@@ -22,6 +22,7 @@ from tokenwire.worker.engine.interface import Engine, EngineSequence, PauseMode,
 from tokenwire.worker.simulated_engine.cache import KvCache
 from tokenwire.worker.simulated_engine.faults import FaultKind, FaultPlan, FaultSchedule
 from tokenwire.worker.simulated_engine.grammars import Grammars, can_use_grammars
+from tokenwire.worker.simulated_engine.media import SimulatedMedia
 from tokenwire.worker.simulated_engine.metrics import families
 from tokenwire.worker.simulated_engine.model import SimulatedModel, load_model
 from tokenwire.worker.simulated_engine.pacing import StepPacer
@@ -62,6 +63,7 @@ class SimulatedEngine(Engine):
         """None: the engine generates."""
         self._searches: ScriptSearches | None = None
         self._scheduler: Scheduler | None = None
+        self._media: SimulatedMedia | None = None
         self._kv = KvCache(0)
         self._pacer = pacer or StepPacer(settings.step_ms / 1000)
         self._frozen = False
@@ -98,6 +100,7 @@ class SimulatedEngine(Engine):
         replies = await asyncio.to_thread(ScriptedReplies, settings.replies, model) if settings.replies else None
         grammars = Grammars(settings.model_dir) if can_use_grammars() and model.eos_token_id is not None else None
         self._model = model
+        self._media = SimulatedMedia(model, settings.image_tokens) if settings.image_tokens else None
         self._planner = RequestPlanner(settings, model)
         self._pool_planner = PoolPlanner(settings, model) if settings.embedding_width else None
         self._searches = ScriptSearches(Scripts(self._planner, replies, grammars))
@@ -120,7 +123,13 @@ class SimulatedEngine(Engine):
             quantization="none",
             tasks=("generate",) if self._pool_planner is None else self._pool_planner.tasks,
             pooling=None if self._pool_planner is None else self._pool_planner.describe(),
+            media=() if self._media is None else self._media.kinds(),
         )
+
+    @property
+    def media(self) -> SimulatedMedia | None:
+        """The pictures of prompts, if the settings have any."""
+        return self._media
 
     def capabilities(self) -> pb.EngineCapabilities:
         """Return safe seeds and batch invariance; the settings decide about the noise, and what is missing."""
@@ -139,7 +148,8 @@ class SimulatedEngine(Engine):
     def metrics(self) -> list[Metric]:
         """Return vLLM's most used metrics."""
         load = pb.Load() if self._scheduler is None else self._scheduler.load()
-        return families(self.describe().names[0], load, self.prompt_tokens_total, self.tokens_total)
+        own = () if self._media is None else self._media.metrics()
+        return [*families(self.describe().names[0], load, self.prompt_tokens_total, self.tokens_total), *own]
 
     def tokenizer_files(self) -> dict[str, bytes]:
         """Return the model's tokenizer files, or those of the built-in tokenizer."""
@@ -149,6 +159,8 @@ class SimulatedEngine(Engine):
         """Queue one request."""
         if self._pool_planner is not None:
             raise InvalidRequest("This model does not support generation")
+        if submit.media:
+            submit = self._expanded(submit)
         searches, scripts, aborted = self._searches, list[Script](), list[EngineSequence]()
         if searches is not None and searches.may_have(submit):
             scripts, aborted = await searches.find(submit, sequences, self._weights)
@@ -191,6 +203,15 @@ class SimulatedEngine(Engine):
         if adapter.id and adapter.id not in self._loras:
             self._loras[adapter.id] = adapter
             self.loaded_on_demand.add(adapter.id)
+
+    def _expanded(self, submit: pb.Submit) -> pb.Submit:
+        """Return a request with the ids of its pictures."""
+        if self._media is None:
+            raise InvalidRequest("This model takes text only.", param="messages")
+        whole = pb.Submit()
+        whole.CopyFrom(submit)
+        whole.prompt_token_ids[:], _ = self._media.expanded(submit.prompt_token_ids, submit.media, submit.media_end)
+        return whole
 
     async def abort(self, sequences: list[EngineSequence]) -> None:
         """Abort sequences."""

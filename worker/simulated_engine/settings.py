@@ -103,6 +103,15 @@ class SimulationSettings:
             default_text="the model's, or 32768",
         ),
     )
+    image_tokens: int = option(
+        0,
+        Option(
+            "--sim-image-tokens",
+            "Prompt tokens of a picture; 0: the model takes text only.",
+            Section.SIMULATION,
+            bounds=Bounds(at_least=0, at_most=65536),
+        ),
+    )
     seed: int = option(
         0, Option("--sim-seed", "Seed of the model: another one generates other tokens.", Section.SIMULATION)
     )

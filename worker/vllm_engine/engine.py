@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import vllm
 from prometheus_client.core import Metric
@@ -25,6 +25,9 @@ from tokenwire.protocol.vllm_names import json_object
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.cache.prefix_cache import CacheChange, OnKvEvents
 from tokenwire.worker.engine.interface import EngineSequence, Step
+from tokenwire.worker.engine.media import EngineMedia
+from tokenwire.worker.media.processor_pool import default_processes
+from tokenwire.worker.media.settings import MediaMemory
 from tokenwire.worker.vllm_engine.admin_methods import VllmAdmin, lora_request
 from tokenwire.worker.vllm_engine.arguments import parse_engine_args
 from tokenwire.worker.vllm_engine.background import Background
@@ -42,6 +45,9 @@ from tokenwire.worker.vllm_engine.sampling import to_vllm
 from tokenwire.worker.vllm_engine.tokenizer import tokenizer_files
 from tokenwire.worker.vllm_engine.warm_up import warm_up
 from tokenwire.worker.vllm_engine.weights import weights_digest_of
+
+if TYPE_CHECKING:
+    from tokenwire.worker.vllm_engine.media import VllmMedia
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +73,7 @@ class VllmEngine(VllmAdmin):
         use_core_driver: bool | None = None,
         kv_events: bool = False,
         warm_up: bool = True,
+        media: MediaMemory | None = None,
         report: Callable[[str], None] = lambda phase: None,
     ) -> None:
         """`report` is called with each slow phase of the start."""
@@ -76,6 +83,8 @@ class VllmEngine(VllmAdmin):
         self._names = served_model_names
         self._use_core_driver = use_core_driver
         self._warm_up = warm_up
+        self._media_memory = media or MediaMemory()
+        self._media: VllmMedia | None = None
         self._report = report
         self._driver: Driver | None = None
         self._on_kv_events: OnKvEvents | None = None
@@ -105,6 +114,7 @@ class VllmEngine(VllmAdmin):
         try:
             self._traced = await self._llm.is_tracing_enabled()
             self._pools = pools(llm.model_config)
+            self._media = None if self._pools else _open_media(llm, self._media_memory)
             self._tasks = await self._llm.get_supported_tasks()
             self._capabilities = await engine_capabilities(self._llm)
             digest = asyncio.to_thread(weights_digest_of, llm.vllm_config)
@@ -197,7 +207,13 @@ class VllmEngine(VllmAdmin):
             quantization=str(config.quantization or "none"),
             tasks=tasks,
             pooling=pooling,
+            media=() if self._media is None else self._media.kinds(),
         )
+
+    @property
+    def media(self) -> EngineMedia | None:
+        """The media of prompts; None if the model takes text only."""
+        return self._media
 
     def capabilities(self) -> pb.EngineCapabilities:
         """Return how the started engine samples."""
@@ -209,7 +225,8 @@ class VllmEngine(VllmAdmin):
 
     def metrics(self) -> list[Metric]:
         """Return the metrics of vLLM's own loggers; none with --disable-log-stats."""
-        return [family for family in get_prometheus_registry().collect() if family.name.startswith("vllm:")]
+        own = [] if self._media is None else self._media.metrics()
+        return [*(family for family in get_prometheus_registry().collect() if family.name.startswith("vllm:")), *own]
 
     def tokenizer_files(self) -> dict[str, bytes]:
         """Return the files from which a coordinator rebuilds this engine's tokenizer and chat template exactly."""
@@ -220,7 +237,7 @@ class VllmEngine(VllmAdmin):
         driver = self._started()
         async with self._submission(driver, submit, sequences):
             with vllm_errors():
-                vllm_request = self._vllm_request(submit, len(sequences))
+                vllm_request = self._vllm_request(submit, len(sequences), await self._prompt(submit))
             await driver.submit(vllm_request, sequences)
 
     async def pool(self, pool: pb.Pool, sequences: list[EngineSequence]) -> None:
@@ -261,7 +278,18 @@ class VllmEngine(VllmAdmin):
                 raise InvalidRequest(message, param="model") from error
             self._loras.add(adapter.id)
 
-    def _vllm_request(self, submit: pb.Submit, n: int) -> VllmRequest:
+    async def _prompt(self, submit: pb.Submit) -> Any:
+        """Return vLLM's input: the ids of the prompt, with what its media are made to."""
+        salt = submit.cache_salt if submit.HasField("cache_salt") else None
+        token_ids = list(submit.prompt_token_ids)
+        if not submit.media:
+            return tokens_input(token_ids, cache_salt=salt)
+        if self._media is None:
+            raise InvalidRequest("This model takes text only.", param="messages")
+        prompt = await self._media.prompt(token_ids, submit.media, submit.media_end)
+        return prompt if salt is None else {**prompt, "cache_salt": salt}
+
+    def _vllm_request(self, submit: pb.Submit, n: int, prompt: Any) -> VllmRequest:
         def given(name: str) -> Any:
             return getattr(submit, name) if submit.HasField(name) else None
 
@@ -278,7 +306,7 @@ class VllmEngine(VllmAdmin):
             inputs["session_id"] = given("session_id")
         return VllmRequest(
             request_id=submit.request_id,
-            prompt=tokens_input(list(submit.prompt_token_ids), cache_salt=given("cache_salt")),
+            prompt=prompt,
             params=params,
             inputs=inputs,
             reasoning=reasoning,
@@ -324,6 +352,8 @@ class VllmEngine(VllmAdmin):
             await driver.stop()
         if self._grammars is not None:
             await self._grammars.close()
+        if self._media is not None:
+            await self._media.stop()
         if llm is not None:
             await Background(lambda: _shut_down(llm)).result()
         elif self._start_thread is not None:
@@ -333,6 +363,22 @@ class VllmEngine(VllmAdmin):
         if self._driver is None:
             raise Unavailable("The engine is not running.")
         return self._driver
+
+
+def _open_media(llm: Any, memory: MediaMemory) -> "VllmMedia | None":
+    """Return what processes pictures for a model that takes them, started."""
+    if not llm.model_config.is_multimodal_model:
+        return None
+    try:
+        from tokenwire.worker.vllm_engine.media import VllmMedia, takes_pictures
+    except ImportError as error:
+        log.warning("this vLLM lacks what pictures need (%s): the worker takes text only", error)
+        return None
+    if not takes_pictures(llm):
+        return None
+    media = VllmMedia(llm, memory.memory_bytes, memory.processes or default_processes())
+    media.start()
+    return media
 
 
 def _shut_down(llm: Any) -> None:

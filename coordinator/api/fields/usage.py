@@ -16,6 +16,8 @@ def usage_object(usage: Usage) -> dict[str, Any]:
         shown["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
         if usage.created_cache_tokens is not None:
             shown["prompt_tokens_details"]["created_cache_tokens"] = usage.created_cache_tokens
+        if usage.multimodal_tokens is not None:
+            shown["prompt_tokens_details"]["multimodal_tokens"] = usage.multimodal_tokens
     if usage.reasoning_tokens is not None:
         shown["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
     return shown

@@ -97,7 +97,9 @@ class ChatService:
         self._generation.check_transfers(body.engine_fields())
         if plan is not None and plan.prompt_token_ids is not None:
             return len(plan.prompt_token_ids)
-        return len((await self._generation.prepare_prompt(prompt, model, body.truncation())).token_ids)
+        options = body.media_options(self._api)
+        prepared = await self._generation.prepare_prompt(prompt, model, body.truncation(), headers.caller, options)
+        return len(prepared.token_ids)
 
     async def plan(
         self, body: ChatCompletionRequest, headers: RequestHeaders, model: ServedModel | None
@@ -170,6 +172,7 @@ def parse_choices(call: ChatCall, choices: list[CollectedChoice]) -> tuple[list[
     prepared = call.prepared
     usage = Usage(prepared.prompt_tokens, sum(len(choice.token_ids) for choice in choices))
     if call.api.prompt_tokens_details:
+        usage.multimodal_tokens = prepared.multimodal_tokens
         usage.cached_tokens = choices[0].prefill.cached_tokens
         usage.created_cache_tokens = choices[0].prefill.created_cache_tokens
     if call.plan is None:

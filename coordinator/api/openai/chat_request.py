@@ -1,5 +1,6 @@
 """The body of a chat completion request, and its translation to a GenerationRequest."""
 
+import json
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -25,8 +26,6 @@ CHAT_NOT_SERVED: dict[str, tuple[Any, ...]] = {
     **NOT_SERVED,
     "functions": (None,),
     "function_call": (None, "none"),
-    "media_io_kwargs": (None, {}),
-    "mm_processor_kwargs": (None, {}),
     "modalities": (None, ["text"]),
     "audio": (None,),
     "prediction": (None,),
@@ -35,6 +34,12 @@ CHAT_NOT_SERVED: dict[str, tuple[Any, ...]] = {
 }
 
 
+MEDIA_OPTIONS_NOT_SERVED: dict[str, tuple[Any, ...]] = dict.fromkeys(
+    ("media_io_kwargs", "mm_processor_kwargs"), (None, {})
+)
+"""Those of the chat route that other routes do not serve, as above."""
+_MEDIA_OPTIONS = {"mm_processor_kwargs": "preprocessing", "media_io_kwargs": "media loading"}
+"""And what they change, in vLLM's words."""
 _TOOL_FIELDS = frozenset({"tools", "tool_choice"})
 _PART_SCHEMA = {
     "type": "object",
@@ -182,7 +187,6 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         logprobs = self.wanted_logprobs
         response_id = headers.response_id(id_prefix, self.request_id)
         conversation_id, priority = headers.conversation(self), headers.priority(self.priority)
-        data_parallel_rank = headers.data_parallel_rank
         prompt = self.prompt(api, headers, conversation_id, keeps)
         request = GenerationRequest(
             request_id=response_id,
@@ -199,7 +203,8 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             priority=priority,
             cache_salt=self.cache_salt,
             conversation_id=conversation_id,
-            data_parallel_rank=data_parallel_rank,
+            data_parallel_rank=headers.data_parallel_rank,
+            media_options=self.media_options(api),
             weights=self.weight_limits(headers.weights),
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,
@@ -209,6 +214,19 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             reasoning_ended=None if self.include_reasoning else True,
         )
         return request if plan is None else _planned(request, plan)
+
+    def media_options(self, api: ApiSettings) -> str | None:
+        """Return the options for media as JSON; None without any. Raises InvalidRequest where they are not trusted."""
+        given = {name: value for name in _MEDIA_OPTIONS if (value := getattr(self, name))}
+        if given and not api.trust_media_options:
+            name = next(iter(given))
+            raise InvalidRequest(
+                f"Per-request {name} are disabled by default because they can change multimodal "
+                f"{_MEDIA_OPTIONS[name]} resource usage. Start the server with --trust-request-mm-kwargs only when "
+                "clients are trusted.",
+                param=name,
+            )
+        return json.dumps(given, sort_keys=True) if given else None
 
     def echoed(self) -> str:
         """Return the text of the last message, for an echo before the reply."""

@@ -200,6 +200,7 @@ class ChatChunks(ChunkWriter):
     def _add_details(self, usage: Usage, prefill: Prefill) -> None:
         super()._add_details(usage, prefill)
         usage.created_cache_tokens = prefill.created_cache_tokens
+        usage.multimodal_tokens = self._prepared.multimodal_tokens
 
     def _opening(self, index: int, delta: dict[str, Any], first: bool) -> bytes:
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}

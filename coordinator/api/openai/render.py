@@ -29,7 +29,10 @@ def render_routes(service: ChatService, generation: GenerationService, models: M
     async def render_chat(body: ChatCompletionRequest, request: Request) -> Response:
         _check_beam_search(body)
         unsupported_chat.check_body(body)
-        return await rendered_chat(await service.prepare(body, RequestHeaders.of(request), submits=False))
+        call = await service.prepare(body, RequestHeaders.of(request), submits=False)
+        if call.prepared.multimodal_tokens is not None:
+            raise InvalidRequest("A rendered request cannot have pictures: send the chat itself.", param="messages")
+        return await rendered_chat(call)
 
     @router.post("/v1/completions/render", CompletionRequest)
     async def render_completion(body: CompletionRequest, request: Request) -> Response:

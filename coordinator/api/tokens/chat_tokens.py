@@ -10,7 +10,11 @@ from starlette.responses import Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.api.openai.chat import ChatService
-from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
+from tokenwire.coordinator.api.openai.chat_request import (
+    CHAT_NOT_SERVED,
+    MEDIA_OPTIONS_NOT_SERVED,
+    ChatCompletionRequest,
+)
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.prompts import prepare_prompt
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -65,7 +69,7 @@ class RenderingCheck:
 def chat_tokens_routes(service: ChatService, rendering: RenderingCheck) -> ApiRouter:
     """Return the route."""
     router = ApiRouter(accepts_transfers=True)
-    unsupported = UnsupportedFields(CHAT_NOT_SERVED)
+    unsupported = UnsupportedFields({**CHAT_NOT_SERVED, **MEDIA_OPTIONS_NOT_SERVED})
 
     @router.post("/v1/chat/completions/tokens", ChatTokensRequest)
     async def create_chat_completion_of_tokens(body: ChatTokensRequest, request: Request) -> Response:

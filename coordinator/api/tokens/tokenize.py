@@ -86,7 +86,7 @@ def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: 
         headers = RequestHeaders.of(request)
         model = await models.resolve(body.model, headers.caller)
         prompt = body.to_prompt(api, headers)
-        token_ids = (await generation.prepare_prompt(prompt, model)).token_ids
+        token_ids = (await generation.prepare_prompt(prompt, model, caller=headers.caller)).token_ids
         token_to_str = model.tokenizer.token_to_str
         strings = ([token_to_str(each) for each in part] for part in slices(token_ids))
         return await with_long_lists(

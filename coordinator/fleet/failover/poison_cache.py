@@ -212,4 +212,6 @@ def fingerprint_of(model: str, submission: Submission) -> Fingerprint:
     for part in (model.encode(), submission.lora.name.encode(), how.SerializeToString(deterministic=True)):
         digest.update(len(part).to_bytes(4, "big") + part)
     digest.update(array("I", submission.prompt_token_ids).tobytes())
+    if submission.media is not None:
+        digest.update(b"".join(item.digest for item in submission.media.items))
     return digest.digest()

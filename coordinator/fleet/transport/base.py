@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
-from tokenwire.v1 import control_pb2_grpc
+from tokenwire.v1 import control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -15,6 +15,10 @@ class WorkerTransport(Protocol):
     @property
     def control(self) -> control_pb2_grpc.ControlStub:
         """The stub for the worker's control calls."""
+
+    @property
+    def media(self) -> inference_pb2_grpc.MediaStub | None:
+        """The stub for putting media; None for a worker that takes none."""
 
     async def read(self) -> pb.SessionResponse | None:
         """Return the worker's next event, the first one a welcome; None when the worker closed the connection."""

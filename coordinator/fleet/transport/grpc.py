@@ -33,6 +33,11 @@ class GrpcTransport:
         self.control = control_pb2_grpc.ControlStub(self._channel)
         self._call = inference_pb2_grpc.InferenceStub(self._channel).Session(commands, metadata=channels.metadata())
 
+    @property
+    def media(self) -> inference_pb2_grpc.MediaStub:
+        """The stub for putting media."""
+        return inference_pb2_grpc.MediaStub(self._channel)
+
     async def read(self) -> pb.SessionResponse | None:
         """Return the next event of the stream."""
         try:

@@ -10,7 +10,7 @@ import asyncio
 from tokenwire.coordinator.fleet.frames import check_arrays
 from tokenwire.coordinator.fleet.transport.base import WorkerTransport
 from tokenwire.errors import ProtocolError
-from tokenwire.v1 import control_pb2_grpc
+from tokenwire.v1 import control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
 _LONGEST_S = 0.05
@@ -66,6 +66,11 @@ class PacedTransport:
     def control(self) -> control_pb2_grpc.ControlStub:
         """The stub for the worker's control calls."""
         return self._transport.control
+
+    @property
+    def media(self) -> inference_pb2_grpc.MediaStub | None:
+        """The stub for putting media."""
+        return self._transport.media
 
     async def read(self) -> Event | None:
         """Return the worker's next event, or several frames as one; None when the worker closed the connection."""

@@ -3,7 +3,9 @@
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tokenwire.coordinator.text.template.content_format import ContentFormat
@@ -25,8 +27,9 @@ _TEXT_FIELDS = {
     "refusal": "refusal",
     "thinking": "thinking",
 }
+_PICTURES = ("image_url", "input_image")
 _MEDIA = (
-    *("image_url", "input_image", "image_pil", "image_embeds", "audio_url", "input_audio", "audio_embeds"),
+    *(*_PICTURES, "image_pil", "image_embeds", "audio_url", "input_audio", "audio_embeds"),
     *("video_url", "video_embeds", "prompt_embeds", "file"),
 )
 # Fields handled here; all others are passed to the template with the text.
@@ -34,6 +37,40 @@ _OWN_FIELDS = frozenset(
     {*_MEDIA, "closed", "data", "name", "prompt_cache_breakpoint", "refusal", "text", "thinking", "type", "uuid"}
 )
 _BILLING_HEADER = re.compile("x-anthropic-billing-header:[^\r\n\x85\u2028\u2029]*(\r\n|[\r\n\x85\u2028\u2029])?")
+
+
+@dataclass(frozen=True, slots=True)
+class PicturePart:
+    """A picture in a message's content, in the place of the client's part once it is loaded."""
+
+    placeholder: str
+    """What stands for it where content is a string."""
+    extra: Mapping[str, Any]
+    """Other fields of the part, for the template."""
+
+
+def picture_of(part: object, where: str) -> tuple[str | None, str | None] | None:
+    """Return the URL and the uuid of a part that is a picture, as vLLM reads them; None for other parts.
+
+    Raises InvalidRequest. Without a URL it is one that the client has named before.
+    """
+    if not isinstance(part, Mapping):
+        return None
+    kind, uuid = part.get("type"), part.get("uuid")
+    if kind not in _PICTURES and not (kind is None and "image_url" in part):
+        return None
+    value = part.get("image_url")
+    url = value.get("url") if isinstance(value, Mapping) else value
+    if uuid is not None and not isinstance(uuid, str | int):
+        raise InvalidRequest(f"{where}.uuid must be a string.", param="messages")
+    if not isinstance(url, str) and (url is not None or uuid is None):
+        raise InvalidRequest(f"{where}.image_url must have a url, which is a string.", param="messages")
+    return url or None, None if uuid is None else str(uuid)
+
+
+def extra_fields(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a part that are for the template."""
+    return {name: value for name, value in part.items() if name not in _OWN_FIELDS}
 
 
 def parse_messages(messages: object, content_format: ContentFormat) -> list[ChatMessage]:
@@ -107,6 +144,8 @@ def parse_content(content: object, role: str, where: str, form: ContentFormat) -
         raise Malformed(f"{where}.content must be a string or a list of parts.", param="messages")
     parsed = [_parse_part(part, f"{where}.content[{i}]") for i, part in enumerate(content)]
     parts = [part for part in parsed if part is not None]
+    if form == "string" and any(isinstance(part, PicturePart) for part in content):
+        return _with_placeholders(content, parts, role)
     if role == "system":
         parts = [part for part in map(_without_billing_header, parts) if part is not None]
     # Tool results are a string in every template, except references that only templates can expand.
@@ -124,14 +163,37 @@ def without_billing_header(text: str) -> str:
     return text if line is None else text[line.end() :]
 
 
-def join_texts(parts: Iterable[Mapping[str, Any]]) -> str:
-    """Join the texts of parts with newlines."""
+def join_texts(parts: Collection[Mapping[str, Any]]) -> str:
+    """Join the texts of parts with newlines. Raises InvalidRequest for a picture, which has none."""
+    if any(part.get("type") == "image" for part in parts):
+        raise InvalidRequest("Developer messages of this model must not have pictures.", param="messages")
     return "\n".join(part["text"] if "text" in part else part["name"] for part in parts)
+
+
+def _with_placeholders(content: Iterable[object], parts: Iterable[dict[str, Any]], role: str) -> str:
+    """Join texts after the placeholders of pictures that they do not have themselves, as vLLM does."""
+    texts = [part for part in parts if part["type"] != "image"]
+    if role == "system":
+        texts = [part for part in map(_without_billing_header, texts) if part is not None]
+    text = join_texts(texts)
+    counts = Counter(part.placeholder for part in content if isinstance(part, PicturePart) and part.placeholder)
+    missing: list[str] = []
+    for placeholder, count in counts.items():
+        lacking = count - text.count(placeholder)
+        if lacking < 0:
+            raise InvalidRequest(
+                f"Found more '{placeholder}' placeholders in input prompt than actual multimodal data items.",
+                param="messages",
+            )
+        missing += [placeholder] * lacking
+    return "\n".join([*missing, text] if text else missing)
 
 
 def _parse_part(part: object, where: str) -> dict[str, Any] | None:
     if isinstance(part, str):
         return {"type": "text", "text": part}
+    if isinstance(part, PicturePart):
+        return {"type": "image", **part.extra}
     if not isinstance(part, Mapping):
         raise InvalidRequest(f"{where} must be an object or a string.", param="messages")
     kind = part.get("type")
@@ -142,8 +204,7 @@ def _parse_part(part: object, where: str) -> dict[str, Any] | None:
         _reject(part, kind, where)
     if part.get(field) is None and kind in ("text", "refusal"):
         return None
-    extra = {name: value for name, value in part.items() if name not in _OWN_FIELDS}
-    return {"type": "text", "text": _string(part.get(field), f"{where}.{field}"), **extra}
+    return {"type": "text", "text": _string(part.get(field), f"{where}.{field}"), **extra_fields(part)}
 
 
 def _string(value: object, where: str) -> str:
@@ -157,8 +218,10 @@ def _reject(part: Mapping[str, Any], kind: object, where: str) -> NoReturn:
         kind = next((name for name in _MEDIA if name in part), None)
     if kind is None:
         raise InvalidRequest(f"{where}.type is required.", param="messages")
+    if kind in _PICTURES:
+        raise InvalidRequest(f"{where} is of type {kind!r}, but this model takes text only.", param="messages")
     if kind in _MEDIA:
-        raise InvalidRequest(f"{where} is of type {kind!r}, but this server takes text only.", param="messages")
+        raise InvalidRequest(f"{where} is of type {kind!r}, which this server does not take.", param="messages")
     supported = ", ".join([*_TEXT_FIELDS, "tool_reference"])
     raise InvalidRequest(f"{where} is of the unknown type {kind!r}. Supported types: {supported}.", param="messages")
 

@@ -189,7 +189,7 @@ WORDS = (
         "continue_final_message",
     ),
     ErrorPair(
-        r"messages\[\d+\]\.content\[\d+\] is of type '\w+', but this server takes text only\.",
+        r"messages\[\d+\]\.content\[\d+\] is of type '\w+', (but this model takes text only|which .* not take)\.",
         r"\S+ is not a multimodal model",
         "messages",
     ),
@@ -220,13 +220,13 @@ WORDS = (
     ErrorPair(r"`input` must not be empty\.", r"Cannot apply chat template to an empty conversation\. .*", "input"),
     ErrorPair(r"n must be at most \d+, got \d+\.", r"n must be at most \d+, got \d+\. To increase this limit, .*", "n"),
     ErrorPair(
-        r"Per-request media_io_kwargs are disabled: this server takes text only\.",
+        r"Per-request media_io_kwargs are disabled on this route\.",
         r"Per-request media_io_kwargs are disabled by default .*",
         "media_io_kwargs",
         "media_io_kwargs",
     ),
     ErrorPair(
-        r"Per-request mm_processor_kwargs are disabled: this server takes text only\.",
+        r"Per-request mm_processor_kwargs are disabled on this route\.",
         r"Per-request mm_processor_kwargs are disabled by default .*",
         "mm_processor_kwargs",
         "mm_processor_kwargs",

@@ -63,6 +63,10 @@ class VllmHttpTransport:
         """Whether tokens arrived since the last health check."""
         self.control = vllm_http_control(address, self._abort_by_id, self._server.text)
 
+    @property
+    def media(self) -> None:
+        """It gets no media."""
+
     async def read(self) -> pb.SessionResponse | None:
         """Return the welcome, then frames and refusals."""
         if self._directory is None:

@@ -30,6 +30,10 @@ class ScriptedTransport:
         """Set when there are more events."""
 
     @property
+    def media(self) -> None:
+        """No test puts any."""
+
+    @property
     def control(self) -> control_pb2_grpc.ControlStub:
         """No test calls it."""
         raise NotImplementedError

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.text.template.messages import developer_as_system, parse_messages
+from tokenwire.coordinator.text.template.messages import PicturePart, developer_as_system, parse_messages
 from tokenwire.errors import InvalidRequest
 
 
@@ -142,3 +142,49 @@ def test_developers_become_one_system_message() -> None:
     assert developer_as_system(conversation[2:]) == conversation[2:]
     (alone,) = developer_as_system([conversation[1] | {"name": "n"}])
     assert alone == {"role": "system", "content": conversation[1]["content"], "name": "n"}
+
+
+PICTURE = PicturePart("<image>", {})
+
+
+def test_pictures_are_parts_for_templates_that_take_parts() -> None:
+    """They stay where they are, with the fields that are for the template, in results of tools too."""
+    marked = PicturePart("<image>", {"cache_control": 1})
+    parts = [{"type": "text", "text": "a"}, {"type": "image", "cache_control": 1}, {"type": "text", "text": "b"}]
+    assert parsed_content(["a", marked, "b"], form="openai") == parts
+    assert parsed_content(["a", PICTURE], "tool", "openai") == [{"type": "text", "text": "a"}, {"type": "image"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (["a", PICTURE, "b"], "<image>\na\nb"),
+        ([PICTURE], "<image>"),
+        ([PICTURE, "see <image> and", PICTURE], "<image>\nsee <image> and"),
+        ([PicturePart("<1>", {}), "a", PicturePart("<2>", {})], "<1>\n<2>\na"),
+        ([PicturePart("", {}), "a"], "a"),
+    ],
+)
+@pytest.mark.parametrize("role", ["user", "system", "tool"])
+def test_pictures_are_placeholders_for_templates_that_take_text(content: list[Any], text: str, role: str) -> None:
+    """Those that the text does not have stand before it, as in vLLM."""
+    assert parsed_content(content, role) == text
+
+
+def test_more_placeholders_than_pictures_are_an_error() -> None:
+    """In vLLM's words."""
+    with pytest.raises(InvalidRequest, match="Found more '<image>' placeholders"):
+        parsed_content(["<image> <image>", PICTURE])
+
+
+def test_pictures_in_developer_messages_need_a_template_for_them() -> None:
+    """Merged with system messages they would be lost."""
+    messages = parse_messages([{"role": role, "content": [PICTURE]} for role in ("system", "developer")], "openai")
+    with pytest.raises(InvalidRequest, match="must not have pictures"):
+        developer_as_system(messages)
+
+
+def test_a_body_cannot_bring_what_stands_for_a_picture() -> None:
+    """A part of the type that templates get is unknown in requests."""
+    with pytest.raises(InvalidRequest, match="unknown type 'image'"):
+        parsed_content([{"type": "image"}], form="openai")

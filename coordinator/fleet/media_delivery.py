@@ -1,0 +1,169 @@
+"""Puts the media of requests to one worker, each item once, before the requests that need them are sent there."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+
+import grpc
+
+from tokenwire.coordinator.fleet.slots import SlotTable
+from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.coordinator.fleet.transport.base import WorkerTransport
+from tokenwire.coordinator.fleet.transport.grpc import check_cancelled
+from tokenwire.coordinator.media.content import MediaContent, media_item
+from tokenwire.errors import TokenwireError, Unavailable, from_status, reply_error
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.v1 import inference_pb2_grpc
+
+_CHUNK_BYTES = 256 * 1024
+_MOST_KNOWN = 65_536
+_MOST_PUTS = 3
+"""Of a request whose items the worker drops again and again."""
+
+SendCommand = Callable[[pb.SessionRequest], None]
+EndSlots = Callable[[Sequence[int], TokenwireError], None]
+
+
+class MediaDelivery:
+    """What one worker has of the media of requests. The worker decides: what it says it lacks is put again."""
+
+    def __init__(self, slots: SlotTable, send: SendCommand, end: EndSlots) -> None:
+        """`send` queues a command of the session; `end` ends slots that were not sent with an error."""
+        self._slots = slots
+        self._send = send
+        self._end = end
+        self._transport: WorkerTransport | None = None
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+        """Digests of what was put, the latest last."""
+        self._putting: dict[bytes, asyncio.Task[None]] = {}
+        self._submitting: set[asyncio.Task[None]] = set()
+        self.puts = 0
+        """Items that were put."""
+        self.put_bytes = 0
+
+    def begin(self, transport: WorkerTransport) -> None:
+        """Begin with a worker that is connected, of which nothing is known."""
+        self._transport = transport
+
+    def close(self) -> None:
+        """End all puts: the session has ended."""
+        self._transport = None
+        self._known.clear()
+        for task in (*self._putting.values(), *self._submitting):
+            task.cancel()
+        self._putting.clear()
+
+    def lacks(self, items: Iterable[MediaContent]) -> int:
+        """Return how many bytes of items would have to be put."""
+        return sum(len(item.data) for item in {each.digest: each for each in items}.values() if not self._has(item))
+
+    def submit(self, submission: Submission, slots: Sequence[int]) -> None:
+        """Send a request with media once the worker has these; its slots are taken already."""
+        task = asyncio.create_task(self._submit(submission, slots))
+        self._submitting.add(task)
+        task.add_done_callback(self._submitting.discard)
+
+    def submit_again(self, submission: Submission | None, refusal: pb.Refusal) -> bool:
+        """Send a request that was refused because of missing media once more; return whether that is worth it."""
+        if submission is None or refusal.code != pb.REFUSAL_CODE_MEDIA_MISSING or submission.puts >= _MOST_PUTS:
+            return False
+        submission.puts += 1
+        self._forget(refusal.missing)
+        self.submit(submission, refusal.slots[:])
+        return True
+
+    async def expand(
+        self, token_ids: Sequence[int], items: Sequence[MediaContent], options_json: str | None
+    ) -> pb.ExpandResponse:
+        """Return a prompt as the worker's engine sees it. Raises InvalidRequest, Overloaded, Unavailable or
+        EngineFailed."""
+        request = pb.ExpandRequest(token_ids=token_ids, media=[media_item(item, options_json) for item in items])
+        for _ in range(_MOST_PUTS):
+            await self._put(items)
+            response: pb.ExpandResponse = await self._call(lambda stub: stub.Expand(request))
+            if not response.missing:
+                return response
+            self._forget(response.missing)
+        raise Unavailable("The worker keeps dropping the media of the request.", retry_after_s=1)
+
+    async def _submit(self, submission: Submission, slots: Sequence[int]) -> None:
+        assert submission.media is not None
+        try:
+            await self._put(submission.media.items)
+        except TokenwireError as error:
+            self._end(slots, error)
+            return
+        except Exception as error:
+            self._end(slots, reply_error(error))
+            return
+        gone = [slot for slot in slots if self._slots.listeners[slot] is self._slots.discard]
+        if len(gone) == len(slots):  # the worker has never heard of them
+            self._end(slots, Unavailable("The request was aborted."))
+            return
+        self._send(submission.message(slots))
+        if gone:
+            self._send(pb.SessionRequest(abort=pb.Abort(slots=gone)))
+
+    async def _put(self, items: Iterable[MediaContent]) -> None:
+        """Put what the worker does not have; an item that is being put already is waited for."""
+        waiting = []
+        for item in items:
+            if self._has(item):
+                self._known.move_to_end(item.digest)
+                continue
+            task = self._putting.get(item.digest)
+            if task is None:
+                task = self._putting[item.digest] = asyncio.create_task(self._put_one(item))
+                task.add_done_callback(_retrieve_error)
+            waiting.append(task)
+        for task in waiting:
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError as error:
+                check_cancelled()
+                raise Unavailable("The worker was lost.", retry_after_s=1) from error
+
+    async def _put_one(self, item: MediaContent) -> None:
+        try:
+            await self._call(lambda stub: stub.Put(_chunks(item)))
+            self.puts += 1
+            self.put_bytes += len(item.data)
+            self._known[item.digest] = None
+            if len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+        finally:
+            self._putting.pop(item.digest, None)
+
+    async def _call(self, call: "Callable[[inference_pb2_grpc.MediaStub], grpc.aio.Call]") -> pb.ExpandResponse:
+        stub = None if self._transport is None else self._transport.media
+        if stub is None:
+            raise Unavailable("The worker takes no media, or is not connected.", retry_after_s=1)
+        try:
+            response: pb.ExpandResponse = await call(stub)  # type: ignore[misc]
+        except grpc.aio.AioRpcError as error:
+            check_cancelled()
+            raise from_status(error.code(), error.details() or error.code().name) from error
+        except (grpc.aio.UsageError, asyncio.CancelledError) as error:
+            check_cancelled()
+            raise Unavailable("The worker was lost.", retry_after_s=1) from error
+        return response
+
+    def _has(self, item: MediaContent) -> bool:
+        return item.digest in self._known
+
+    def _forget(self, digests: Iterable[bytes]) -> None:
+        for digest in digests:
+            self._known.pop(digest, None)
+
+
+async def _chunks(item: MediaContent) -> AsyncIterator[pb.PutRequest]:
+    view = memoryview(item.data)
+    yield pb.PutRequest(digest=item.digest, size=len(view), data=bytes(view[:_CHUNK_BYTES]))
+    for start in range(_CHUNK_BYTES, len(view), _CHUNK_BYTES):
+        yield pb.PutRequest(data=bytes(view[start : start + _CHUNK_BYTES]))
+
+
+def _retrieve_error(task: "asyncio.Task[None]") -> None:
+    """Keep asyncio from logging the error of a put that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()

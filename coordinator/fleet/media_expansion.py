@@ -1,0 +1,79 @@
+"""Asks a worker how a prompt with media expands, before the prompt is checked, queued and sent."""
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement
+from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
+from tokenwire.errors import EngineFailed, ProtocolError, Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+_MOST_WORKERS = 3
+"""That are asked, one after the other, if they fail."""
+
+
+class MediaWorkers(Protocol):
+    """What an expansion needs of the workers; see WorkerPool."""
+
+    def candidates_to_place(self, model: str, adapter_id: int, placement: Placement) -> list[WorkerSession]:
+        """Return the workers that may take a request, whether they have capacity or not."""
+
+    def unavailable_reason(self, model: str, adapter_id: int = 0) -> str:
+        """Return why no worker can take a request for a model; empty when one can."""
+
+
+class MediaExpander:
+    """Expands prompts on workers: preferably one that has the media, else the one with least to do."""
+
+    def __init__(self, workers: MediaWorkers) -> None:
+        self._workers = workers
+
+    async def expand(
+        self,
+        model: str,
+        token_ids: Sequence[int],
+        items: Sequence[MediaContent],
+        options_json: str | None = None,
+        placement: Placement = NEW,
+    ) -> tuple[Sequence[int], MediaPrompt]:
+        """Return the expanded prompt, and what its workers get.
+
+        Raises InvalidRequest for media that cannot be processed, Overloaded, Unavailable or EngineFailed.
+        """
+        failed: list[WorkerSession] = []
+        while True:
+            session = self._choose(model, items, placement, failed)
+            try:
+                response = await session.media.expand(token_ids, items, options_json)
+            except (Unavailable, EngineFailed) as error:
+                log.warning("worker %s cannot expand a prompt: %s", session.address, error.message)
+                failed.append(session)
+                if len(failed) == _MOST_WORKERS:
+                    raise
+                continue
+            expanded = response.token_ids[:]
+            return expanded, MediaPrompt(items, token_ids, len(expanded), _spans(response, items), options_json)
+
+    def _choose(
+        self, model: str, items: Sequence[MediaContent], placement: Placement, failed: Sequence[WorkerSession]
+    ) -> WorkerSession:
+        found = [each for each in self._workers.candidates_to_place(model, 0, placement) if each.takes_media]
+        found = [each for each in found if each not in failed]
+        if not found:
+            reason = self._workers.unavailable_reason(model) or f"No other worker of {model} takes media right now."
+            raise Unavailable(reason, retry_after_s=1)
+        return min(found, key=lambda each: (each.media.lacks(items), each.open_slots))
+
+
+def _spans(response: pb.ExpandResponse, items: Sequence[MediaContent]) -> list[tuple[int, int]]:
+    """Return where the items are. Raises ProtocolError for a response that cannot be."""
+    spans = [(span.offset, span.length) for span in response.spans]
+    ends = [0, *(offset + length for offset, length in spans)]
+    in_order = all(offset >= end for (offset, _), end in zip(spans, ends, strict=False))
+    if len(spans) != len(items) or not in_order or ends[-1] > len(response.token_ids):
+        raise ProtocolError(f"a worker has put {len(items)} media at {spans[:8]} of {len(response.token_ids)} ids")
+    return spans

@@ -1,0 +1,56 @@
+"""The bytes of one picture, and a prompt that has pictures, as workers get them."""
+
+import hashlib
+from collections.abc import Sequence
+
+from tokenwire.process.value_class import value_class
+from tokenwire.v1 import inference_pb2 as pb
+
+
+class MediaContent:
+    """Bytes with their digest. Not a value: a store finds it for as long as anybody holds it."""
+
+    __slots__ = ("__weakref__", "data", "digest", "modality")
+
+    def __init__(self, data: bytes, modality: str = "image", digest: bytes | None = None) -> None:
+        """`digest`: SHA-256 of the data, if it is known already."""
+        self.data = data
+        self.modality = modality
+        self.digest = digest or hashlib.sha256(data).digest()
+
+
+@value_class
+class MediaPrompt:
+    """The media of a prompt, and the prompt with one placeholder for each of them."""
+
+    items: Sequence[MediaContent]
+    """In the order of their placeholders."""
+    token_ids: Sequence[int]
+    """The prompt before its placeholders are expanded."""
+    length: int
+    """Number of ids of the expanded prompt."""
+    spans: Sequence[tuple[int, int]]
+    """Position and length of each item in the expanded prompt."""
+    options_json: str | None = None
+    """Options of this request for loading and processing; None: the model's."""
+
+    def messages(self) -> list[pb.MediaItem]:
+        """Return what names the items to a worker."""
+        return [media_item(item, self.options_json) for item in self.items]
+
+    def collapsed(self, token_ids: Sequence[int]) -> Sequence[int]:
+        """Return the expanded prompt, and what was generated after it, with placeholders instead of expansions."""
+        return [*self.token_ids, *token_ids[self.length :]]
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        """Ids of the expanded prompt that stand for items, by modality."""
+        counts: dict[str, int] = {}
+        for item, (_, length) in zip(self.items, self.spans, strict=True):
+            counts[item.modality] = counts.get(item.modality, 0) + length
+        return counts
+
+
+def media_item(item: MediaContent, options_json: str | None) -> pb.MediaItem:
+    """Return what names an item to a worker."""
+    return pb.MediaItem(modality=item.modality, digest=item.digest, options_json=options_json)

@@ -1,0 +1,139 @@
+"""Gets the picture that a request names: decodes or fetches it, checks what it is, and keeps it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+import pybase64
+
+from tokenwire.coordinator.media.content import MediaContent
+from tokenwire.coordinator.media.fetching import GuardedFetcher, too_large
+from tokenwire.coordinator.media.image_header import read_header
+from tokenwire.coordinator.media.settings import MediaSettings
+from tokenwire.coordinator.media.store import MediaStore
+from tokenwire.errors import InvalidRequest, TokenwireError
+from tokenwire.process.fair_turns import FairTurns
+from tokenwire.process.value_class import value_class
+
+_INLINE_BYTES = 128 * 1024
+"""Smaller pictures are decoded and hashed on the event loop, in less than a millisecond."""
+_MOST_WAITING = 1024
+_MOST_NAME_CHARS = 1024
+
+
+@value_class
+class MediaReference:
+    """A picture as a request names it."""
+
+    url: str | None
+    """None: one that the tenant has named before."""
+    uuid: str | None = None
+    """The tenant's own name for it."""
+    position: int = 0
+    """Its place among those of the request."""
+
+
+class MediaLoader:
+    """Loads pictures for tenants."""
+
+    def __init__(self, settings: MediaSettings, fetcher: GuardedFetcher | None = None) -> None:
+        self.store = MediaStore(settings.memory_bytes)
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        """How many pictures were loaded, by source (data, fetch, uuid) and outcome (ok, refused, failed)."""
+        self.fetched_bytes = 0
+        self._settings = settings
+        self._fetcher = fetcher or GuardedFetcher(settings)
+        self._turns = FairTurns(
+            settings.max_fetches,
+            settings.tenant_fetches,
+            _MOST_WAITING,
+            "Too many pictures of this tenant are fetched.",
+        )
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._fetcher.close()
+
+    async def load(self, references: Sequence[MediaReference], tenant: str) -> list[MediaContent]:
+        """Return the pictures of a request, each of its URLs fetched once.
+
+        Raises InvalidRequest, MediaUnavailable or Overloaded; the first picture that cannot be loaded decides.
+        """
+        tasks: dict[str, asyncio.Task[MediaContent]] = {}
+        try:
+            for each in references:
+                if each.url is not None and each.url not in tasks:
+                    tasks[each.url] = asyncio.create_task(self._from_url(each.url, tenant))
+            return [
+                self._named(each, tenant) if each.url is None else self._name(each, tenant, await tasks[each.url])
+                for each in references
+            ]
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+    def _name(self, reference: MediaReference, tenant: str, content: MediaContent) -> MediaContent:
+        if reference.uuid is not None:
+            if len(reference.uuid) > _MOST_NAME_CHARS:
+                raise InvalidRequest(f"A uuid has more than {_MOST_NAME_CHARS} characters.", param="messages")
+            self.store.name(tenant, reference.uuid, content)
+        return content
+
+    def _named(self, reference: MediaReference, tenant: str) -> MediaContent:
+        content = self.store.find(tenant, reference.uuid or "")
+        self.outcomes["uuid", "refused" if content is None else "ok"] += 1
+        if content is None:
+            raise InvalidRequest(
+                f"Cache miss for image at index {reference.position} but data is not provided.", param="messages"
+            )
+        return content
+
+    async def _from_url(self, url: str, tenant: str) -> MediaContent:
+        source = "data" if url[:5].lower() == "data:" else "fetch"
+        try:
+            data = await (self._decode(url) if source == "data" else self._fetch(url, tenant))
+            content = await self._checked(data)
+        except InvalidRequest as error:
+            self.outcomes[source, "refused" if error.http_status == 400 else "failed"] += 1
+            raise
+        except TokenwireError:
+            self.outcomes[source, "failed"] += 1
+            raise
+        self.outcomes[source, "ok"] += 1
+        return content
+
+    async def _fetch(self, url: str, tenant: str) -> bytes:
+        if not self._settings.fetch:
+            raise InvalidRequest("This server fetches no pictures: send them as data: URLs.", param="messages")
+        async with self._turns.turn(tenant):
+            data = await self._fetcher.fetch(url)
+        self.fetched_bytes += len(data)
+        return data
+
+    async def _decode(self, url: str) -> bytes:
+        spec, comma, text = url[5:].partition(",")
+        if not comma or not spec.endswith(";base64"):
+            raise InvalidRequest("Only base64 data URLs are supported for now.", param="messages")
+        if len(text) * 3 // 4 > self._settings.max_bytes + 2:
+            raise too_large(self._settings.max_bytes)
+        try:
+            if len(text) <= _INLINE_BYTES:
+                return pybase64.b64decode(text, validate=True)
+            return await asyncio.to_thread(pybase64.b64decode, text, validate=True)
+        except ValueError as error:
+            raise InvalidRequest(str(error), param="messages") from error
+
+    async def _checked(self, data: bytes) -> MediaContent:
+        """Return a picture that may be decoded, kept."""
+        if len(data) > self._settings.max_bytes:
+            raise too_large(self._settings.max_bytes)
+        header = read_header(data)
+        if header.pixels > self._settings.max_pixels:
+            raise InvalidRequest(
+                f"Image dimensions {header.width}x{header.height} ({header.pixels} pixels) exceed the maximum of "
+                f"{self._settings.max_pixels} pixels (--max-media-pixels).",
+                param="messages",
+            )
+        content = MediaContent(data) if len(data) <= _INLINE_BYTES else await asyncio.to_thread(MediaContent, data)
+        return self.store.add(content)

@@ -1,0 +1,60 @@
+"""Keeps the bytes of pictures by digest: as long as a request has them, and after that while there is memory."""
+
+import weakref
+from collections import OrderedDict
+
+from tokenwire.coordinator.media.content import MediaContent
+from tokenwire.errors import Overloaded
+
+_RETRY_AFTER_S = 1.0
+_MOST_NAMES = 65_536
+
+
+class MediaStore:
+    """Pictures within a bound of bytes, each once; those that nobody has may be dropped, least recently used first."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory_bytes = memory_bytes
+        self.used_bytes = 0
+        """Of all pictures that are kept or that a request has."""
+        self._live: weakref.WeakValueDictionary[bytes, MediaContent] = weakref.WeakValueDictionary()
+        self._kept: OrderedDict[bytes, MediaContent] = OrderedDict()
+        self._names: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        """Digests by tenant and the name that it gave: what one tenant names, no other finds."""
+
+    def add(self, content: MediaContent) -> MediaContent:
+        """Keep a picture; return it, or the one with the same bytes. Raises Overloaded if there is no memory."""
+        known = self._live.get(content.digest)
+        if known is None:
+            size = len(content.data)
+            while self.used_bytes + size > self._memory_bytes and self._kept:
+                self._kept.popitem(last=False)  # frees its bytes, unless a request has them
+            if self.used_bytes + size > self._memory_bytes:
+                raise Overloaded(
+                    f"The pictures of requests take all of the {self._memory_bytes / 2**20:g} MiB that are for them.",
+                    retry_after_s=_RETRY_AFTER_S,
+                )
+            known = self._live[content.digest] = content
+            self.used_bytes += size
+            weakref.finalize(content, self._free, size)
+        self._kept[known.digest] = known
+        self._kept.move_to_end(known.digest)
+        return known
+
+    def name(self, tenant: str, name: str, content: MediaContent) -> None:
+        """Let a tenant find a picture by a name of its own."""
+        self._names[tenant, name] = content.digest
+        self._names.move_to_end((tenant, name))
+        if len(self._names) > _MOST_NAMES:
+            self._names.popitem(last=False)
+
+    def find(self, tenant: str, name: str) -> MediaContent | None:
+        """Return the picture to which a tenant gave a name, if it is still kept."""
+        digest = self._names.get((tenant, name))
+        content = None if digest is None else self._live.get(digest)
+        if content is not None:
+            self._names.move_to_end((tenant, name))
+        return content
+
+    def _free(self, size: int) -> None:
+        self.used_bytes -= size

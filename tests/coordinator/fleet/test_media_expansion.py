@@ -1,0 +1,86 @@
+"""Tests of expansions of prompts: which workers are asked, and what they may answer."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tokenwire.coordinator.fleet.media_expansion import MediaExpander
+from tokenwire.coordinator.media.content import MediaContent
+from tokenwire.errors import EngineFailed, InvalidRequest, ProtocolError, TokenwireError, Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+
+ITEM = MediaContent(b"x")
+SPAN = pb.MediaSpan(offset=1, length=3)
+ANSWER = pb.ExpandResponse(token_ids=[1, 9, 9, 9], spans=[SPAN])
+
+
+class Asked:
+    """A worker that answers an expansion, or fails."""
+
+    def __init__(self, answer: pb.ExpandResponse | TokenwireError = ANSWER, lacks: int = 0, slots: int = 0) -> None:
+        self.address = "worker"
+        self.takes_media = True
+        self.open_slots = slots
+        self.asked = 0
+        self.media = SimpleNamespace(lacks=lambda items: lacks, expand=self.expand)
+        self._answer = answer
+
+    async def expand(self, token_ids: Any, items: Any, options_json: str | None) -> pb.ExpandResponse:
+        """Count, and answer."""
+        self.asked += 1
+        if isinstance(self._answer, TokenwireError):
+            raise self._answer
+        return self._answer
+
+
+def expander_of(*workers: Any) -> MediaExpander:
+    """Return an expander in front of workers."""
+    pool: Any = SimpleNamespace(
+        candidates_to_place=lambda model, adapter_id, placement: list(workers),
+        unavailable_reason=lambda model: "",
+    )
+    return MediaExpander(pool)
+
+
+async def test_a_worker_that_has_the_media_is_asked_before_an_idle_one() -> None:
+    """To put a picture costs more than to wait for a busy worker; among equals it is the one with least to do."""
+    has, idle, busy = Asked(slots=5), Asked(lacks=1000), Asked(slots=9)
+    token_ids, media = await expander_of(idle, busy, has).expand("model", [1, 2], [ITEM], "{}")
+    assert (list(token_ids), media.length, media.spans, media.options_json) == ([1, 9, 9, 9], 4, [(1, 3)], "{}")
+    assert (has.asked, idle.asked, busy.asked) == (1, 0, 0)
+
+
+async def test_another_worker_is_asked_if_one_fails_and_no_other_for_a_bad_picture() -> None:
+    """A refusal is the client's; a loss is not."""
+    lost, other = Asked(Unavailable("lost")), Asked(slots=1)
+    await expander_of(lost, other).expand("model", [1], [ITEM])
+    assert (lost.asked, other.asked) == (1, 1)
+    refuses, other = Asked(InvalidRequest("broken")), Asked(slots=1)
+    with pytest.raises(InvalidRequest):
+        await expander_of(refuses, other).expand("model", [1], [ITEM])
+    assert other.asked == 0
+
+
+async def test_a_few_workers_are_asked_at_most() -> None:
+    """Then the last error is the client's; without a worker there is one too."""
+    workers = [Asked(EngineFailed("dead")) for _ in range(5)]
+    with pytest.raises(EngineFailed):
+        await expander_of(*workers).expand("model", [1], [ITEM])
+    assert sum(each.asked for each in workers) == 3
+    with pytest.raises(Unavailable, match="No other worker"):
+        await expander_of().expand("model", [1], [ITEM])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pb.ExpandResponse(token_ids=[1]),
+        pb.ExpandResponse(token_ids=[1], spans=[SPAN]),
+        pb.ExpandResponse(token_ids=[1] * 9, spans=[SPAN, SPAN]),
+    ],
+)
+async def test_a_worker_cannot_claim_impossible_places(answer: pb.ExpandResponse) -> None:
+    """There is one place for each item, within the prompt."""
+    with pytest.raises(ProtocolError):
+        await expander_of(Asked(answer)).expand("model", [1], [ITEM])

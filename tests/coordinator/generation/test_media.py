@@ -1,0 +1,145 @@
+"""Tests of pictures in chats."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.coordinator.fakes import served_model
+from tests.coordinator.media import pictures
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement
+from tokenwire.coordinator.generation.media import MediaPrompts
+from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
+from tokenwire.coordinator.media.loader import MediaLoader
+from tokenwire.coordinator.media.settings import MediaSettings
+from tokenwire.coordinator.text.template.messages import PicturePart
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
+from tokenwire.coordinator.types import ChatPrompt, ExactHistory, KnownPrefix
+from tokenwire.errors import InvalidRequest
+from tokenwire.v1 import inference_pb2 as pb
+
+KIND = pb.MediaKind(modality="image", limit=3, placeholders=["<one>", "<more>"])
+SEES = replace(served_model(), media=(KIND,))
+
+
+class Expands:
+    """Expands nothing."""
+
+    async def expand(
+        self,
+        model: str,
+        token_ids: Sequence[int],
+        items: Sequence[MediaContent],
+        options_json: str | None = None,
+        placement: Placement = NEW,
+    ) -> tuple[Sequence[int], MediaPrompt]:
+        """Return the prompt as it is."""
+        assert placement.revision == SEES.revision
+        return token_ids, MediaPrompt(items, token_ids, len(token_ids), [], options_json)
+
+
+def image(data: bytes = pictures.png(), **fields: Any) -> dict[str, Any]:
+    """Return a part of a message."""
+    return {"type": "image_url", "image_url": {"url": "data:;base64," + base64.b64encode(data).decode()}, **fields}
+
+
+def picture_chat(*contents: Any, **fields: Any) -> ChatPrompt:
+    """Return a chat."""
+    return ChatPrompt([{"role": "user", "content": content} for content in contents], **fields)
+
+
+async def loaded_pictures(
+    prompt: ChatPrompt, tenant: str = "", prompts: MediaPrompts | None = None
+) -> tuple[Any, list[bytes]]:
+    """Load the pictures of a chat; return the contents of its messages, and the pictures."""
+    prompts = prompts or MediaPrompts(MediaLoader(MediaSettings()), Expands())
+    loaded, items = await prompts.load(prompt, SEES, tenant)
+    return [message["content"] for message in loaded.messages], [item.data for item in items]
+
+
+async def test_pictures_are_found_in_every_form_and_place() -> None:
+    """Their parts are marked in their order through the whole chat; other fields of a part are for the template."""
+    one, two, three = pictures.png(1, 1), pictures.png(2, 2), pictures.png(3, 3)
+    plain = image(two)["image_url"]["url"]
+    contents, found = await loaded_pictures(
+        picture_chat(
+            [{"type": "text", "text": "a"}, image(one, cache_control=1)],
+            "text",
+            [{"type": "input_image", "image_url": plain}, {"image_url": image(three)["image_url"]}],
+        )
+    )
+    assert found == [one, two, three]
+    assert contents[0] == [{"type": "text", "text": "a"}, PicturePart("<one>", {"cache_control": 1})]
+    assert contents[1:] == ["text", [PicturePart("<more>", {}), PicturePart("<more>", {})]]
+
+
+async def test_chats_without_pictures_and_models_without_eyes_are_left_alone() -> None:
+    """The prompt is the same object: nothing is paid for what is not used."""
+    prompts, without = (
+        MediaPrompts(MediaLoader(MediaSettings()), Expands()),
+        picture_chat("a", [{"type": "text", "text": "b"}]),
+    )
+    assert await prompts.load(without, SEES, "") == (without, [])
+    with_one = picture_chat([image()])
+    loaded, items = await prompts.load(with_one, served_model(), "")
+    assert loaded is with_one
+    assert items == []
+
+
+@pytest.mark.parametrize(
+    ("part", "problem"),
+    [
+        ({"type": "image_url"}, r"messages\[0\].content\[0\].image_url must have a url"),
+        ({"type": "image_url", "image_url": {"url": 5}}, "must have a url"),
+        ({"type": "image_url", "image_url": {"url": None}}, "must have a url"),
+        ({"type": "image_url", "uuid": ["a"]}, "uuid must be a string"),
+        ({"type": "image_url", "uuid": "never named"}, "Cache miss for image at index 0"),
+    ],
+)
+async def test_malformed_pictures_are_named(part: Mapping[str, Any], problem: str) -> None:
+    """Errors name the part."""
+    with pytest.raises(InvalidRequest, match=problem):
+        await loaded_pictures(picture_chat([part]))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "problem"),
+    [
+        (picture_chat([image()] * 4), r"At most 3 image\(s\) may be provided in one prompt."),
+        (
+            picture_chat([image()], options=TemplateOptions(chat_template="{{ messages }}")),
+            "cannot bring a chat template",
+        ),
+        (
+            picture_chat([image()], history=ExactHistory(prefix=KnownPrefix([1], None, "given", required=True))),
+            "cannot be given",
+        ),
+    ],
+)
+async def test_what_does_not_go_with_pictures_is_refused_before_they_are_loaded(
+    prompt: ChatPrompt, problem: str
+) -> None:
+    """Too many of them, templates of the request, and ids of the request."""
+    loader = MediaLoader(MediaSettings())
+    with pytest.raises(InvalidRequest, match=problem):
+        await loaded_pictures(prompt, prompts=MediaPrompts(loader, Expands()))
+    assert not loader.outcomes
+
+
+async def test_tenants_have_names_of_their_own() -> None:
+    """A uuid is found by the tenant that gave it, and by no other."""
+    prompts = MediaPrompts(MediaLoader(MediaSettings()), Expands())
+    _, named = await loaded_pictures(picture_chat([image(uuid="cat")]), "one", prompts)
+    again = picture_chat([{"type": "image_url", "image_url": None, "uuid": "cat"}])
+    assert (await loaded_pictures(again, "one", prompts))[1] == named
+    with pytest.raises(InvalidRequest, match="Cache miss"):
+        await loaded_pictures(again, "two", prompts)
+
+
+async def test_prompts_are_expanded_by_workers_of_the_models_revision() -> None:
+    """Options of the request go with them."""
+    prompts = MediaPrompts(MediaLoader(MediaSettings()), Expands())
+    token_ids, media = await prompts.expand([1, 2], [MediaContent(b"x")], SEES, "{}")
+    assert (token_ids, media.options_json) == ([1, 2], "{}")

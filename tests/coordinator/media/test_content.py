@@ -1,0 +1,19 @@
+"""Tests of media of prompts."""
+
+from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
+
+
+def test_a_prompt_is_collapsed_for_its_worker_with_what_was_generated_after_it() -> None:
+    """A worker expands the placeholders itself; tokens that follow the prompt stay as they are."""
+    item = MediaContent(b"x")
+    prompt = MediaPrompt([item], [1, 9, 2], length=5, spans=[(1, 3)])
+    assert prompt.collapsed([1, 9, 9, 9, 2]) == [1, 9, 2]
+    assert prompt.collapsed([1, 9, 9, 9, 2, 7, 9]) == [1, 9, 2, 7, 9]
+
+
+def test_items_are_counted_by_modality_and_named_by_digest() -> None:
+    """Usage has the tokens of all items of a kind; workers get their digests."""
+    item = MediaContent(b"x")
+    prompt = MediaPrompt([item, item], [9, 9], length=7, spans=[(0, 3), (3, 4)], options_json="{}")
+    assert prompt.tokens == {"image": 7}
+    assert [(each.digest, each.options_json) for each in prompt.messages()] == [(item.digest, "{}")] * 2

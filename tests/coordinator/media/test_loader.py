@@ -1,0 +1,132 @@
+"""Tests of loading pictures."""
+
+import asyncio
+import base64
+
+import pytest
+
+from tests.coordinator.media import pictures
+from tokenwire.coordinator.media.fetching import GuardedFetcher
+from tokenwire.coordinator.media.loader import MediaLoader, MediaReference
+from tokenwire.coordinator.media.settings import MediaSettings
+from tokenwire.errors import InvalidRequest, Overloaded
+
+
+def data_url(data: bytes, kind: str = "image/png") -> str:
+    """Return a picture as a URL."""
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+class HeldFetches(GuardedFetcher):
+    """Returns pictures by URL once they are let go, and counts how many it fetches at a time."""
+
+    def __init__(self, **found: bytes) -> None:
+        super().__init__(MediaSettings())
+        self.found = found
+        self.urls: list[str] = []
+        self.now = self.most = 0
+        self.go = asyncio.Event()
+        self.begun = asyncio.Event()
+
+    async def fetch(self, url: str) -> bytes:
+        """Return the picture of a URL."""
+        self.urls.append(url)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        self.begun.set()
+        await self.go.wait()
+        self.now -= 1
+        return self.found.get(url, pictures.png())
+
+
+async def load_urls(
+    *urls: str, settings: MediaSettings | None = None, loader: MediaLoader | None = None
+) -> list[bytes]:
+    """Load pictures; return their bytes."""
+    loader = loader or MediaLoader(settings or MediaSettings())
+    references = [MediaReference(url, position=position) for position, url in enumerate(urls)]
+    return [content.data for content in await loader.load(references, "tenant")]
+
+
+async def test_data_urls_are_decoded_and_equal_pictures_are_one() -> None:
+    """The bytes are those of the URL, whatever type it claims."""
+    loader = MediaLoader(MediaSettings())
+    one, same, other = await loader.load(
+        [
+            MediaReference(data_url(pictures.png())),
+            MediaReference(data_url(pictures.png(), "text/html;charset=utf-8")),
+            MediaReference(data_url(pictures.png(4, 4))),
+        ],
+        "",
+    )
+    assert one is same
+    assert one.data == pictures.png()
+    assert other.data == pictures.png(4, 4)
+    assert loader.outcomes["data", "ok"] == 3
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("data:image/png;base64,!!!!", "Non-base64 digit found"),
+        ("data:image/png;base64,QUI", "Non-base64 digit found"),
+        ("data:image/png;base64", "Only base64 data URLs"),
+        ("data:image/png,abc", "Only base64 data URLs"),
+        (data_url(b"<svg/>"), "cannot identify image file"),
+        (data_url(pictures.huge_png(60_000, 60_000)), "60000x60000 .* exceed the maximum of 64000000 pixels"),
+        (data_url(pictures.png() + bytes(2000)), "max-media-mb"),
+        (data_url(pictures.png() + bytes(1000)), "max-media-mb"),
+    ],
+)
+async def test_what_is_no_picture_or_too_large_is_refused_before_anything_is_decoded(url: str, reason: str) -> None:
+    """Errors name the cause, in vLLM's words where it has some."""
+    loader = MediaLoader(MediaSettings(max_bytes=1000))
+    with pytest.raises(InvalidRequest, match=reason):
+        await load_urls(url, loader=loader)
+    assert loader.outcomes["data", "refused"] == 1
+    assert loader.store.used_bytes == 0
+
+
+async def test_a_url_is_fetched_once_per_request() -> None:
+    """A picture that a request names twice is fetched once."""
+    fetcher = HeldFetches()
+    fetcher.go.set()
+    assert len(await load_urls("https://a/1", "https://a/1", loader=MediaLoader(MediaSettings(), fetcher))) == 2
+    assert fetcher.urls == ["https://a/1"]
+
+
+async def test_a_tenant_fetches_a_few_at_a_time() -> None:
+    """The share bounds a tenant's fetches; all are served in the end."""
+    fetcher = HeldFetches()
+    loader = MediaLoader(MediaSettings(tenant_fetches=2), fetcher)
+    loading = asyncio.create_task(load_urls(*(f"https://a/{i}" for i in range(6)), loader=loader))
+    await fetcher.begun.wait()
+    fetcher.go.set()
+    assert len(await loading) == 6
+    assert fetcher.most == 2
+
+
+async def test_without_fetching_only_data_urls_are_taken() -> None:
+    """An operator can forbid fetches."""
+    with pytest.raises(InvalidRequest, match="fetches no pictures"):
+        await load_urls("https://a/1", settings=MediaSettings(fetch=False))
+
+
+async def test_a_uuid_names_a_picture_for_its_tenant_alone() -> None:
+    """A tenant may leave out the bytes of a picture that it has named; another one cannot reach it."""
+    loader = MediaLoader(MediaSettings())
+    named = MediaReference(data_url(pictures.png()), "cat")
+    (content,) = await loader.load([named], "one")
+    assert await loader.load([MediaReference(None, "cat")], "one") == [content]
+    with pytest.raises(InvalidRequest, match="Cache miss for image at index 1 but data is not provided"):
+        await loader.load([named, MediaReference(None, "cat", 1)][1:], "two")
+
+
+async def test_pictures_beyond_the_memory_are_rejected_until_others_end() -> None:
+    """Memory for pictures is bounded: more of them get 429."""
+    loader = MediaLoader(MediaSettings(memory_bytes=200))
+    held = await loader.load([MediaReference(data_url(pictures.png() + bytes(60)))], "")
+    with pytest.raises(Overloaded):
+        await load_urls(data_url(pictures.png(4, 4) + bytes(80)), loader=loader)
+    del held
+    assert await load_urls(data_url(pictures.png(4, 4) + bytes(80)), loader=loader)

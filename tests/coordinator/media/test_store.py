@@ -1,0 +1,50 @@
+"""Tests of the store of pictures."""
+
+import gc
+
+import pytest
+
+from tokenwire.coordinator.media.content import MediaContent
+from tokenwire.coordinator.media.store import MediaStore
+from tokenwire.errors import Overloaded
+
+
+def test_equal_bytes_are_kept_once() -> None:
+    """A picture that comes again is the one that is kept, and takes no more memory."""
+    store = MediaStore(100)
+    first = store.add(MediaContent(b"x" * 60))
+    assert store.add(MediaContent(b"x" * 60)) is first
+    assert store.used_bytes == 60
+
+
+def test_pictures_that_nobody_has_make_room_for_new_ones() -> None:
+    """Those used least recently are dropped, and their memory counts as free."""
+    store = MediaStore(100)
+    store.add(MediaContent(b"a" * 60))
+    store.add(MediaContent(b"b" * 60))
+    gc.collect()
+    assert store.used_bytes == 60
+
+
+def test_pictures_that_requests_have_are_never_dropped_so_further_ones_are_rejected() -> None:
+    """With all memory in use a picture is refused with 429; once the request is gone it is taken."""
+    store = MediaStore(100)
+    held = store.add(MediaContent(b"a" * 60))
+    with pytest.raises(Overloaded):
+        store.add(MediaContent(b"b" * 60))
+    assert store.used_bytes == 60
+    del held
+    store.add(MediaContent(b"b" * 60))
+    assert store.used_bytes == 60
+
+
+def test_a_name_is_found_only_by_the_tenant_that_gave_it() -> None:
+    """Tenants do not reach each other's pictures by name; a picture that was dropped is not found."""
+    store = MediaStore(100)
+    content = store.add(MediaContent(b"a" * 60))
+    store.name("one", "cat", content)
+    assert store.find("one", "cat") is content
+    assert store.find("two", "cat") is None
+    del content
+    store.add(MediaContent(b"b" * 60))
+    assert store.find("one", "cat") is None

@@ -1,0 +1,149 @@
+"""Pictures in chats, with real processes and simulated engines: replies, usage, limits, losses, and what is refused."""
+
+import asyncio
+import base64
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.coordinator.media import pictures
+from tests.processes import Service, coordinator, simulated_service, simulated_worker
+
+IMAGE_TOKENS = 70
+WORKER = ("--sim-image-tokens", str(IMAGE_TOKENS), "--sim-step-ms", "5")
+COORDINATOR = ("--enable-prompt-tokens-details", "--max-media-mb", "1", "--media-fetch-timeout", "2")
+CAT, DOG = pictures.png(20, 10, 1), pictures.png(20, 10, 2)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Run a coordinator and a worker that takes pictures."""
+    folder = tmp_path_factory.mktemp("pictures")
+    with simulated_service(folder, *WORKER, coordinator_options=COORDINATOR) as running:
+        yield running
+
+
+def picture_part(data: bytes | None, **fields: Any) -> dict[str, Any]:
+    """Return a part of a message with a picture."""
+    url = None if data is None else {"url": "data:image/png;base64," + base64.b64encode(data).decode()}
+    return {"type": "image_url", "image_url": url, **fields}
+
+
+def picture_request(*parts: Any, **fields: Any) -> dict[str, Any]:
+    """Return a chat request with one message."""
+    content = [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
+    base = {"model": "simulated", "temperature": 0, "max_tokens": 20, "return_token_ids": True}
+    return {**base, "messages": [{"role": "user", "content": content}], **fields}
+
+
+def completed(service: Service, body: dict[str, Any], path: str = "/v1/chat/completions") -> Any:
+    """Return a successful response."""
+    response = httpx.post(service.url + path, json=body, timeout=60)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_the_reply_depends_on_the_picture_and_usage_has_its_tokens(service: Service) -> None:
+    """Prompt ids are those that the engine sees; another picture is another prompt."""
+    cat, again, dog = (completed(service, picture_request("What?", picture_part(each))) for each in (CAT, CAT, DOG))
+    assert cat["choices"][0]["token_ids"] == again["choices"][0]["token_ids"] != dog["choices"][0]["token_ids"]
+    assert cat["usage"]["prompt_tokens_details"]["multimodal_tokens"] == {"image": IMAGE_TOKENS}
+    assert cat["usage"]["prompt_tokens"] == len(cat["prompt_token_ids"])
+    both = completed(service, picture_request(picture_part(CAT), "and", picture_part(DOG)))
+    assert both["usage"]["prompt_tokens_details"]["multimodal_tokens"] == {"image": 2 * IMAGE_TOKENS}
+
+
+def test_a_streamed_reply_is_the_whole_one(service: Service) -> None:
+    """Text and usage are equal."""
+    body = picture_request("What?", picture_part(CAT), return_token_ids=False)
+    whole = completed(service, body)
+    text, usage = "", None
+    streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
+    with httpx.stream("POST", f"{service.url}/v1/chat/completions", json=streamed, timeout=60) as response:
+        for line in response.iter_lines():
+            if line.startswith("data: {"):
+                chunk = httpx.Response(200, content=line.removeprefix("data: ")).json()
+                usage = chunk.get("usage") or usage
+                text += "".join(choice["delta"].get("content") or "" for choice in chunk["choices"])
+    assert text == whole["choices"][0]["message"]["content"]
+    assert usage is not None
+    assert usage["prompt_tokens_details"]["multimodal_tokens"] == {"image": IMAGE_TOKENS}
+
+
+def test_tokenize_returns_the_ids_that_the_engine_sees(service: Service) -> None:
+    """They are those of the chat's prompt."""
+    body = picture_request("What?", picture_part(CAT))
+    tokens = completed(service, {"messages": body["messages"]}, "/tokenize")["tokens"]
+    assert tokens == completed(service, body)["prompt_token_ids"]
+
+
+def test_a_uuid_stands_for_a_picture_that_came_before(service: Service) -> None:
+    """The bytes need not come again; a name that nobody gave is a 400."""
+    first = completed(service, picture_request("What?", picture_part(CAT, uuid="cat")))
+    second = completed(service, picture_request("What?", picture_part(None, uuid="cat")))
+    assert first["choices"][0]["token_ids"] == second["choices"][0]["token_ids"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        (picture_request(picture_part(None, uuid="unknown")), 400, "Cache miss for image at index 0"),
+        (picture_request(picture_part(b"no picture")), 400, "Failed to load image: cannot identify image file"),
+        (picture_request(picture_part(pictures.huge_png(50_000, 50_000))), 400, "50000x50000"),
+        (picture_request(picture_part(CAT + bytes(2**20))), 400, "--max-media-mb"),
+        (picture_request(*[picture_part(CAT)] * 17), 400, "At most 16 image(s) may be provided in one prompt."),
+        (picture_request({"type": "image_url", "image_url": {"url": "http://10.0.0.1/"}}), 400, "data or https"),
+        (picture_request({"type": "image_url", "image_url": {"url": "https://10.0.0.1/"}}), 400, "not public"),
+        (picture_request({"type": "image_url", "image_url": {"url": "https://[::1]/"}}), 400, "not public"),
+        (picture_request({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}), 400, "'file'"),
+        (picture_request({"type": "image_url", "image_url": {"url": "https://name.invalid/"}}), 422, "not be fetched"),
+        (picture_request({"type": "input_audio", "input_audio": {}}), 400, "'input_audio', which this server"),
+        (picture_request({"type": "image_embeds", "image_embeds": "x"}), 400, "'image_embeds', which this server"),
+        (picture_request("a", mm_processor_kwargs={"a": 1}), 400, "--trust-request-mm-kwargs"),
+        (picture_request("a", media_io_kwargs={"image": {"a": 1}}), 400, "--trust-request-mm-kwargs"),
+        (picture_request(picture_part(CAT), truncate_prompt_tokens=5), 400, "cannot be truncated"),
+        (picture_request(picture_part(CAT), max_tokens=40_000), 400, "max_model_len"),
+    ],
+)
+def test_what_cannot_be_served_is_an_error_that_says_why(
+    service: Service, body: dict[str, Any], status: int, message: str
+) -> None:
+    """Before any worker has heard of it."""
+    response = httpx.post(f"{service.url}/v1/chat/completions", json=body, timeout=60)
+    assert response.status_code == status, response.text
+    assert message in response.json()["error"]["message"]
+
+
+def test_a_model_that_takes_text_only_says_so(tmp_path: Path) -> None:
+    """Every kind of picture is a 400 that names it."""
+    with simulated_service(tmp_path) as service:
+        for part in (picture_part(CAT), {"type": "input_image", "image_url": "https://example.org/"}):
+            response = httpx.post(f"{service.url}/v1/chat/completions", json=picture_request(part))
+            assert response.status_code == 400
+            assert "this model takes text only" in response.json()["error"]["message"]
+
+
+async def test_a_killed_worker_is_replaced_by_one_that_gets_the_picture(tmp_path: Path) -> None:
+    """The reply is that of an undisturbed run, though only the killed one had the picture."""
+    body = picture_request("What?", picture_part(CAT), max_tokens=150)
+    with ExitStack() as stack:
+        first, address = stack.enter_context(simulated_worker(tmp_path, *WORKER, "--sim-step-ms", "20", name="first"))
+        _, other = stack.enter_context(simulated_worker(tmp_path, *WORKER, name="second"))
+        listed = tmp_path / "workers"
+        listed.write_text(address)
+        process, url = stack.enter_context(coordinator(tmp_path, [f"file:{listed}"]))
+        service = Service(process, url, [first], [address])
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+            reply = asyncio.create_task(client.post("/v1/chat/completions", json=body))
+            await asyncio.to_thread(service.wait_slots, 1)
+            listed.write_text(f"{address}\n{other}")
+            await asyncio.to_thread(process.wait_for, rf"worker {other}: .*, ready")
+            first.signal(signal.SIGKILL)
+            resumed = (await reply).json()
+            whole = (await client.post("/v1/chat/completions", json=body)).json()
+    assert resumed["choices"][0]["token_ids"] == whole["choices"][0]["token_ids"]
+    assert resumed["usage"]["prompt_tokens"] == whole["usage"]["prompt_tokens"]

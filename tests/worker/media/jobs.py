@@ -1,0 +1,30 @@
+"""What a fork server loads in tests: jobs that answer, crash, hang and die."""
+
+import os
+import time
+
+from tokenwire.worker.media.fork_server import Buffers, ForkHandler
+
+
+def load_handler(configuration: bytes) -> ForkHandler:
+    """Return a handler that remembers its configuration; one is refused."""
+    if configuration == b"broken":
+        raise ValueError("this configuration is broken")
+    loader = os.getpid()
+
+    def handle(job: bytes) -> tuple[bytes, Buffers]:
+        match job:
+            case b"who":
+                return f"{loader} {os.getpid()}".encode(), ()
+            case b"crash":
+                os.abort()
+            case b"raise":
+                raise RuntimeError("a job raises")
+            case b"hang":
+                while True:
+                    time.sleep(60)
+            case b"large":
+                return b"large", [memoryview(bytes(range(256)) * 40_000), b"end"]
+        return configuration + b" " + job, ()
+
+    return handle

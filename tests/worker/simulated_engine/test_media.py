@@ -1,0 +1,54 @@
+"""Tests of pictures in simulated prompts."""
+
+import hashlib
+
+import pytest
+
+from tests.worker.media.test_received import item_chunks
+from tokenwire.errors import InvalidRequest, MediaMissing
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.simulated_engine.media import PLACEHOLDER, SimulatedMedia
+from tokenwire.worker.simulated_engine.model import load_model
+
+MODEL = load_model(None, None)
+WIDTH = len(PLACEHOLDER)  # a byte is an id
+
+
+async def media_with(*pictures: bytes) -> tuple[SimulatedMedia, list[pb.MediaItem]]:
+    """Return media with pictures of five ids each."""
+    media = SimulatedMedia(MODEL, 5)
+    for picture in pictures:
+        await media.put(item_chunks(picture))
+    return media, [pb.MediaItem(modality="image", digest=hashlib.sha256(each).digest()) for each in pictures]
+
+
+def ids_of_text(text: str) -> list[int]:
+    """Return the ids of a text."""
+    return list(text.encode())
+
+
+async def test_placeholders_become_the_ids_of_their_pictures() -> None:
+    """Each picture has the same number of ids, its own ones, at the place of its placeholder."""
+    media, items = await media_with(b"one", b"two")
+    token_ids, spans = media.expanded(ids_of_text(f"a{PLACEHOLDER}b{PLACEHOLDER}"), items)
+    assert [(span.offset, span.length) for span in spans] == [(1, 5), (7, 5)]
+    assert (token_ids[0], token_ids[6], len(token_ids)) == (ord("a"), ord("b"), 12)
+    assert token_ids[1:6] != token_ids[7:]
+
+
+async def test_what_follows_the_prompt_is_no_placeholder() -> None:
+    """A reply that is resumed may have generated the placeholder's ids: these stay."""
+    media, items = await media_with(b"one")
+    token_ids, _ = media.expanded(ids_of_text(PLACEHOLDER * 2), items, end=WIDTH)
+    assert token_ids[5:] == ids_of_text(PLACEHOLDER)
+
+
+async def test_missing_pictures_and_missing_placeholders_are_told_apart() -> None:
+    """What was not put is to be put; a prompt without a place for a picture is invalid."""
+    media, items = await media_with(b"one")
+    absent = pb.MediaItem(digest=bytes(32))
+    with pytest.raises(MediaMissing) as raised:
+        media.expanded(ids_of_text(PLACEHOLDER * 2), [*items, absent])
+    assert raised.value.missing == [absent.digest]
+    with pytest.raises(InvalidRequest, match="0 placeholders for 1 pictures"):
+        media.expanded(ids_of_text("no"), items)

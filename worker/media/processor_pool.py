@@ -1,0 +1,145 @@
+"""Runs jobs in processes that are forked from one that has loaded what they need, as many at a time as there are."""
+
+import asyncio
+import logging
+import mmap
+import os
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded
+from tokenwire.worker.media.fork_server import READY
+from tokenwire.worker.media.framing import receive, send
+
+log = logging.getLogger(__name__)
+
+# The threads here only wait for a socket: all work is in the processes, each with one thread.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": ""}
+_MOST_WAITING = 1024
+
+
+class ProcessorPool:
+    """A fork server and its processes. Those that died are replaced by the next job."""
+
+    def __init__(self, module: str, configuration: bytes, processes: int, job_seconds: int = 60) -> None:
+        """`module` is the fork server's; a job that takes longer ends its process."""
+        self._module = module
+        self._configuration = configuration
+        self._job_seconds = job_seconds
+        self._executor = ThreadPoolExecutor(processes, thread_name_prefix="tokenwire-media")
+        self._server: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._loading: asyncio.Future[None] | None = None
+        self._lock = threading.Lock()
+        self._idle: list[socket.socket] = []
+        self.waiting = 0
+        """Jobs that have not ended."""
+        self.jobs = 0
+        """Jobs that have ended, well or not."""
+        self.died = 0
+        """Processes that died of a job."""
+
+    def start(self) -> None:
+        """Begin to load, in the background: the first jobs wait for it."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._server = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tokenwire.worker.media.fork_server", str(theirs.fileno()), self._module],
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, **_ENVIRONMENT},
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the worker
+            )
+        self._control = ours
+        loop = asyncio.get_running_loop()
+        self._loading = loop.run_in_executor(self._executor, self._load, ours)
+        self._loading.add_done_callback(_log_failure)
+
+    def _load(self, control: socket.socket) -> None:
+        try:
+            send(control, self._configuration)
+            answer, _ = receive(control)
+        except (EOFError, OSError) as error:
+            raise EngineFailed("The process of media processors ended while it was starting.") from error
+        if answer != READY:
+            raise EngineFailed(f"The media processors could not be loaded: {answer.decode(errors='replace')}")
+
+    async def run(self, job: bytes) -> tuple[bytes, mmap.mmap | None]:
+        """Run a job; return its answer and its buffers, if it has any.
+
+        Raises InvalidRequest if its process dies, Overloaded if too many wait, or EngineFailed.
+        """
+        if self._loading is None:
+            raise EngineFailed("The media processors are not running.")
+        if self.waiting >= _MOST_WAITING:
+            raise Overloaded("Too many media wait to be processed.", retry_after_s=1.0)
+        self.waiting += 1
+        try:
+            await asyncio.shield(self._loading)
+            if self._loading is None:
+                raise EngineFailed("The media processors were stopped.")
+            return await asyncio.get_running_loop().run_in_executor(self._executor, self._run, job)
+        finally:
+            self.waiting -= 1
+            self.jobs += 1
+
+    def _run(self, job: bytes) -> tuple[bytes, mmap.mmap | None]:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._fork()
+        try:
+            send(connection, job)
+            answer, descriptor = receive(connection)
+        except (EOFError, OSError) as error:
+            connection.close()
+            self.died += 1
+            log.warning("a process of media processors died of its job")
+            raise InvalidRequest("Failed to load image: its decoder died of it.", param="messages") from error
+        self._idle.append(connection)
+        if descriptor is None:
+            return answer, None
+        try:
+            return answer, mmap.mmap(descriptor, 0)
+        finally:
+            os.close(descriptor)
+
+    def _fork(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(self._job_seconds + 10)
+        with theirs, self._lock:
+            if self._control is None:
+                raise EngineFailed("The media processors are not running.")
+            try:
+                send(self._control, str(self._job_seconds).encode(), theirs.fileno())
+            except OSError as error:
+                raise EngineFailed("The process of media processors has ended.") from error
+        return ours
+
+    async def stop(self) -> None:
+        """End all processes."""
+        self._loading = None
+        server, self._server = self._server, None
+        if server is not None:
+            server.kill()
+            await asyncio.to_thread(server.wait)
+        with self._lock:
+            control, self._control = self._control, None
+        if control is not None:
+            control.close()
+        while self._idle:
+            self._idle.pop().close()  # the process at its other end exits
+        self._executor.shutdown(wait=False)
+
+
+def _log_failure(loading: "asyncio.Future[None]") -> None:
+    if not loading.cancelled() and (error := loading.exception()) is not None:
+        log.error("%s", error)
+
+
+def default_processes() -> int:
+    """Return how many processes there are by default: half of the CPUs, and 8 at most."""
+    return max(1, min(8, len(os.sched_getaffinity(0)) // 2))

@@ -1,0 +1,226 @@
+"""Media of prompts for vLLM: processed in processes of their own, kept by name, and put into prompts by vLLM's code."""
+
+import asyncio
+import logging
+import mmap
+import pickle
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+from prometheus_client.core import Metric
+from vllm.multimodal.cache import BaseMultiModalProcessorCache
+from vllm.multimodal.inputs import MultiModalKwargsItem
+from vllm.multimodal.processing import BaseMultiModalProcessor, TimingContext
+from vllm.v1.serial_utils import MsgpackDecoder
+
+from tokenwire.errors import InvalidRequest, MediaMissing
+from tokenwire.protocol.vllm_names import json_object
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.engine.media import EngineMedia, media_metrics
+from tokenwire.worker.media.processor_pool import ProcessorPool
+from tokenwire.worker.media.received import ReceivedMedia
+from tokenwire.worker.vllm_engine.errors import vllm_errors
+from tokenwire.worker.vllm_engine.media_processor import MediaJob, MediaOptions, ProcessedMedia, processor_inputs
+
+log = logging.getLogger(__name__)
+
+_IMAGE = "image"
+_MOST_PLACEHOLDERS = 64
+_PROCESSOR_MODULE = "tokenwire.worker.vllm_engine.media_processor"
+
+
+@dataclass(frozen=True, slots=True)
+class _ProcessedItem:
+    """A processed item."""
+
+    item_hash: str
+    features: Any
+    """vLLM's MultiModalKwargsItem; its tensors lie in the shared memory."""
+    prompt_updates: Sequence[Any]
+    memory: mmap.mmap
+    size: int
+
+
+class _Entries(BaseMultiModalProcessorCache):  # type: ignore[misc]
+    """The items of one prompt, as the cache of vLLM's processor."""
+
+    def __init__(self, entries: Mapping[str, _ProcessedItem]) -> None:
+        super().__init__()
+        self._entries = entries
+
+    def is_cached_item(self, mm_hash: str) -> bool:
+        """Return whether an item is one of the prompt."""
+        return mm_hash in self._entries
+
+    def get_and_update_item(self, mm_item: Any, mm_hash: str) -> Any:
+        """Return an item."""
+        entry = self._entries[mm_hash]
+        return entry.features, entry.prompt_updates
+
+    def touch_sender_cache_item(self, mm_hash: str) -> None:
+        """Nothing is evicted."""
+
+    def clear_cache(self) -> None:
+        """Nothing is kept beyond a prompt."""
+
+    def make_stats(self, *, delta: bool = False) -> Any:
+        """There is nothing to count."""
+        raise NotImplementedError
+
+
+class VllmMedia(EngineMedia):
+    """Pictures of prompts for a started AsyncLLM."""
+
+    def __init__(self, llm: Any, memory_bytes: int, processes: int) -> None:
+        """`memory_bytes` is for what coordinators put; processed items have vLLM's own --mm-processor-cache-gb."""
+        self._processor = llm.renderer.get_mm_processor()
+        self._received = ReceivedMedia(memory_bytes)
+        config = llm.model_config
+        self._pool = ProcessorPool(_PROCESSOR_MODULE, cloudpickle.dumps(config), processes)
+        self._kinds = _kinds(llm, self._processor)
+        self._entries: OrderedDict[tuple[bytes, str], _ProcessedItem] = OrderedDict()
+        """Processed items by digest and options, least recently used first."""
+        self._entries_bytes = 0
+        self._capacity = int(config.multimodal_config.mm_processor_cache_gb * 2**30)
+        self._processing: dict[tuple[bytes, str], asyncio.Task[_ProcessedItem]] = {}
+
+    def start(self) -> None:
+        """Start the processes, in the background."""
+        self._pool.start()
+
+    async def stop(self) -> None:
+        """End the processes."""
+        for task in self._processing.values():
+            task.cancel()
+        await self._pool.stop()
+
+    def kinds(self) -> Sequence[pb.MediaKind]:
+        """Return the kinds, with vLLM's limits."""
+        return self._kinds
+
+    async def put(self, chunks: AsyncIterator[pb.PutRequest]) -> None:
+        """Store an item."""
+        await self._received.receive(chunks)
+
+    def metrics(self) -> Sequence[Metric]:
+        """Return Prometheus metrics."""
+        return media_metrics(self._received, self._pool)
+
+    async def expand(self, request: pb.ExpandRequest) -> pb.ExpandResponse:
+        """Return a prompt as the engine sees it."""
+        made = await self.prompt(list(request.token_ids), request.media)
+        spans = [pb.MediaSpan(offset=each.offset, length=each.length) for each in made["mm_placeholders"][_IMAGE]]
+        return pb.ExpandResponse(token_ids=made["prompt_token_ids"], spans=spans)
+
+    async def prompt(self, token_ids: list[int], media: Sequence[pb.MediaItem], end: int | None = None) -> Any:
+        """Return vLLM's MultiModalInput of a prompt, of which the ids before `end` have placeholders.
+
+        Raises InvalidRequest, MediaMissing, Overloaded or EngineFailed.
+        """
+        self._check(media)
+        options_json = media[0].options_json
+        missing = [each.digest for each in media if not self._has(each.digest, options_json)]
+        if missing:
+            raise MediaMissing(missing)
+        options = _options(options_json)
+        entries = await asyncio.gather(*(self._entry(each.digest, options_json, options) for each in media))
+        end = len(token_ids) if end is None else end
+        with vllm_errors():
+            cache = _Entries({entry.item_hash: entry for entry in entries})
+            nothing: list[Any] = [None] * len(media)
+            names = [each.digest.hex() for each in media]
+            inputs = processor_inputs(self._processor, _IMAGE, nothing, names, options, cache, token_ids[:end])
+            made = self._processor.apply(inputs, TimingContext(enabled=False))
+        made["prompt_token_ids"] = [*made["prompt_token_ids"], *token_ids[end:]]
+        return made
+
+    def _check(self, media: Sequence[pb.MediaItem]) -> None:
+        limit = self._kinds[0].limit
+        if len(media) > limit:
+            raise InvalidRequest(f"At most {limit} image(s) may be provided in one prompt.", param="messages")
+        if not media or any(each.modality != _IMAGE for each in media):
+            raise InvalidRequest("The media of a prompt must be images.", param="messages")
+        if any(each.options_json != media[0].options_json for each in media):
+            raise InvalidRequest("The media of a prompt have different options.", param="mm_processor_kwargs")
+
+    def _has(self, digest: bytes, options_json: str) -> bool:
+        key = digest, options_json
+        return key in self._entries or key in self._processing or self._received.get(digest) is not None
+
+    async def _entry(self, digest: bytes, options_json: str, options: MediaOptions) -> _ProcessedItem:
+        """Return a processed item; of those who need it at a time, one has it processed."""
+        key = digest, options_json
+        known = self._entries.get(key)
+        if known is not None:
+            self._entries.move_to_end(key)
+            return known
+        task = self._processing.get(key)
+        if task is None:
+            task = self._processing[key] = asyncio.create_task(self._process(digest, options))
+            task.add_done_callback(lambda done: self._on_processed(key, done))
+        return await asyncio.shield(task)
+
+    async def _process(self, digest: bytes, options: MediaOptions) -> _ProcessedItem:
+        data = self._received.get(digest)
+        if data is None:
+            raise MediaMissing([digest])
+        job = MediaJob(_IMAGE, data, digest.hex(), options.processor_kwargs, options.io_kwargs)
+        answer, memory = await self._pool.run(pickle.dumps(job))
+        processed: ProcessedMedia = pickle.loads(answer)  # noqa: S301  (a process of this worker)
+        if processed.error or memory is None:
+            raise InvalidRequest(processed.error or "The picture is empty.", param="messages")
+        view, buffers, start = memoryview(memory), [], 0
+        for size in processed.sizes:
+            buffers.append(view[start : start + size])
+            start += size
+        (features,) = MsgpackDecoder(list[MultiModalKwargsItem]).decode(buffers)
+        updates = pickle.loads(processed.prompt_updates)  # noqa: S301  (as above)
+        return _ProcessedItem(processed.item_hash, features, updates, memory, len(memory))
+
+    def _on_processed(self, key: tuple[bytes, str], task: "asyncio.Task[_ProcessedItem]") -> None:
+        del self._processing[key]
+        if task.cancelled() or task.exception() is not None:
+            return
+        entry = task.result()
+        while self._entries and self._entries_bytes + entry.size > self._capacity:
+            _, dropped = self._entries.popitem(last=False)
+            self._entries_bytes -= dropped.size
+        if entry.size <= self._capacity:
+            self._entries[key] = entry
+            self._entries_bytes += entry.size
+
+
+def missing_for_pictures(llm: Any) -> list[str]:
+    """Return the names of what this vLLM lacks of what pictures need."""
+    missing = [] if hasattr(getattr(llm, "renderer", None), "get_mm_processor") else ["renderer.get_mm_processor"]
+    if not hasattr(BaseMultiModalProcessor, "_cached_apply_hf_processor"):
+        missing.append("BaseMultiModalProcessor._cached_apply_hf_processor")
+    return missing
+
+
+def takes_pictures(llm: Any) -> bool:
+    """Return whether a multimodal model takes pictures, of which a prompt may have one or more."""
+    missing = missing_for_pictures(llm)
+    if missing:
+        log.warning("this vLLM lacks %s: the worker takes text only", ", ".join(missing))
+        return False
+    return bool(llm.renderer.get_mm_processor().info.allowed_mm_limits.get(_IMAGE, 0))
+
+
+def _kinds(llm: Any, processor: Any) -> list[pb.MediaKind]:
+    from vllm.model_executor.model_loader import get_model_cls
+
+    limit = int(min(processor.info.allowed_mm_limits[_IMAGE], 2**32 - 1))
+    model = get_model_cls(llm.model_config)
+    texts = [model.get_placeholder_str(_IMAGE, number) for number in range(1, min(limit, _MOST_PLACEHOLDERS) + 1)]
+    while len(texts) > 1 and texts[-1] == texts[-2]:
+        texts.pop()
+    return [pb.MediaKind(modality=_IMAGE, limit=limit, placeholders=[text for text in texts if text])]
+
+
+def _options(text: str) -> MediaOptions:
+    given = json_object(text, "mm_processor_kwargs") if text else {}
+    return MediaOptions(given.get("mm_processor_kwargs") or {}, given.get("media_io_kwargs") or {})

@@ -1,0 +1,129 @@
+"""Makes vLLM's input of media, by vLLM's own processor of the model: runs in processes of a fork server.
+
+An item is processed by itself, as vLLM does where its processor cache has the others of a prompt.
+"""
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+import torch
+from vllm.multimodal import MULTIMODAL_REGISTRY
+from vllm.multimodal.cache import BaseMultiModalProcessorCache
+from vllm.multimodal.media.image import ImageMediaIO
+from vllm.multimodal.processing import ProcessorInputs, TimingContext
+from vllm.tokenizers import cached_tokenizer_from_config
+from vllm.v1.serial_utils import MsgpackEncoder
+
+from tokenwire.worker.media.fork_server import Buffers, ForkHandler
+
+_IN_HEADER_BYTES = 256
+"""Smaller tensors are in the message, not in buffers of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class MediaJob:
+    """An item to process."""
+
+    modality: str
+    data: bytes
+    name: str
+    """What vLLM is to know it by."""
+    processor_kwargs: dict[str, Any]
+    io_kwargs: dict[str, Any]
+    """By modality."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessedMedia:
+    """The answer to a job: either what vLLM makes of the item, or an error."""
+
+    error: str = ""
+    """The client's, if the item cannot be processed."""
+    item_hash: str = ""
+    """vLLM's name for the item with these options."""
+    sizes: tuple[int, ...] = ()
+    """Of the buffers of the encoded item, in shared memory."""
+    prompt_updates: bytes = b""
+    """How prompts get the ids of the item, pickled."""
+
+
+class ItemCapture(BaseMultiModalProcessorCache):  # type: ignore[misc]
+    """Takes the item that a processor would put into its cache."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: tuple[str, Any, Any] | None = None
+        """vLLM's name for the item, the item and its prompt updates."""
+
+    def is_cached_item(self, mm_hash: str) -> bool:
+        """Return that nothing is cached."""
+        return False
+
+    def get_and_update_item(self, mm_item: Any, mm_hash: str) -> Any:
+        """Take an item."""
+        self.found = mm_hash, *mm_item
+        return mm_item
+
+    def touch_sender_cache_item(self, mm_hash: str) -> None:
+        """Nothing is evicted."""
+
+    def clear_cache(self) -> None:
+        """Nothing is cached."""
+
+    def make_stats(self, *, delta: bool = False) -> Any:
+        """There is nothing to count."""
+        raise NotImplementedError
+
+
+def load_handler(configuration: bytes) -> ForkHandler:
+    """Load the processor of a pickled ModelConfig."""
+    torch.set_num_threads(1)
+    config = pickle.loads(configuration)  # noqa: S301  (the worker's own)
+    processor = MULTIMODAL_REGISTRY.create_processor(config, tokenizer=cached_tokenizer_from_config(config))
+    io_defaults = config.multimodal_config.media_io_kwargs or {}
+    return lambda job: _handle(processor, io_defaults, pickle.loads(job))  # noqa: S301  (the worker's own)
+
+
+def _handle(processor: Any, io_defaults: dict[str, Any], job: MediaJob) -> tuple[bytes, Buffers]:
+    try:
+        image_kwargs = {**io_defaults.get(job.modality, {}), **job.io_kwargs.get(job.modality, {})}
+        item = ImageMediaIO(**image_kwargs).load_bytes(job.data)
+        capture = ItemCapture()
+        inputs = processor_inputs(processor, job.modality, [item], [job.name], job, capture)
+        processor._cached_apply_hf_processor(inputs, TimingContext(enabled=False))
+    except (ValueError, TypeError, OSError) as error:
+        return pickle.dumps(ProcessedMedia(error=str(error) or type(error).__name__)), ()
+    if capture.found is None:
+        return pickle.dumps(ProcessedMedia(error="This model's processor cannot process single pictures.")), ()
+    item_hash, features, updates = capture.found
+    buffers = [memoryview(each).cast("B") for each in MsgpackEncoder(_IN_HEADER_BYTES).encode([features])]
+    sizes = tuple(each.nbytes for each in buffers)
+    return pickle.dumps(ProcessedMedia("", item_hash, sizes, cloudpickle.dumps(list(updates)))), buffers
+
+
+def processor_inputs(
+    processor: Any,
+    modality: str,
+    items: list[Any],
+    names: list[str],
+    options: "MediaJob | MediaOptions",
+    cache: BaseMultiModalProcessorCache,
+    prompt: list[int] | None = None,
+) -> Any:
+    """Return vLLM's inputs of a processor; an item is None where the cache has it."""
+    given: dict[str, Any] = {"hf_processor_mm_kwargs": options.processor_kwargs, "cache": cache}
+    if options.io_kwargs:
+        given["media_io_kwargs"] = options.io_kwargs
+    parse: Callable[..., Any] = processor.info.parse_mm_data
+    return ProcessorInputs(prompt or [], parse({modality: items}), {modality: names}, **given)
+
+
+@dataclass(frozen=True, slots=True)
+class MediaOptions:
+    """Options of a request for its media."""
+
+    processor_kwargs: dict[str, Any]
+    io_kwargs: dict[str, Any]
