@@ -225,7 +225,9 @@ class Router:
 
 def _hashes(submission: Submission) -> list[int]:
     scope = scope_of(submission.cache_salt or "", submission.lora.id, submission.data_parallel_rank)
-    return prefix_hashes(submission.prompt_token_ids, scope)
+    if submission.media is None:
+        return prefix_hashes(submission.prompt_token_ids, scope)
+    return prefix_hashes(submission.media.marked(submission.prompt_token_ids), scope)
 
 
 def _reads_cache(params: pb.SamplingParams) -> bool:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 
 from tokenwire.process.value_class import value_class
+from tokenwire.protocol.prefix_hash import media_marker
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -41,6 +42,15 @@ class MediaPrompt:
     def collapsed(self, token_ids: Sequence[int]) -> Sequence[int]:
         """Return the expanded prompt, and what was generated after it, with placeholders instead of expansions."""
         return [*self.token_ids, *token_ids[self.length :]]
+
+    def marked(self, token_ids: Sequence[int]) -> Sequence[int]:
+        """Return the expanded prompt for names of prefixes, in which the first id of each item stands for its bytes."""
+        marked = [*token_ids]
+        for item, (offset, length) in zip(self.items, self.spans, strict=True):
+            if length:
+                name = item.digest.hex()
+                marked[offset] = media_marker(name if self.options_json is None else f"{name} {self.options_json}")
+        return marked
 
     @property
     def tokens(self) -> dict[str, int]:

@@ -148,7 +148,18 @@ def test_events_are_those_of_the_api(claude: Anthropic) -> None:
         ({"max_tokens": 100_000}, "max_model_len=2048"),
         ({"max_tokens": 5, "temperature": 3}, "temperature must be"),
         ({"max_tokens": 5, "messages": []}, "message"),
-        ({"max_tokens": 5, "messages": [{"role": "user", "content": [{"type": "image"}]}]}, "takes text only"),
+        (
+            {
+                "max_tokens": 5,
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "image", "source": {"type": "url", "url": "https://example.org/"}}],
+                    }
+                ],
+            },
+            "takes text only",
+        ),
         ({"max_tokens": 5, "messages": [{"role": "user", "content": "x " * 3000}]}, "maximum context length"),
         ({"max_tokens": 5, "stop_sequences": ["a"] * 5}, "stop_sequences: "),
         ({"max_tokens": 5, "stop_sequences": [""]}, "empty string"),

@@ -88,6 +88,43 @@ def test_a_uuid_stands_for_a_picture_that_came_before(service: Service) -> None:
     assert first["choices"][0]["token_ids"] == second["choices"][0]["token_ids"]
 
 
+def test_responses_and_messages_take_pictures(service: Service) -> None:
+    """Their prompts are those of the chat: as long, and another picture is another reply."""
+    chat = completed(service, picture_request(picture_part(CAT), "What?"))
+    replies, tokens = [], chat["usage"]["prompt_tokens"]
+    for data in (CAT, DOG):
+        encoded = base64.b64encode(data).decode()
+        image = {"type": "input_image", "image_url": "data:image/png;base64," + encoded}
+        item = {"role": "user", "content": [image, {"type": "input_text", "text": "What?"}]}
+        response = completed(service, {"input": [item], "max_output_tokens": 20, "temperature": 0}, "/v1/responses")
+        assert response["usage"]["input_tokens"] == tokens
+        source = {"type": "base64", "media_type": "image/png", "data": encoded}
+        blocks = [{"type": "image", "source": source}, {"type": "text", "text": "What?"}]
+        body = {"model": "simulated", "max_tokens": 20, "temperature": 0}
+        message = completed(service, {**body, "messages": [{"role": "user", "content": blocks}]}, "/v1/messages")
+        assert sum(message["usage"][f"{each}input_tokens"] for each in ("", "cache_read_")) == tokens
+        replies.append((response["output"][0]["content"][0]["text"], message["content"][0]["text"]))
+    assert replies[0] == (chat["choices"][0]["message"]["content"],) * 2
+    assert replies[1] != replies[0]
+
+
+def test_the_screenshot_of_a_tool_is_seen(service: Service) -> None:
+    """Its tokens are in the prompt of the next turn."""
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "done"}]}
+    call = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(CAT).decode()}
+    tokens = []
+    for pictures_of_it in ([], [{"type": "image", "source": source}]):
+        messages = [
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [{**result, "content": [*result["content"], *pictures_of_it]}]},
+        ]
+        body = {"model": "simulated", "max_tokens": 5, "messages": messages}
+        tokens.append(completed(service, body, "/v1/messages/count_tokens")["input_tokens"])
+    assert tokens[1] - tokens[0] > IMAGE_TOKENS
+
+
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [

@@ -28,6 +28,12 @@ def prefix_hashes(token_ids: Iterable[int], scope: bytes = b"") -> list[int]:
     return [int.from_bytes(digest, "little") for digest in chain(array("I", token_ids).tobytes(), scope)]
 
 
+def media_marker(name: str) -> int:
+    """Return what stands in a chain for the first id of an item of media with this name: ids alone do not tell items
+    apart."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest(), "little")
+
+
 def chain(data: bytes, parent: bytes) -> list[bytes]:
     """Return the chain digests of each full block of packed ids, after a parent digest."""
     digests = []

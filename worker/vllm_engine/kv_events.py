@@ -5,6 +5,7 @@ import contextlib
 import logging
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from vllm.config.kv_events import KVEventsConfig
 from vllm.distributed.kv_events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored, KVEventBatch
 
 from tokenwire.errors import EngineFailed
-from tokenwire.protocol.prefix_hash import scope_of
+from tokenwire.protocol.prefix_hash import media_marker, scope_of
 from tokenwire.worker.cache.block_hashes import BlockHashes
 from tokenwire.worker.cache.prefix_cache import CacheChange, OnKvEvents
 
@@ -90,16 +91,34 @@ class KvEventSubscriber:
         if isinstance(event, BlockRemoved):
             self._blocks.on_removed(event.block_hashes)
             return
+        extra_keys = event.extra_keys or []
         scope = b""
         if event.parent_block_hash is None:
-            keys = [key for key in (event.extra_keys or [None])[0] or () if key != event.lora_name]
+            first = extra_keys[0] if extra_keys else None
+            keys = [key for key in first or () if key != event.lora_name and not _is_media(key)]
             salt = keys[0] if keys else ""
             if len(keys) > 1 or not isinstance(salt, str):
-                return  # images, which prefix hashes do not cover
+                return  # embeddings of prompts, which prefix hashes do not cover
             scope = scope_of(salt, event.lora_id or 0)
-        self._blocks.on_stored(event.block_hashes, event.parent_block_hash, event.token_ids, scope)
+        self._blocks.on_stored(event.block_hashes, event.parent_block_hash, _marked(event, extra_keys), scope)
 
     def _publish(self) -> None:
         if self._blocks.change:
             change, self._blocks.change = self._blocks.change, CacheChange()
             self._on_change(change)
+
+
+def _is_media(key: object) -> bool:
+    """Return whether an extra key of a block is an item of media: its name, and where it begins in the block."""
+    return isinstance(key, tuple | list) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], int)
+
+
+def _marked(event: BlockStored, extra_keys: Sequence[Any]) -> list[int]:
+    """Return the ids of blocks with the names of media where these begin, as coordinators name prefixes."""
+    token_ids = list(event.token_ids)
+    size = len(token_ids) // max(1, len(event.block_hashes))
+    for number, keys in enumerate(extra_keys):
+        for key in keys or ():
+            if _is_media(key) and key[1] >= 0:  # else it began in an earlier block
+                token_ids[number * size + key[1]] = media_marker(key[0])
+    return token_ids

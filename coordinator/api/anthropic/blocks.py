@@ -1,4 +1,4 @@
-"""Converts messages of Anthropic's content blocks to chat messages, by vLLM's rules. Only text is accepted."""
+"""Converts messages of Anthropic's content blocks to chat messages, by vLLM's rules: text and pictures."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -63,18 +63,18 @@ def _turn(role: str, content: Blocks, where: str) -> list[ChatMessage]:
         message["reasoning"] = "".join(turn.reasoning)
     if turn.calls:
         message["tool_calls"] = turn.calls
-    if len(turn.texts) == 1:
-        message["content"] = turn.texts[0]
-    elif turn.texts:
-        message["content"] = [{"type": "text", "text": text} for text in turn.texts]
-    return turn.results if role == "user" and not turn.texts else [*turn.results, message]
+    if len(turn.parts) == 1 and turn.parts[0]["type"] == "text":
+        message["content"] = turn.parts[0]["text"]
+    elif turn.parts:
+        message["content"] = turn.parts
+    return turn.results if role == "user" and not turn.parts else [*turn.results, message]
 
 
 class _Turn:
     """The parts of one message."""
 
     def __init__(self) -> None:
-        self.texts: list[str] = []
+        self.parts: list[dict[str, Any]] = []
         self.calls: list[dict[str, Any]] = []
         self.reasoning: list[str] = []
         self.results: list[ChatMessage] = []
@@ -86,7 +86,9 @@ class _Turn:
             case _, "text":
                 text = _text(block, where)
                 if text:
-                    self.texts.append(text)
+                    self.parts.append({"type": "text", "text": text})
+            case "user", "image":
+                self.parts.append(_picture(block, where))
             case "assistant", "thinking":
                 self.reasoning.append(_string(block, "thinking", where))
             case "assistant", "redacted_thinking":
@@ -94,7 +96,7 @@ class _Turn:
             case "assistant", "tool_use":
                 self.calls.append(_tool_call(block, where))
             case "user", "tool_result":
-                self.results.append(_tool_result(block, where))
+                self.results += _tool_result(block, where)
             case _:
                 raise _rejected(kind, where, f"in a message of the {role}'s")
 
@@ -108,18 +110,43 @@ def _tool_call(block: object, where: str) -> dict[str, Any]:
     return {"id": _string(block, "id", where), "type": "function", "function": function}
 
 
-def _tool_result(block: object, where: str) -> ChatMessage:
+def _tool_result(block: object, where: str) -> list[ChatMessage]:
+    """Convert a result. Its pictures are in a message of the user's behind it, as in vLLM."""
     assert isinstance(block, Mapping)
     content = block.get("content") or ""
+    pictures: list[dict[str, Any]] = []
     if isinstance(content, list):
         references = [part for part in content if isinstance(part, Mapping) and part.get("type") == "tool_reference"]
         if references and len(references) == len(content):
             content = [{"type": "tool_reference", "name": part.get("tool_name")} for part in references]
         else:
-            content = "\n".join(_text(part, f"{where}.content[{i}]") for i, part in enumerate(content))
+            texts = []
+            for i, part in enumerate(content):
+                if isinstance(part, Mapping) and part.get("type") == "image":
+                    pictures.append(_picture(part, f"{where}.content[{i}]"))
+                else:
+                    texts.append(_text(part, f"{where}.content[{i}]"))
+            content = "\n".join(texts)
     elif not isinstance(content, str):
         raise InvalidRequest(f"{where}.content must be a string or a list of blocks.", param="messages")
-    return {"role": "tool", "tool_call_id": _string(block, "tool_use_id", where), "content": content}
+    result = {"role": "tool", "tool_call_id": _string(block, "tool_use_id", where), "content": content}
+    return [result, {"role": "user", "content": pictures}] if pictures else [result]
+
+
+def _picture(block: object, where: str) -> dict[str, Any]:
+    source = block.get("source") if isinstance(block, Mapping) else None
+    match source.get("type") if isinstance(source, Mapping) else None:
+        case "url":
+            url = _string(source, "url", f"{where}.source")
+        case "base64":
+            kind = _string(source, "media_type", f"{where}.source")
+            url = f"data:{kind};base64,{_string(source, 'data', f'{where}.source')}"
+        case other:
+            raise InvalidRequest(
+                f"{where} is of type 'image', whose source must be of type base64 or url, not {other!r}.",
+                param="messages",
+            )
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def _text(block: object, where: str) -> str:
@@ -137,6 +164,7 @@ def _string(block: object, name: str, where: str) -> str:
 
 
 def _rejected(kind: object, where: str, place: str) -> InvalidRequest:
-    if kind in ("image", "document"):
-        return InvalidRequest(f"{where} is of type {kind!r}, but this server takes text only.", param="messages")
+    if kind == "document":
+        message = f"{where} is of type {kind!r}, but this server takes text and pictures only."
+        return InvalidRequest(message, param="messages")
     return InvalidRequest(f"{where} is of type {kind!r}, which is not supported {place}.", param="messages")

@@ -70,7 +70,7 @@ def _add_message(messages: list[ChatMessage], item: Mapping[str, Any], where: st
         raise InvalidRequest(f"{where}.role must be one of {', '.join(_ROLES)}, not {role!r}.", param="input")
     content = _content(item.get("content"), f"{where}.content")
     if role == "assistant":
-        text = content if isinstance(content, str) else "".join(part["text"] for part in content)
+        text = content if isinstance(content, str) else "".join(_reply_text(part, where) for part in content)
         if goes_on:  # merged with the incomplete item before it
             messages[-1]["content"].append(text)
         else:
@@ -132,13 +132,29 @@ def _content(content: object, where: str) -> str | list[dict[str, Any]]:
         return content
     if not isinstance(content, list | tuple):
         raise InvalidRequest(f"{where} must be a string or a list of parts.", param="input")
-    return [{"type": "text", "text": _text(part, f"{where}[{i}]")} for i, part in enumerate(content)]
+    return [_part(part, f"{where}[{i}]") for i, part in enumerate(content)]
+
+
+def _part(part: object, where: str) -> dict[str, Any]:
+    if isinstance(part, Mapping) and part.get("type") == "input_image":
+        if part.get("file_id") is not None:
+            raise InvalidRequest(f"{where}.file_id is not supported: send the picture's URL.", param="input")
+        return {"type": "image_url", "image_url": {"url": _string(part, "image_url", where)}}
+    return {"type": "text", "text": _text(part, where)}
+
+
+def _reply_text(part: Mapping[str, Any], where: str) -> str:
+    if part["type"] != "text":
+        raise InvalidRequest(f"{where} is the assistant's, and cannot have pictures.", param="input")
+    return str(part["text"])
 
 
 def _text(part: object, where: str) -> str:
     kind = part.get("type") if isinstance(part, Mapping) else None
     if not isinstance(kind, str) or kind not in _TEXT_FIELDS:
-        raise InvalidRequest(f"{where} is of type {kind!r}, but this server takes text only.", param="input")
+        raise InvalidRequest(
+            f"{where} is of type {kind!r}, but this server takes text and pictures only.", param="input"
+        )
     return _string(part, _TEXT_FIELDS[kind], where)
 
 

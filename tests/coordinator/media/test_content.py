@@ -1,6 +1,7 @@
 """Tests of media of prompts."""
 
 from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
+from tokenwire.protocol.prefix_hash import prefix_hashes
 
 
 def test_a_prompt_is_collapsed_for_its_worker_with_what_was_generated_after_it() -> None:
@@ -17,3 +18,15 @@ def test_items_are_counted_by_modality_and_named_by_digest() -> None:
     prompt = MediaPrompt([item, item], [9, 9], length=7, spans=[(0, 3), (3, 4)], options_json="{}")
     assert prompt.tokens == {"image": 7}
     assert [(each.digest, each.options_json) for each in prompt.messages()] == [(item.digest, "{}")] * 2
+
+
+def test_names_of_prefixes_tell_pictures_apart() -> None:
+    """Two pictures at one place have equal ids in the prompt, and other names from there on; before it, equal ones."""
+    token_ids = [1] * 64 + [9] * 64 + [2] * 64
+    one, other, options = (
+        MediaPrompt([MediaContent(data)], [], len(token_ids), [(64, 64)], options_json)
+        for data, options_json in ((b"x", None), (b"y", None), (b"x", "{}"))
+    )
+    names = [prefix_hashes(prompt.marked(token_ids)) for prompt in (one, other, options)]
+    assert len({each[0] for each in names}) == 1
+    assert len({each[1] for each in names}) == len({each[2] for each in names}) == 3

@@ -10,7 +10,7 @@ import pytest
 from tests.lazily import Lazily
 from tests.workers import until
 from tokenwire.errors import EngineFailed
-from tokenwire.protocol.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
+from tokenwire.protocol.prefix_hash import BLOCK_TOKENS, media_marker, prefix_hashes, scope_of
 from tokenwire.worker.cache.prefix_cache import CacheChange
 
 kv_events = Lazily("tokenwire.worker.vllm_engine.kv_events")
@@ -92,13 +92,24 @@ async def test_blocks_are_stored_removed_and_cleared(publisher: Publisher) -> No
 
 
 async def test_a_salt_and_an_adapter_have_hashes_of_their_own(publisher: Publisher) -> None:
-    """vLLM names the adapter among the keys too; images have no hashes at all."""
+    """vLLM names the adapter among the keys too; embeddings of prompts have no hashes at all."""
     await publisher.publish(
-        stored(block_hashes=[1], extra_keys=[("image",) * 2]),
+        stored(block_hashes=[1], extra_keys=[("embeds",) * 2]),
         stored(block_hashes=[2], extra_keys=[("salt", "poet")], lora_id=3, lora_name="poet"),
     )
 
     await until(lambda: publisher.received.stored == set(prefix_hashes(PROMPT, scope_of("salt", 3))))
+
+
+async def test_pictures_are_in_the_names_of_their_blocks(publisher: Publisher) -> None:
+    """Two pictures at the same place of a prompt have names of their own, as coordinators compute them."""
+    ids, digest = list(range(1, 2 * BLOCK_TOKENS + 1)), "ab" * 32
+    await publisher.publish(
+        stored(block_hashes=[1, 2], token_ids=ids, extra_keys=[((digest, 5),), ((digest, 5 - BLOCK_TOKENS), ("cd", 7))])
+    )
+
+    ids[5], ids[BLOCK_TOKENS + 7] = media_marker(digest), media_marker("cd")
+    await until(lambda: publisher.received.stored == set(prefix_hashes(ids)))
 
 
 async def test_caches_elsewhere_are_not_published(publisher: Publisher) -> None:

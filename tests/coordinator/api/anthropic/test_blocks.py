@@ -124,7 +124,20 @@ def test_blocks_become_messages(message: Any, messages: list[Any]) -> None:
     ("message", "words"),
     [
         (message_of("user", {"type": "image", "source": {}}), "messages[0].content[0] is of type 'image'"),
-        (message_of("user", {"type": "document", "source": {}}), "takes text only"),
+        (message_of("user", {"type": "document", "source": {}}), "takes text and pictures only"),
+        (message_of("assistant", {"type": "image", "source": {"type": "url", "url": "x"}}), "'image', which is not"),
+        (
+            message_of("user", {"type": "image", "source": {"type": "file", "file_id": "x"}}),
+            "base64 or url, not 'file'",
+        ),
+        (
+            message_of("user", {"type": "image", "source": {"type": "url"}}),
+            "messages[0].content[0].source.url is required",
+        ),
+        (
+            message_of("user", {"type": "image", "source": {"type": "base64", "data": "x"}}),
+            "source.media_type is required",
+        ),
         (message_of("user", {"type": "tool_use", "id": "t", "name": "f", "input": {}}), "'tool_use', which is not"),
         (message_of("user", {"type": "server_tool_use"}), "'server_tool_use', which is not supported"),
         (message_of("user", {"type": "text"}), "messages[0].content[0].text is required"),
@@ -155,3 +168,29 @@ def test_a_final_assistant_message_is_continued() -> None:
     assert request.continue_final_message
     assert not request.add_generation_prompt
     assert messages_chat(HI, message_of("assistant", {"type": "text", "text": "a"}, call)).add_generation_prompt
+
+
+PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"}}
+WEB = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
+PNG_PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
+WEB_PART = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+
+
+def test_pictures_are_parts_of_their_message() -> None:
+    """By their bytes or their URL, before and behind text."""
+    text = {"type": "text", "text": "a"}
+    assert messages_chat(message_of("user", PNG, text, WEB)).messages == [
+        {"role": "user", "content": [PNG_PART, text, WEB_PART]}
+    ]
+    assert messages_chat(message_of("user", PNG)).messages == [{"role": "user", "content": [PNG_PART]}]
+
+
+def test_pictures_of_a_tools_result_follow_it_in_a_message_of_the_users() -> None:
+    """As in vLLM: templates take text as results."""
+    call = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "seen"}, PNG, WEB]}
+    messages = messages_chat(message_of("assistant", call), message_of("user", result)).messages
+    assert messages[1:] == [
+        {"role": "tool", "tool_call_id": "t", "content": "seen"},
+        {"role": "user", "content": [PNG_PART, WEB_PART]},
+    ]

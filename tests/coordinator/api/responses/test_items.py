@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.coordinator.api.responses.requests import CALL, responses_chat, user
+from tokenwire.coordinator.api.responses.items import messages_of
 from tokenwire.errors import InvalidRequest
 
 
@@ -50,7 +51,13 @@ def test_items_become_messages(items: list[Any], messages: list[Any]) -> None:
         ({"type": "item_reference", "id": "x"}, "input[0] is an item_reference"),
         ({"type": "web_search_call", "id": "x"}, "unsupported type 'web_search_call'"),
         ({"type": ["message"]}, "unsupported type"),
-        (user([{"type": "input_image", "image_url": "x"}]), "input[0].content[0] is of type 'input_image'"),
+        (user([{"type": "input_file", "file_data": "x"}]), "input[0].content[0] is of type 'input_file'"),
+        (user([{"type": "input_image", "file_id": "x"}]), "input[0].content[0].file_id is not supported"),
+        (user([{"type": "input_image"}]), "input[0].content[0].image_url is required"),
+        (
+            {"role": "assistant", "content": [{"type": "input_image", "image_url": "x"}]},
+            "input[0] is the assistant's",
+        ),
         (user([{"type": ["input_text"]}]), "input[0].content[0]"),
         (user(["text"]), "input[0].content[0]"),
         (user(None), "input[0].content must be"),
@@ -113,3 +120,18 @@ def test_a_message_of_very_many_pieces_is_joined_once() -> None:
     request = responses_chat([user("Count."), *([piece] * 20_000)])
 
     assert request.messages[-1]["content"] == "x" * 300 * 20_000
+
+
+def test_pictures_are_parts_of_messages_and_of_what_functions_return() -> None:
+    """Agents send screenshots as both."""
+    picture = {"type": "input_image", "image_url": "data:x", "detail": "auto"}
+    part = {"type": "image_url", "image_url": {"url": "data:x"}}
+    text = {"type": "input_text", "text": "a"}
+    items: list[dict[str, Any]] = [
+        {"role": "user", "content": [text, picture]},
+        {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "1", "output": [picture]},
+    ]
+    first, _, last = messages_of(None, items)
+    assert first == {"role": "user", "content": [{"type": "text", "text": "a"}, part]}
+    assert last == {"role": "tool", "content": [part], "tool_call_id": "1"}
