@@ -43,7 +43,7 @@ class PreparedPrompt:
     @property
     def is_tokenized(self) -> bool:
         """Whether all ids are the tokenizer's."""
-        return self.text is not None
+        return self.text is not None and self.media is None
 
     @property
     def new_ids(self) -> Sequence[int]:

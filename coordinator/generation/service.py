@@ -188,10 +188,8 @@ class GenerationService:
             prepared = await self._prepare_prompt(
                 prompt, model, request.truncation, caller, request.media_options, params.max_tokens, must_fit=True
             )
-            if prepared.media is not None and isinstance(
-                prompt, ChatPrompt
-            ):  # the body has its pictures once more, and encoded
-                request = replace(request, prompts=[replace(prompt, messages=(), history=None)])
+            if prepared.media is not None:
+                request = replace(request, prompts=[_without_messages(prompt)])
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             known = len(prepared.token_ids) if prepared.is_tokenized and model.knows_all_tokens else prepared.reused
             max_tokens.append(limits.check_prompt(prepared.token_ids, known, params, model, param))
@@ -296,6 +294,11 @@ class GenerationService:
             _submission(prepared, position, prepared.max_tokens).message().submit
             for position in range(len(prepared.prompts))
         )
+
+
+def _without_messages(prompt: Prompt) -> Prompt:
+    """Return a chat without its messages, which have its pictures once more, and encoded."""
+    return replace(prompt, messages=(), history=None) if isinstance(prompt, ChatPrompt) else prompt
 
 
 def _placement(prepared: PreparedRequest, context: RequestContext) -> Placement:

@@ -155,6 +155,14 @@ def test_what_cannot_be_served_is_an_error_that_says_why(
     assert message in response.json()["error"]["message"]
 
 
+def test_ids_of_a_prompt_cannot_stand_for_its_pictures(service: Service) -> None:
+    """The engine would see none: a 400 instead of a wrong reply."""
+    body = picture_request(picture_part(CAT), tokens=[65, 66])
+    response = httpx.post(f"{service.url}/v1/chat/completions/tokens", json=body, timeout=60)
+    assert response.status_code == 400
+    assert "messages[0].content[0] is a picture" in response.json()["error"]["message"]
+
+
 def test_a_model_that_takes_text_only_says_so(tmp_path: Path) -> None:
     """Every kind of picture is a 400 that names it."""
     with simulated_service(tmp_path) as service:

@@ -26,6 +26,8 @@ def parse_engine_args(model: str, arguments: list[str]) -> Any:
 def _check(model: str, parsed: Any) -> None:
     if parsed.model != model:
         _refuse(f"the model was given before `--` as {model}; remove --model {parsed.model}")
+    if getattr(parsed, "allowed_local_media_path", None) or getattr(parsed, "allowed_media_domains", None):
+        _refuse("workers fetch no media: give coordinators --allowed-media-domains; local files are not served")
     if parsed.skip_tokenizer_init:
         # Without a tokenizer an id outside the vocabulary kills the engine, and EOS, bad words and grammars fail.
         _refuse("--skip-tokenizer-init is not supported: the worker validates requests with the tokenizer")

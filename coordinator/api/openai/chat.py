@@ -30,8 +30,8 @@ from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.output.sse import ChunkEncoder
 from tokenwire.coordinator.parsing.message import MessageParser, ParsedMessage, ParserPlan
 from tokenwire.coordinator.parsing.rules import require_tool_parser
-from tokenwire.coordinator.text.template.messages import ChatMessage
-from tokenwire.coordinator.types import ServedModel, Usage
+from tokenwire.coordinator.text.template.messages import ChatMessage, reject_pictures
+from tokenwire.coordinator.types import ChatPrompt, ServedModel, Usage
 from tokenwire.process.value_class import value_class
 
 
@@ -84,6 +84,8 @@ class ChatService:
         generation_request = body.to_generation(prefix, headers, plan, self._api)
         if keeps_output:
             generation_request = replace(generation_request, streams=False)
+        if model.media and not isinstance(generation_request.prompts[0], ChatPrompt):
+            reject_pictures(body.messages)
         prepared = await self._generation.prepare(generation_request, model, headers.caller, submits)
         counts_reasoning = model.parsers is not None and model.parsers.counts_reasoning
         return ChatCall(body, self._api, prepared, plan, counts_reasoning, int(time.time()))

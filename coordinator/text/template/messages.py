@@ -68,6 +68,18 @@ def picture_of(part: object, where: str) -> tuple[str | None, str | None] | None
     return url or None, None if uuid is None else str(uuid)
 
 
+def reject_pictures(messages: Iterable[object]) -> None:
+    """Raise InvalidRequest if a message has a picture: ids that a request gives cannot stand for it."""
+    for i, message in enumerate(messages):
+        content = message.get("content") if isinstance(message, Mapping) else None
+        for j, part in enumerate(content if isinstance(content, list | tuple) else ()):
+            where = f"messages[{i}].content[{j}]"
+            if picture_of(part, where) is not None:
+                raise InvalidRequest(
+                    f"{where} is a picture, in a request that gives its prompt as ids.", param="messages"
+                )
+
+
 def extra_fields(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a part that are for the template."""
     return {name: value for name, value in part.items() if name not in _OWN_FIELDS}

@@ -18,6 +18,7 @@ TEXTS = {
     "--listen": "unix:/socket",
     "--health-listen": "one:2",
     "--metrics-listen": "one:3",
+    "--allowed-media-network": "10.0.0.0/8",
     "--forwarded-allow-ips": "10.0.0.0/8",
     "--history-store": "redis://one",
     "--responses-store": "redis://one",

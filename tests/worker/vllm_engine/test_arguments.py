@@ -19,6 +19,8 @@ pytestmark = pytest.mark.engine
         (["--dtype", "float7"], "--dtype"),
         (["--model", "another"], "--model another"),
         (["--skip-tokenizer-init"], "--skip-tokenizer-init"),
+        (["--allowed-local-media-path", "/data"], "workers fetch no media"),
+        (["--allowed-media-domains", "example.org"], "workers fetch no media"),
     ],
 )
 async def test_invalid_engine_arguments_are_reported(arguments: list[str], message: str) -> None:
