@@ -146,6 +146,11 @@ class DesiredStates:
             return "the adapter is not loaded"
         return ""
 
+    def holds(self, model: str, state: pb.ServingState) -> bool:
+        """Return whether a worker that announces a state holds its requests because operations ordered that."""
+        desired = self._desired.get(model, _INITIAL)
+        return (state.paused or state.sleeping) and (desired.paused or desired.sleeping)
+
     def adapters(self, model: str | None = None) -> Iterator[Adapter]:
         """Yield the adapters of a model, or of all models."""
         for name, desired in self._desired.items():

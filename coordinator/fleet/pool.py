@@ -25,6 +25,7 @@ from tokenwire.coordinator.fleet.session import Prepare, WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
 from tokenwire.coordinator.fleet.session_stats import StatsByModel
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.starvation import Starvation
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.base import Commands, OpenTransport, WorkerTransport
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
@@ -408,14 +409,15 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._outlier_check = asyncio.get_running_loop().call_later(CHECK_INTERVAL_S, self._check_outliers)
 
     def _check_outliers(self) -> None:
-        """Move what workers starve; eject and readmit workers."""
+        """Eject and readmit workers, which are judged by what they still have; then move what workers starve."""
         self._schedule_outlier_check()
-        for_each(self.sessions, self._move_starved)
         for session in self._outliers.check(self.sessions, self.is_covered):
             self._on_ejection_change(session)
+        for_each(self.sessions, self._move_starved)
 
     def _move_starved(self, session: WorkerSession) -> None:
-        session.move_starved(self._outliers.settings, CHECK_INTERVAL_S, partial(self._has_room_beside, session))
+        is_held = self._desired.holds(session.model_name, session.serving)
+        session.move_starved(self._outliers.settings, CHECK_INTERVAL_S, is_held, partial(self._can_go_on, session))
 
     def _on_ejection_change(self, session: WorkerSession) -> None:
         self._candidates.clear()
@@ -435,12 +437,12 @@ class WorkerPool(SessionListener[WorkerSession]):
             for each in self.sessions
         )
 
-    def _has_room_beside(self, session: WorkerSession) -> bool:
-        """Return whether another worker of the model and revision has free capacity."""
-        return any(
-            each is not session and _free_capacity(each) > 0
-            for each in self._candidates_for(session.model_name, 0, session.revision)
-        )
+    def _can_go_on(self, session: WorkerSession, cause: Starvation) -> bool:
+        """Return whether another worker of the model and revision can take what one starves."""
+        others = [each for each in self._candidates_for(session.model_name, 0, session.revision) if each is not session]
+        if cause is Starvation.QUEUED:
+            return any(_free_capacity(each) > 0 for each in others)
+        return any(each.is_idle_or_advances for each in others)
 
     def on_kv_events(self, session: WorkerSession, change: pb.CacheChange) -> None:
         """Update the prefix index."""

@@ -19,7 +19,7 @@ from tokenwire.coordinator.fleet.recent_starts import RecentStarts
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
 from tokenwire.coordinator.fleet.session_stats import SessionStats, StatsByModel, TokenGaps
 from tokenwire.coordinator.fleet.slots import SlotListener, SlotTable, fail_listener
-from tokenwire.coordinator.fleet.starvation import StarvationWatch
+from tokenwire.coordinator.fleet.starvation import Starvation, StarvationWatch
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.base import CommandQueue, OpenTransport, WorkerTransport
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
@@ -189,26 +189,38 @@ class WorkerSession:
         listeners = self._slots.listeners
         return slot < len(listeners) and listeners[slot] is listener
 
-    def move_starved(self, settings: OutlierSettings, elapsed_s: float, has_room_elsewhere: Callable[[], bool]) -> None:
+    def move_starved(
+        self,
+        settings: OutlierSettings,
+        elapsed_s: float,
+        is_held: bool,
+        can_go_on: Callable[[Starvation], bool],
+    ) -> None:
         """Fail the sequences that the worker starves, so that they go on elsewhere; called every `elapsed_s`.
 
-        Those that wait for their turn by what the worker says go only to where there is room.
+        `is_held`: an operation ordered that it makes no tokens. Where the worker is not clearly to blame, its sequences
+        go only where they `can_go_on`.
         """
-        if self.gaps is None or not self.open_slots or self.serving.paused or self.serving.sleeping:
+        if self.gaps is None or not self.open_slots or is_held:
             return
         for starved in self._starvation.check(settings, elapsed_s, self.recent_starts.prompt_lengths()):
             message = f"The worker sent no token of this reply for {starved.waited_s:.0f} s."
-            error: TokenwireError = Unavailable(message, retry_after_s=1)
-            if starved.may_be_queued:
-                if not has_room_elsewhere():
-                    continue
-                error = WorkerDraining(message, retry_after_s=1)  # the worker is not to blame, nor is the request
-            else:
+            if starved.cause is Starvation.OTHERS_ARE_SERVED:
+                error: TokenwireError = Unavailable(message, retry_after_s=1)
                 self.starved += 1
+            elif can_go_on(starved.cause):
+                error = WorkerDraining(message, retry_after_s=1)  # the request is not to blame, nor surely the worker
+            else:
+                continue
             log.warning("worker %s starves slot %d: %s", self.address, starved.slot, message)
             listener = self._slots.listeners[starved.slot]
             self.abort([starved.slot])
             fail_listener(listener, error)
+
+    @property
+    def is_idle_or_advances(self) -> bool:
+        """Whether it has nothing to do, or has lately made steps."""
+        return not self.awaited_slots or self._starvation.advances
 
     # Lifecycle.
 
@@ -350,6 +362,7 @@ class WorkerSession:
             case "heartbeat":
                 self.workload.on_load(event.heartbeat.load)
                 self._starvation.steps = event.heartbeat.steps
+                self._starvation.step_allowance_s = event.heartbeat.allowance_ms / 1000
                 stalled = self._liveness.stalled
                 self._liveness.check_heartbeat(event.heartbeat, partial(self._listener.is_covered, self))
                 if stalled != self._liveness.stalled:

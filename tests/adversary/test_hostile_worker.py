@@ -31,6 +31,16 @@ async def test_requests_that_a_worker_starves_are_answered_by_others() -> None:
         assert await fleet.starve() == []
 
 
+@pytest.mark.slow
+@_OPTIONS
+async def test_requests_that_a_worker_holds_by_a_pause_of_its_own_are_answered_by_others(
+    options: tuple[str, ...],
+) -> None:
+    """Nobody ordered it, and all others are idle."""
+    async with lying_fleet(*options, "--silence-timeout=1") as fleet:
+        assert await fleet.hold() == []
+
+
 async def harmed(options: tuple[str, ...], first: int, draws: int | None, end_s: float = float("inf")) -> list[str]:
     """Return a line for each drawn worker that others suffered from, of those that come before a moment."""
     found = []

@@ -65,6 +65,23 @@ class StarvingWorker(HostileWorker):
             yield pb.SessionResponse(frame=frame)
 
 
+class CaptorWorker(HostileWorker):
+    """Takes requests, then says that it is paused, which nobody ordered, and never answers."""
+
+    async def announcements(self) -> AsyncIterator[pb.SessionResponse]:
+        """Yield heartbeats, and the pause once it has requests."""
+        load, paused = pb.Load(running=1), False
+        while True:
+            if self.submits and not paused:
+                paused = True
+                state = pb.ServingState()
+                state.CopyFrom(self.honest.serving)
+                state.revision, state.paused = state.revision + 1, True
+                yield pb.SessionResponse(serving=state)
+            yield pb.SessionResponse(heartbeat=pb.Heartbeat(load=load))
+            await asyncio.sleep(HEARTBEAT_S)
+
+
 @dataclass(frozen=True)
 class WorkerAttack:
     """One lie."""

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.processes import measured
 from tests.adversary.hostile_worker import running_hostile_worker, server_info, tokenizer_of
-from tests.adversary.worker_attacks import KEY, Honest, LyingWorker, StarvingWorker, WorkerAttack
+from tests.adversary.worker_attacks import KEY, CaptorWorker, Honest, LyingWorker, StarvingWorker, WorkerAttack
 from tests.adversary.worker_draws import DrawnWorker
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -87,6 +87,20 @@ class LyingFleet:
                     problems += await self._use("")
                     reason = (await self._workers())[address]["reason"] or ""
             problems += await self._use(reason)
+            await self._list(self._honest)
+        return problems
+
+    async def hold(self) -> list[str]:
+        """Let a worker take requests and pause by itself; return what is not as it should be: all are answered."""
+        worker = CaptorWorker(await server_info(self._honest[0]), await tokenizer_of(self._honest[0]))
+        self._attacks += 1
+        address = f"unix:{self._folder}/hostile-{self._attacks}.sock"
+        async with running_hostile_worker(worker, address):
+            await self._list([*self._honest, address])
+            problems = []
+            async with asyncio.timeout(60):
+                while not worker.submits:
+                    problems += await self._use("")
             await self._list(self._honest)
         return problems
 

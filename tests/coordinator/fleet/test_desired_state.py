@@ -298,3 +298,16 @@ def test_a_desired_epoch_that_would_go_back_is_a_fault() -> None:
     desired._desired["m"] = pb.ServingState(epoch=9)
     with pytest.raises(AssertionError, match="goes back"):
         desired.observe("m", state(5, paused=True))
+
+
+def test_only_a_pause_that_was_ordered_holds_the_requests_of_a_worker() -> None:
+    """Asleep is held as well; one that says so though nobody ordered it is not, nor one that goes on."""
+    ordered, alone = DesiredStates(), DesiredStates()
+    ordered.observe("m", state(5, paused=True))
+
+    assert [ordered.holds("m", state(5, **{held: True})) for held in ("paused", "sleeping")] == [True, True]
+    assert not ordered.holds("m", state(5))
+    assert not alone.holds("m", state(paused=True))
+
+    ordered.observe("m", state(6))
+    assert not ordered.holds("m", state(5, paused=True))

@@ -222,23 +222,22 @@ async def test_what_a_worker_starves_ends_with_an_error(address: str, load: pb.L
         await anext(requests)
         await anext(requests)
 
-    def let_pass(session: WorkerSession) -> None:
+    def let_pass(session: WorkerSession, is_held: bool, can_go_on: bool = True) -> None:
         for _ in range(30):
             session._starvation.steps += 1
-            session.move_starved(OutlierSettings(silence_timeout_s=1), 100.0, lambda: True)
+            session.move_starved(OutlierSettings(silence_timeout_s=1), 100.0, is_held, lambda cause: can_go_on)
 
     async with scripted_worker(address, script), running_session(WorkerSession(address, "test", accept)) as session:
         await until(lambda: session.state is SessionState.READY)
         listener = Listener()
         session.submit(submission(), [listener])
         session.workload.load = load
-        for held in (pb.ServingState(paused=True), pb.ServingState(sleeping=True)):
-            session.serving = held
-            let_pass(session)
+        let_pass(session, is_held=True)
+        if load.waiting:
+            let_pass(session, is_held=False, can_go_on=False)
         assert listener.error is None
 
-        session.serving = pb.ServingState()
-        let_pass(session)
+        let_pass(session, is_held=False)
 
     assert isinstance(listener.error, Unavailable)
     assert "sent no token of this reply" in listener.error.message

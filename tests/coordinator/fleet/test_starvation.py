@@ -8,7 +8,7 @@ from tests.workers import Listener
 from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.outliers import OutlierSettings
 from tokenwire.coordinator.fleet.slots import SlotTable
-from tokenwire.coordinator.fleet.starvation import StarvationWatch, StarvedSlot
+from tokenwire.coordinator.fleet.starvation import Starvation, StarvationWatch, StarvedSlot
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -51,7 +51,7 @@ def worker() -> WatchedWorker:
 def test_a_slot_without_a_token_is_starved_after_the_timeout(worker: WatchedWorker) -> None:
     """The one beside it is served."""
     assert worker.run(30, [1]) == []
-    assert worker.run(1, [1]) == [StarvedSlot(0, 31.0, may_be_queued=False)]
+    assert worker.run(1, [1]) == [StarvedSlot(0, 31.0, Starvation.OTHERS_ARE_SERVED)]
 
 
 def test_each_token_begins_the_time_anew(worker: WatchedWorker) -> None:
@@ -69,13 +69,36 @@ def test_frames_that_name_a_slot_without_a_token_do_not_count(worker: WatchedWor
     assert worker.run(1, [1], named=[0]) != []
 
 
-def test_nothing_counts_while_the_engine_makes_no_steps(worker: WatchedWorker) -> None:
-    """It stalls, or its weights are changed: others watch that."""
+def test_a_slot_of_an_engine_without_steps_may_go_elsewhere(worker: WatchedWorker) -> None:
+    """It stalls, or somebody holds it: the worker is not clearly to blame, but is not waited for without end."""
     worker.steps = False
-    assert worker.run(600) == []
-    worker.steps = True
     assert worker.run(30) == []
+    assert [(each.cause, each.waited_s) for each in worker.run(1)] == 2 * [(Starvation.NO_STEPS, 31.0)]
+
+
+def test_a_worker_is_believed_in_how_long_its_step_takes(worker: WatchedWorker) -> None:
+    """For a minute: it may claim what it likes."""
+    worker.steps = False
+    worker.watch.step_allowance_s = 1e6
+    assert worker.run(90) == []
     assert worker.run(1) != []
+
+
+def test_steps_that_take_long_starve_nobody(worker: WatchedWorker) -> None:
+    """Those of a slow engine, while the sequence waits in its queue; but a step now and then keeps it for no longer."""
+    for _ in range(25):
+        worker.steps = False
+        assert worker.run(9, load=pb.Load(waiting=1)) == []
+        worker.steps = True
+        assert worker.run(1, load=pb.Load(waiting=1)) == []
+    other = WatchedWorker()
+    found = []
+    for _ in range(2):
+        other.steps = False
+        found += other.run(27)
+        other.steps = True
+        found += other.run(1)
+    assert {each.cause for each in found} == {Starvation.NO_STEPS}
 
 
 def test_prompts_on_the_way_are_allowed_for(worker: WatchedWorker) -> None:
@@ -83,14 +106,14 @@ def test_prompts_on_the_way_are_allowed_for(worker: WatchedWorker) -> None:
     worker.prompts = {0: 3000}
     worker.workload.on_submit([0], 2000)
     assert worker.run(40, [1]) == []
-    assert worker.run(1, [1]) == [StarvedSlot(0, 41.0, may_be_queued=False)]
+    assert worker.run(1, [1]) == [StarvedSlot(0, 41.0, Starvation.OTHERS_ARE_SERVED)]
 
 
 def test_a_slot_may_wait_in_the_engines_queue_for_longer(worker: WatchedWorker) -> None:
     """As long as the worker says that some sequence waits; but not forever."""
     queues = pb.Load(running=1, waiting=1)
     assert worker.run(300, [1], queues) == []
-    assert worker.run(1, [1], queues) == [StarvedSlot(0, 301.0, may_be_queued=True)]
+    assert worker.run(1, [1], queues) == [StarvedSlot(0, 301.0, Starvation.QUEUED)]
 
 
 def test_a_slot_that_was_aborted_or_ended_is_not_starved(worker: WatchedWorker) -> None:

@@ -5,10 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.coordinator.fleet.behaviour.cluster import greedy_submit, some_tokens
 from tests.coordinator.fleet.sessions import Requests
 from tests.workers import (
     Listener,
+    Script,
     SessionContext,
     accept,
     running_worker,
@@ -35,6 +38,20 @@ async def heartbeats_only(requests: Requests, context: SessionContext) -> None:
     greeting = welcome(names=("simulated",))
     greeting.welcome.heartbeat_ms = 500
     await context.write(greeting)
+    while True:
+        await context.write(pb.SessionResponse(heartbeat=pb.Heartbeat()))
+        await asyncio.sleep(0.1)
+
+
+async def pauses_by_itself(requests: Requests, context: SessionContext) -> None:
+    """Take a request, then say that the worker is paused, which nobody ordered."""
+    await anext(requests)
+    greeting = welcome(names=("simulated",))
+    greeting.welcome.heartbeat_ms = 500
+    await context.write(greeting)
+    await anext(requests)
+    paused = pb.ServingState(revision=greeting.welcome.serving.revision + 1, paused=True)
+    await context.write(pb.SessionResponse(serving=paused))
     while True:
         await context.write(pb.SessionResponse(heartbeat=pb.Heartbeat()))
         await asyncio.sleep(0.1)
@@ -70,6 +87,21 @@ async def test_a_request_leaves_a_worker_that_only_sends_heartbeats(tmp_path: Pa
         ejected, other = pool.sessions
         assert ejected.ejected
         assert (ejected.ejections[EjectionReason.SILENT], other.ejected) == (1, "")
+
+
+@pytest.mark.parametrize("script", [heartbeats_only, pauses_by_itself])
+async def test_a_request_leaves_a_worker_without_steps_though_nobody_else_generates(
+    script: Script, tmp_path: Path
+) -> None:
+    """Another one that has nothing to do could; also if the worker says that it is paused."""
+    silent, good = unix_address(tmp_path, "silent"), unix_address(tmp_path, "good")
+    async with scripted_worker(silent, script), impatient(silent) as (pool, failover), running_worker(good):
+        listener = Listener()
+        failover.submit("simulated", greedy_submit(), [listener])
+        pool.update([silent, good])
+        await listener.ended.wait()
+
+        assert (listener.error, len(listener.token_ids)) == (None, 120)
 
 
 class ServesOne:
