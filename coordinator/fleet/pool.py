@@ -385,7 +385,14 @@ class WorkerPool(SessionListener[WorkerSession]):
             return PacedTransport(opens(address, commands), self.pace)
 
         session = WorkerSession(
-            address, self._coordinator_id, self._prepare, self, open_transport, self._liveness, self.stats_by_model
+            address,
+            self._coordinator_id,
+            self._prepare,
+            self,
+            open_transport,
+            self._liveness,
+            self.stats_by_model,
+            self._desired.follows_weights,
         )
         self._members[address] = _Member(session, asyncio.create_task(session.run()))
 

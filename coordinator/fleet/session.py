@@ -79,8 +79,12 @@ class WorkerSession:
         open_transport: OpenTransport | None = None,
         liveness: LivenessSettings | None = None,
         stats_by_model: StatsByModel | None = None,
+        follows_operations: bool = True,
     ) -> None:
-        """`stats_by_model` holds the statistics that this session adds to."""
+        """`stats_by_model` holds the statistics that this session adds to.
+
+        `follows_operations`: somebody here knows which weights the worker is to have, whatever it announces.
+        """
         self.address = address
         self.serving = pb.ServingState()
         """The worker's serving state, as announced last."""
@@ -88,6 +92,7 @@ class WorkerSession:
         """What it serves, in that state."""
         self.capabilities = pb.EngineCapabilities()
         """How its engine samples."""
+        self._revision_of = partial(ModelRevision.of, follows_operations=follows_operations)
         self._coordinator_id = coordinator_id
         self._prepare = prepare
         self._listener = listener or SessionListener()
@@ -144,7 +149,7 @@ class WorkerSession:
     def on_serving_state(self, serving: pb.ServingState) -> None:
         """Update the worker's serving state, from an event or a response, unless a newer one is known."""
         if serving.revision > self.serving.revision and self.model is not None:
-            self.serving, self.revision = serving, ModelRevision.of(self.model, serving)
+            self.serving, self.revision = serving, self._revision_of(self.model, serving)
             self.version_epoch = version_epoch_of(serving)
             self._listener.on_session_change(self)
 
@@ -326,7 +331,7 @@ class WorkerSession:
         self.model, self.model_name = welcome.model, welcome.model.names[0]
         self.weight_version = welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
-        self.revision = ModelRevision.of(welcome.model, welcome.serving)
+        self.revision = self._revision_of(welcome.model, welcome.serving)
         self.version_epoch = version_epoch_of(welcome.serving)
         self.capabilities = welcome.capabilities
         self.unsupported = frozenset(welcome.capabilities.unsupported)

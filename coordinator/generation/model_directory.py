@@ -125,8 +125,11 @@ class ModelDirectory(PoolListener):
         revisions = self._revisions.get(model.base_model, {})
         # Weights of an operation are those of several revisions: any with the same tokenizer.
         base = revisions.get(chosen) or next(
-            (revisions[each] for each in reversed(revisions) if each.accepts(chosen)), model
+            (revisions[each] for each in reversed(revisions) if each.accepts(chosen)), None
         )
+        if base is None:  # those of one that is not followed here
+            same_text = (revisions[each] for each in reversed(revisions) if each.tokenizer_only.accepts(chosen))
+            base = replace(next(same_text, model), revision=chosen)
         return base if model.lora is None else self._adapt(base, model.name, model.lora)
 
     def on_workers_changed(self, model: str) -> None:

@@ -7,7 +7,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 _DIGEST_CHARS = 10
 _OPERATION = "operation"
-"""Stands for weights that an admin operation brought: the serving state says which, and workers are kept equal."""
+"""Stands for weights that an admin operation brought, where it is followed: then workers are kept equal."""
 _DIRECTORY = "directory:"
 """Prefix of the tokenizer digest of a plain vLLM server, whose tokenizer is the coordinator's own."""
 
@@ -25,7 +25,7 @@ class ModelRevision:
     dtype: str = ""
     quantization: str = ""
     weights: str = ""
-    """Digest of the checkpoint, or that an operation replaced it."""
+    """Digest of the checkpoint, or what replaced it."""
     root: str = ""
     """Where the weights came from, if they have no digest."""
     key: str = field(init=False, compare=False)
@@ -40,11 +40,18 @@ class ModelRevision:
         object.__setattr__(self, "digest", key[:_DIGEST_CHARS])
 
     @classmethod
-    def of(cls, model: pb.Model, serving: pb.ServingState | None = None) -> "ModelRevision":
-        """Return the revision of a worker that announces a model, in a serving state or as it started."""
+    def of(
+        cls, model: pb.Model, serving: pb.ServingState | None = None, *, follows_operations: bool = True
+    ) -> "ModelRevision":
+        """Return the revision of a worker that announces a model, in a serving state or as it started.
+
+        Weights that an operation brought are those of all workers to a coordinator that follows operations: it knows
+        who is to have them. To another one they are those of this operation, which others may not have got.
+        """
         weights = model.weights_digest
         if serving is not None and (serving.weights_epoch or serving.weights_path):
-            weights = _OPERATION if serving.weights_epoch else f"{_OPERATION} {serving.weights_path}"
+            is_for_all = serving.weights_epoch and follows_operations
+            weights = _OPERATION if is_for_all else f"{_OPERATION} {serving.weights_epoch} {serving.weights_path}"
         tokenizer = model.tokenizer_digest
         return cls(
             architecture=model.architecture,
@@ -71,8 +78,8 @@ class ModelRevision:
     def accepts(self, other: "ModelRevision") -> bool:
         """Return whether a worker of this revision may continue what one of the other began.
 
-        What is not known of one of them is taken to be equal, so that a rolling upgrade ends no reply. Weights that an
-        operation brought are for all workers: which of them have them already is not asked here.
+        What is not known of one of them is taken to be equal, so that a rolling upgrade ends no reply. Weights of an
+        operation that is followed are for all workers: which of them have them already is not asked here.
         """
         return self == other or (
             _equal(self.architecture, other.architecture)

@@ -223,6 +223,22 @@ async def test_weights_of_an_operation_keep_the_tokenizer_of_their_workers() -> 
     assert (await models.resolve("red", ANYBODY)).tokenizer_digest == "one"
 
 
+async def test_weights_of_an_operation_that_is_not_followed_are_a_revision_of_their_own() -> None:
+    """With the tokenizer of its workers; requests that are rendered for it go to nobody else."""
+    models = directory(Clock(1000.0))
+    workers = RolloutWorkers(OLD, NEW)
+    models.watch(workers)
+    for model in (OLD, NEW):
+        await models.prepare(model, fetch)
+    updated = ModelRevision.of(OLD, pb.ServingState(weights_epoch=1), follows_operations=False)
+    workers.live = [updated]
+    models.on_workers_changed("red")
+
+    resolved = await models.resolve("red", ANYBODY)
+
+    assert (resolved.tokenizer_digest, resolved.revision) == ("one", updated)
+
+
 async def test_a_caller_may_be_restricted_to_models() -> None:
     """It may use a model that has any allowed name, by each of its names."""
     models = directory(Clock(1000.0))

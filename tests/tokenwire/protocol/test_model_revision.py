@@ -70,6 +70,21 @@ def test_weights_that_an_operation_brought_are_those_of_all_workers() -> None:
     assert revision(pb.ServingState(epoch=9)) == revision()
 
 
+def test_weights_of_an_operation_that_is_not_followed_are_those_of_this_operation() -> None:
+    """Another worker may not have got it, or another one."""
+    loaded, transferred = (pb.ServingState(weights_epoch=9, weights_path=path) for path in ("/new", ""))
+    later = pb.ServingState(weights_epoch=11, weights_path="/new")
+    known: dict[str, Any] = {"root": "/models/m", **KNOWN}
+    found = [
+        ModelRevision.of(pb.Model(**known), each, follows_operations=False)
+        for each in (loaded, transferred, later, None)
+    ]
+    for one in found:
+        assert [other for other in found if one.accepts(other)] == [one]
+    other_start = pb.Model(**{**known, "weights_digest": "another"})
+    assert ModelRevision.of(other_start, loaded, follows_operations=False).accepts(found[0])
+
+
 def test_weights_that_were_loaded_past_all_operations_are_others() -> None:
     """A call to one worker, which no other worker got."""
     loaded = pb.ServingState(unmanaged=True, weights_path="/new")

@@ -7,6 +7,7 @@ from typing import Any
 from tests.workers import PROMPT, Listener, accept, running_worker, unix_address, until
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
+from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
@@ -22,10 +23,16 @@ NAMES = ("one", "two", "three")
 class Cluster:
     """Workers that can be stopped, and the layers in front of them."""
 
-    def __init__(self, folder: Path, settings: FailoverSettings, queue_timeout_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: FailoverSettings,
+        queue_timeout_s: float = 10.0,
+        desired: DesiredStates | None = None,
+    ) -> None:
         self._folder = folder
         self._workers: dict[str, tuple[WorkerServer, AsyncExitStack]] = {}
-        self.pool = WorkerPool("test", accept)
+        self.pool = WorkerPool("test", accept, desired)
         queue = AdmissionQueue(self.pool, AdmissionSettings(queue_timeout_s=queue_timeout_s))
         self.failover = Failover(queue, settings, self.pool)
         self.pool.subscribe(self.failover)

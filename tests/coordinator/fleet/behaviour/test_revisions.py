@@ -9,7 +9,9 @@ import pytest
 
 from tests.coordinator.fleet.behaviour.cluster import SEEDED, Cluster, greedy_submit, some_tokens
 from tests.workers import Listener, send, until
+from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
+from tokenwire.coordinator.fleet.operation_trust import OperationTrust, Unsigned
 from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.errors import RevisionLost, Unavailable, WorkerLost
 from tokenwire.protocol.model_revision import ModelRevision
@@ -127,6 +129,30 @@ async def test_weights_of_an_operation_are_those_of_all_workers(rollout: Cluster
     await undisturbed.ended.wait()
     assert listener.token_ids == undisturbed.token_ids
     assert listener.resumptions == 1
+
+
+async def test_weights_of_an_operation_that_is_not_followed_are_those_of_workers_that_have_them(
+    tmp_path: Path,
+) -> None:
+    """Another coordinator ordered it, and one worker did not get it: no reply goes on there."""
+    desired = DesiredStates(trust=OperationTrust(unsigned=Unsigned.NOTHING))
+    cluster = Cluster(tmp_path, FailoverSettings(), desired=desired)
+    cluster.connect()
+    for name in ("one", "two", "three"):
+        server = await cluster.start(name, step_ms=4, seed=1)
+        if name != "two":
+            await server._controller.load_weights(7, "/usr", "new", True)
+    await until(lambda: served_by(cluster, "one") == served_by(cluster, "three") != served_by(cluster, "two"))
+    streams = await streams_on(cluster, "one")
+    await cluster.lose("one")
+
+    for listener in streams:
+        await listener.ended.wait()
+        assert (listener.error, listener.resumptions) == (None, 1)
+    (undisturbed,) = await streams_on(cluster, "three", 1)
+    await undisturbed.ended.wait()
+    assert {tuple(listener.token_ids) for listener in streams} == {tuple(undisturbed.token_ids)}
+    await cluster.stop()
 
 
 def served_by(cluster: Cluster, name: str) -> ModelRevision:
