@@ -29,7 +29,7 @@ class PoolListener:
     ) -> None:
         """Called with a lost worker's model and recent starts; `certain`: it is known to be dead.
 
-        `unproven_at`: its address, if it had served no request before.
+        `unproven_at`: its address, if it may fail for everybody.
         """
 
     def on_worker_survived(self, model: str, submission: Submission) -> None:

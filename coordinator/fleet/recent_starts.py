@@ -55,9 +55,13 @@ class RecentStarts:
         """Return the lengths of their prompts by slot."""
         return {slot: len(submission.prompt_token_ids) for slot, submission in self._started.items()}
 
+    def submissions(self) -> list[Submission]:
+        """Return the recent requests, each once."""
+        return list({id(submission): submission for submission in self._started.values()}.values())
+
     def take_all(self) -> list[Submission]:
         """Return the recent requests, each once, and clear them: the worker was lost."""
-        requests = list({id(submission): submission for submission in self._started.values()}.values())
+        requests = self.submissions()
         self._started.clear()
         self._prefilled.clear()
         return requests

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
+from tokenwire.coordinator.fleet.death_evidence import DeathEvidence
 from tokenwire.coordinator.fleet.frame_parts import is_large, parts_of
 from tokenwire.coordinator.fleet.frames import check_large, check_sizes, dispatch
 from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
@@ -59,8 +60,6 @@ class WorkerSession:
     engine_died = False
     """Whether it shuts down because its engine died."""
     last_error = "not connected yet"
-    proven = False
-    """Whether it has served a request since it is connected."""
     starved = 0
     """Sequences that it starved since it is connected, or was ejected for it."""
     unsupported: frozenset[str] = frozenset()
@@ -105,6 +104,7 @@ class WorkerSession:
         """The time between its tokens; None where frames are not whole steps."""
         self.recent_starts = RecentStarts(self._on_survived)
         """Requests that the worker has just started."""
+        self._evidence = DeathEvidence()
         self.breaker = CircuitBreaker()
         self.losses = dict.fromkeys(LossReason, 0)
         """Unannounced losses of the worker, by reason."""
@@ -127,8 +127,8 @@ class WorkerSession:
 
     @property
     def unproven_at(self) -> str:
-        """The worker's address if it has served no request since it is connected; else empty."""
-        return "" if self.proven else self.address
+        """The worker's address if its death says more of itself than of requests; else empty."""
+        return "" if self._evidence.counts else self.address
 
     @property
     def control(self) -> control_pb2_grpc.ControlStub | None:
@@ -285,6 +285,8 @@ class WorkerSession:
             if was_connected:
                 # A worker with a hanging engine may well send a welcome again.
                 self.alive = False if self._liveness.loss_reason is LossReason.STALLED else None
+            if was_connected and not self.worker_drains:
+                self._evidence.on_lost(self.recent_starts.submissions())
             error = WorkerLost(f"The worker that generated this reply was lost ({self.last_error}).", retry_after_s=1)
             for listener in self._slots.release_all():
                 fail_listener(listener, error)
@@ -340,7 +342,8 @@ class WorkerSession:
         # Plain vLLM servers have neither heartbeats nor steps.
         self.gaps = TokenGaps(stats, time.monotonic()) if welcome.heartbeat_ms else None
         self._starvation.begin()
-        self.alive, self.proven, self.starved = True, False, 0
+        self.alive, self.starved = True, 0
+        self._evidence.on_connected()
         self._liveness.on_connected()
         self.media.begin(transport)
         self.state, self.worker_drains, self.engine_died = SessionState.READY, welcome.draining, False
@@ -389,7 +392,7 @@ class WorkerSession:
         self._listener.on_session_change(self)
 
     def _on_survived(self, submission: Submission) -> None:
-        self.proven = True
+        self._evidence.on_served()
         self._listener.on_survived(self, submission)
 
     def _on_refusal(self, refusal: pb.Refusal) -> None:
@@ -414,6 +417,8 @@ class WorkerSession:
             # The sequences handed back must not be resumed here.
             self.worker_drains = True
             self.engine_died = any(finish.reason == pb.FINISH_REASON_ERROR for finish in frame.finishes)
+            if self.engine_died:
+                self._evidence.on_lost(self.recent_starts.submissions())
             self._update_state()
         self.recent_starts.on_frame(frame)
         has_new_weights = frame.weight_version != self.weight_version

@@ -11,6 +11,7 @@ import pytest
 
 from tests.processes import Process, coordinator, simulated_worker
 from tests.workers import until
+from tokenwire.coordinator.fleet.death_evidence import LEAST_SERVED
 
 POISON = "\a"
 """Nothing else has its id."""
@@ -31,7 +32,7 @@ def test_sending_it_again_kills_no_other_worker(tmp_path: Path, attempts: str, s
         addresses = [address for _, address in started]
         _, url = stack.enter_context(coordinator(tmp_path, addresses, "--failover-attempts", attempts))
         client = stack.enter_context(openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=3))
-        for _ in started if served else ():  # one on each worker, by turns
+        for _ in started * LEAST_SERVED if served else ():  # as many on each worker, by turns
             client.completions.create(model="simulated", prompt="Hi", max_tokens=5)
         for _ in range(4):
             with pytest.raises(openai.APIStatusError) as rejected:

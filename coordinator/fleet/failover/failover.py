@@ -55,7 +55,7 @@ _MOVED_AT_ONCE = 8
 _LATE_CHECK_S = 1.0
 
 _WorkerDeath = tuple[str, bool, str]
-"""Of a worker: its instance id, whether it is certain, and its address if it had served no request."""
+"""Of a worker: its instance id, whether it is certain, and its address if it may fail for everybody."""
 Capabilities = Callable[[str, int, ModelRevision | None, str], pb.EngineCapabilities]
 
 _NO_CAPABILITIES = pb.EngineCapabilities()

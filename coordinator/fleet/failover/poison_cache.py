@@ -48,7 +48,7 @@ class Death:
     """Whether it is known to be dead or to hang; else it counts once its process is known to be gone."""
     suspects: set[Fingerprint]
     unproven_at: str = ""
-    """The address of a worker that had served no request before; else empty."""
+    """The address of a worker that may fail for everybody; else empty."""
 
 
 class PoisonCache(PoolListener):
@@ -192,7 +192,7 @@ class PoisonCache(PoolListener):
 
 
 def _last_that_counts(deaths: Sequence[Death]) -> Death:
-    """Return the last one; where those of workers that had served a request are enough, the last of these."""
+    """Return the last one; where those of workers that do not fail for everybody are enough, the last of these."""
     proven = [death for death in deaths if not death.unproven_at]
     return (proven if incriminates("" for _ in proven) else deaths)[-1]
 

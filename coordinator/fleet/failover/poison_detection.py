@@ -4,8 +4,8 @@ When a worker dies, the requests that it had just started (with at most a few to
 is suspect in the deaths of two worker processes within a time window is poison if it is the only one, once these
 processes are known to be gone: a worker whose connection was cut and that responds again did not die. If there are
 several, they are retried one after the other, isolated from the other suspects, and one is poison if a worker dies
-of its isolated retry. Requests in mid-reply are never suspects. A worker that dies before it has served any request
-may fail for everybody, so two such deaths are not enough: see `incriminates`.
+of its isolated retry. Requests in mid-reply are never suspects. A worker that dies before it has served a few requests,
+or dies with other ones each time, may fail for everybody, so two such deaths are not enough: see `incriminates`.
 
 Limits: a request that is harmful only after more tokens is not detected, and ends when its attempts are used up; and
 one that was alone in its prefill on two workers that were killed from outside within the window is a false positive.
@@ -47,7 +47,7 @@ class _Death:
     certain: bool
     """Whether the worker is known to be dead or to hang; else it is dropped if its process turns out to live."""
     unproven_at: str
-    """The address of a worker that had served no request before; else empty."""
+    """The address of a worker that may fail for everybody; else empty."""
 
 
 @dataclass(slots=True)
@@ -63,8 +63,8 @@ class _Suspects:
 def incriminates(unproven_at: Iterable[str]) -> bool:
     """Return whether so many deaths make a request poison, if it is the only one that they have in common.
 
-    Of each death: the address of a worker that had served no request before, else an empty string. One that dies
-    again and again without serving any is one such worker.
+    Of each death: the address of a worker that may fail for everybody, else an empty string. One that does so again and
+    again is one such worker.
     """
     deaths = list(unproven_at)
     proven = deaths.count("")
@@ -95,7 +95,7 @@ class PoisonDetector:
         """Return which sequences of a lost worker are resumed and which are poison; the others wait.
 
         They wait for `review` or an isolated retry. `certain`: the worker is already known to be dead. `unproven_at`:
-        its address, if it had served no request before.
+        its address, if it may fail for everybody.
         """
         certain = certain or self._is_alive(instance_id) is False
         cleared: list[ResumableSequence] = []

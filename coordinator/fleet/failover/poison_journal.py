@@ -24,7 +24,7 @@ class PoisonEvent:
     """Of the worker that died."""
     certain: bool = False
     unproven_at: str = ""
-    """Its address, if it had served no request before."""
+    """Its address, if it may fail for everybody."""
 
 
 class PoisonJournal:

@@ -40,7 +40,7 @@ class Loss:
     refused: bool
     """Whether the worker is there but refused the request."""
     unproven_at: str = ""
-    """The worker's address, if it had served no request before."""
+    """The worker's address, if it may fail for everybody."""
 
 
 class FailoverPolicy(Protocol):

@@ -22,6 +22,7 @@ from tests.workers import (
     welcome,
 )
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
+from tokenwire.coordinator.fleet.death_evidence import LEAST_SERVED
 from tokenwire.coordinator.fleet.frame_parts import MOST_TOKENS
 from tokenwire.coordinator.fleet.liveness import LossReason
 from tokenwire.coordinator.fleet.outliers import OutlierSettings
@@ -324,22 +325,26 @@ async def test_what_a_worker_reports_is_passed_on(address: str) -> None:
         assert await asyncio.wait_for(got.get(), 10) == (session, "request")
 
 
-async def test_a_worker_is_proven_once_it_has_served_a_request(address: str) -> None:
+async def test_a_worker_is_proven_once_it_has_served_some_requests(address: str) -> None:
     """Until its session ends: after that it may be another process, or no longer serve anybody."""
 
     async def script(requests: Requests, context: SessionContext) -> None:
         await anext(requests)
         await context.write(welcome())
-        (slot,) = (await anext(requests)).submit.slots
-        await context.write(_frame(slot, [1], pb.Finish(slot=slot, reason=pb.FINISH_REASON_STOP)))
+        for _ in range(LEAST_SERVED):
+            (slot,) = (await anext(requests)).submit.slots
+            await context.write(_frame(slot, [1], pb.Finish(slot=slot, reason=pb.FINISH_REASON_STOP)))
         await anext(requests)
 
     async with scripted_worker(address, script), running_session(WorkerSession(address, "test", accept)) as session:
         session.breaker = Impatient()
         await until(lambda: session.state is SessionState.READY)
-        assert session.unproven_at == address
-        session.submit(submission(), [Listener()])
-        await until(lambda: not session.unproven_at)
+        for _ in range(LEAST_SERVED):
+            assert session.unproven_at == address
+            served = Listener()
+            session.submit(submission(), [served])
+            await served.ended.wait()
+        assert not session.unproven_at
         session.submit(submission(), [Listener()])
         await until(lambda: session.unproven_at == address)
 

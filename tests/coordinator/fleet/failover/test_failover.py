@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.workers import Listener, accept, until
+from tokenwire.coordinator.fleet.death_evidence import LEAST_SERVED
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.request_handle import NEW, LateTenant, Placement
@@ -126,7 +127,8 @@ class SuccessiveWorkers:
             raise self.refuses
         session = WorkerSession(f"nowhere:{len(self.parts)}", "test", accept)
         session.instance_id = self.instance_id or str(len(self.parts))
-        session.proven = self.proven
+        for _ in range(LEAST_SERVED if self.proven else 0):
+            session._on_survived(Submission())
         session.capabilities = self.capabilities(model, submission.lora.id)
         if self.splits and not placement.resumed:
             for start in range(len(listeners) - 1):
