@@ -8,8 +8,9 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
 UNSTATED_REPLY_TOKENS = 4096
-"""Reserved at most for a reply without `max_tokens`: about what an engine generates of one in a minute. The context
-that is left, which is its only bound, would let few such requests of a key run at a time."""
+UNSTATED_REPLIES = 8
+"""A reply without `max_tokens` gets so many tokens, or an eighth of a minute's if that is more. The context that is
+left would let one such request of a key run at a time, and whatever is not reserved would be beyond the limit."""
 
 
 def fit_quota(
@@ -21,8 +22,8 @@ def fit_quota(
 ) -> tuple[Sequence[int], int]:
     """Return the maximum tokens of a reply to each prompt within a quota, and how many tokens to reserve.
 
-    A request never gets more than a minute's tokens: one that asks for more raises InvalidRequest, and replies without
-    `max_tokens` are bounded by what is left of them.
+    A request never gets more than a minute's tokens, nor more than it reserves: one that asks for more raises
+    InvalidRequest, and replies without `max_tokens` are bounded.
     """
     if sampling.HasField("max_tokens"):
         tokens = prompt_tokens + request.n * sum(max_tokens)
@@ -32,9 +33,10 @@ def fit_quota(
     each = (tokens_per_minute - prompt_tokens) // (request.n * len(max_tokens))
     if each < 1:
         raise _too_large(request, prompt_tokens, "more", tokens_per_minute)
+    each = min(each, max(UNSTATED_REPLY_TOKENS, tokens_per_minute // UNSTATED_REPLIES, sampling.min_tokens))
     bounded = [min(tokens, each) for tokens in max_tokens]
     check_min_tokens(sampling.min_tokens, min(bounded))
-    return bounded, prompt_tokens + request.n * sum(min(tokens, UNSTATED_REPLY_TOKENS) for tokens in bounded)
+    return bounded, prompt_tokens + request.n * sum(bounded)
 
 
 def _too_large(request: GenerationRequest, prompt_tokens: int, needed: str, tokens_per_minute: int) -> InvalidRequest:

@@ -40,11 +40,22 @@ def test_replies_without_a_maximum_are_bounded_by_a_minutes_tokens() -> None:
     assert fit_quota(request_for(PROMPT, n=4), pb.SamplingParams(), 200, [CONTEXT_LEFT], 1000) == ([200], 1000)
 
 
-def test_replies_without_a_maximum_reserve_less_than_the_context() -> None:
-    """Otherwise few requests of a key could run at a time."""
-    max_tokens, tokens = fit_quota(request_for(PROMPT, n=2), pb.SamplingParams(), 10, [CONTEXT_LEFT], 1_000_000)
+@pytest.mark.parametrize(
+    ("tokens_per_minute", "least", "each"),
+    [
+        (400_000, 0, 50_000),
+        (10_000, 0, UNSTATED_REPLY_TOKENS),
+        (10_000_000, 0, CONTEXT_LEFT),
+        (400_000, 60_000, 60_000),
+    ],
+)
+def test_replies_without_a_maximum_get_what_they_reserve(tokens_per_minute: int, least: int, each: int) -> None:
+    """An eighth of the quota, so that several of a key run at a time and never get more than it together."""
+    sampling = pb.SamplingParams(min_tokens=least)
 
-    assert (max_tokens, tokens) == ([CONTEXT_LEFT], 10 + 2 * UNSTATED_REPLY_TOKENS)
+    found = fit_quota(request_for(PROMPT, n=2), sampling, 10, [CONTEXT_LEFT], tokens_per_minute)
+
+    assert found == ([each], 10 + 2 * each)
 
 
 def test_prompts_that_leave_no_token_for_a_reply_are_rejected() -> None:
