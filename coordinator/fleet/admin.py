@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenwire.coordinator.fleet import operations
+from tokenwire.coordinator.fleet.announcement_limits import check_ordered_name
 from tokenwire.coordinator.fleet.capabilities import remedy_for
 from tokenwire.coordinator.fleet.control_client import ControlCall, adopt_state, call_worker
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
@@ -103,6 +104,7 @@ class FleetAdmin:
 
     async def load_weights(self, model: str | None, path: str, version: str, reset_prefix_cache: bool) -> WorkerResults:
         """Load weights from a directory on each worker."""
+        check_ordered_name(version, "weight_version")
         request = pb.LoadWeightsRequest(path=path, weight_version=version, reset_prefix_cache=reset_prefix_cache)
         request.epoch = self._desired.next_epoch(self.model(model))
         operation = operations.load_weights(request.epoch, path, version)
@@ -110,6 +112,7 @@ class FleetAdmin:
 
     async def transfer(self, model: str | None, stage: str, arguments: Mapping[str, Any]) -> WorkerResults:
         """Run a stage of a weight transfer: init, start, start_draft, update, finish or shutdown."""
+        check_ordered_name(str(arguments.get("weight_version") or ""), "weight_version")
         if not _is_by_parameter(arguments):
             self._check_supported(model, "weight_transfer", f"weight_transfer.{stage}")
         base = arguments.get("init_info", {}).get("rank_offset") if stage == "init" else None
@@ -122,6 +125,7 @@ class FleetAdmin:
 
     async def set_weight_version(self, model: str | None, version: str) -> WorkerResults:
         """Set the weight version."""
+        check_ordered_name(version, "new_version")
         request = pb.SetWeightVersionRequest(weight_version=version)
         operation = inference_pb2.Operation(weight_version=version)
         return await self._operate(model, "set_weight_version", lambda stub: stub.SetWeightVersion, request, operation)
@@ -130,6 +134,7 @@ class FleetAdmin:
         self, model: str | None, name: str, path: str, replace: bool = False, is_3d: bool = False
     ) -> WorkerResults:
         """Load an adapter. Raises InvalidRequest for a name in use, unless it is to be replaced."""
+        check_ordered_name(name, "lora_name")
         base = self.model(model)
         if any(name in session.model.names for session in self._pool.sessions if session.model is not None):
             raise InvalidRequest(f"The lora adapter '{name}' conflicts with a served base model.", param="lora_name")

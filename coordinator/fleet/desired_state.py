@@ -1,7 +1,7 @@
 """The desired state of each model: what the newest believed operations that its workers repeat lead to."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from tokenwire.coordinator.fleet.operation_trust import NONCE_BITS, OperationTrust
@@ -10,6 +10,8 @@ from tokenwire.protocol.operation_records import fold, latest
 from tokenwire.v1 import inference_pb2 as pb
 
 _MAX_ADAPTER_ID = 2**31 - 1
+_LONGEST_FAULT = 1000
+"""Characters of a worker's error that are shown."""
 _INITIAL = pb.ServingState()
 
 
@@ -62,6 +64,11 @@ class DesiredStates:
         if found is None:
             found = self._versions[model] = WeightVersions()
         return found
+
+    def keep(self, models: Collection[str]) -> None:
+        """Forget models that no worker announces, unless operations were ordered on them."""
+        for gone in self._versions.keys() - models - self._desired.keys():
+            del self._versions[gone]
 
     @property
     def allows_stale_weights(self) -> bool:
@@ -132,7 +139,7 @@ class DesiredStates:
     def out_of_sync(self, model: str, state: pb.ServingState, adapter_id: int = 0) -> str:
         """Return why a worker gets no new requests (for an adapter); empty when it is in sync."""
         if state.weights_fault:
-            return f"its weights are inconsistent: {state.weights_fault}"
+            return f"its weights are inconsistent: {state.weights_fault[:_LONGEST_FAULT]}"
         if problem := self.set_aside(model, state):
             return f"it is set aside: {problem}"
         desired = self._desired.get(model, _INITIAL)

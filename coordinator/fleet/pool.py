@@ -499,6 +499,10 @@ class WorkerPool(SessionListener[WorkerSession]):
         served = {(session.model_name, session.revision.digest) for session in self.sessions}
         for gone in self.sequences_by_revision.keys() - served:
             del self.sequences_by_revision[gone]
+        models = {session.model_name for session in self.sessions}
+        for name in self.stats_by_model.keys() - models:
+            del self.stats_by_model[name]
+        self._desired.keep(models)
         call_each([each.on_workers_changed for each in self._listeners], model)
 
     def on_slots_freed(self) -> None:

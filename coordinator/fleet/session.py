@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
+from tokenwire.coordinator.fleet.announcement_limits import check_state, check_welcome
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.death_evidence import DeathEvidence
 from tokenwire.coordinator.fleet.frame_parts import is_large, parts_of
@@ -327,8 +328,7 @@ class WorkerSession:
 
     async def _on_welcome(self, welcome: pb.Welcome, transport: WorkerTransport) -> None:
         check_peer(welcome.protocol, f"worker {self.address}")
-        if not welcome.model.names:
-            raise ProtocolError("the worker's welcome names no model")
+        check_welcome(welcome)
         await self._prepare(welcome.model, transport.fetch_tokenizer)
         self.model, self.model_name = welcome.model, welcome.model.names[0]
         self.weight_version = welcome.weight_version
@@ -366,6 +366,7 @@ class WorkerSession:
                 self.worker_drains = True
                 self._update_state()
             case "serving":
+                check_state(event.serving)
                 self.on_serving_state(event.serving)
             case "heartbeat":
                 self.workload.on_load(event.heartbeat.load)

@@ -631,3 +631,36 @@ async def test_a_request_waits_for_the_worker_that_has_its_parameters(tmp_path: 
         async with kept:
             await until(lambda: sum(session.state is SessionState.READY for session in pool.sessions) == 1)
             assert pool.try_submit(MODEL, watermarked, [Listener()]) is None
+
+
+async def test_a_worker_that_names_another_model_each_time_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Statistics and versions are those of models that have workers."""
+    names = iter(("first", "second"))
+    address = unix_address(tmp_path)
+
+    async def script(requests: AsyncIterator[object], context: SessionContext) -> None:
+        await anext(requests)
+        if name := next(names, None):
+            greeting = welcome(names=(name,))
+            greeting.welcome.serving.weight_version = "v"
+            await context.write(greeting)
+        if name == "second":
+            await anext(requests)
+
+    async with scripted_worker(address, script), ready_pool(address, ready=0) as pool:
+        await until(lambda: list(pool.stats_by_model) == ["second"])
+        assert list(pool._desired._versions) == ["second"]
+
+
+async def test_a_worker_whose_names_are_too_long_is_refused_visibly(tmp_path: Path) -> None:
+    """Its status says why, and metrics know nothing of it."""
+    address = unix_address(tmp_path)
+
+    async def script(requests: AsyncIterator[object], context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome(names=("n" * 1_000_000,)))
+        await anext(requests)
+
+    async with scripted_worker(address, script), ready_pool(address, ready=0) as pool:
+        await until(lambda: "1,000,000 characters of model.names" in pool.sessions[0].last_error)
+        assert (pool.sessions[0].model_name, dict(pool.stats_by_model)) == ("", {})
