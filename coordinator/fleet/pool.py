@@ -385,15 +385,9 @@ class WorkerPool(SessionListener[WorkerSession]):
             return PacedTransport(opens(address, commands), self.pace)
 
         session = WorkerSession(
-            address,
-            self._coordinator_id,
-            self._prepare,
-            self,
-            open_transport,
-            self._liveness,
-            self.stats_by_model,
-            self._desired.follows_weights,
+            address, self._coordinator_id, self._prepare, self, open_transport, self._liveness, self.stats_by_model
         )
+        session.follows_operations = self._desired.follows_weights
         self._members[address] = _Member(session, asyncio.create_task(session.run()))
 
     async def _remove_when_idle(self, member: "_Member") -> None:

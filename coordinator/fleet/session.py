@@ -67,6 +67,8 @@ class WorkerSession:
     """What of a request its engine cannot serve."""
     ejected = ""
     """Why it gets no new requests though it could; empty while it does. Set by the pool's detector of outliers."""
+    follows_operations = True
+    """Whether it is known here which weights the worker is to have, whatever it announces."""
     _retired = False
     _transport: WorkerTransport | None = None
 
@@ -79,12 +81,8 @@ class WorkerSession:
         open_transport: OpenTransport | None = None,
         liveness: LivenessSettings | None = None,
         stats_by_model: StatsByModel | None = None,
-        follows_operations: bool = True,
     ) -> None:
-        """`stats_by_model` holds the statistics that this session adds to.
-
-        `follows_operations`: somebody here knows which weights the worker is to have, whatever it announces.
-        """
+        """`stats_by_model` holds the statistics that this session adds to."""
         self.address = address
         self.serving = pb.ServingState()
         """The worker's serving state, as announced last."""
@@ -92,7 +90,6 @@ class WorkerSession:
         """What it serves, in that state."""
         self.capabilities = pb.EngineCapabilities()
         """How its engine samples."""
-        self._revision_of = partial(ModelRevision.of, follows_operations=follows_operations)
         self._coordinator_id = coordinator_id
         self._prepare = prepare
         self._listener = listener or SessionListener()
@@ -153,6 +150,9 @@ class WorkerSession:
             self.serving, self.revision = serving, self._revision_of(self.model, serving)
             self.version_epoch = version_epoch_of(serving)
             self._listener.on_session_change(self)
+
+    def _revision_of(self, model: pb.Model, serving: pb.ServingState) -> ModelRevision:
+        return ModelRevision.of(model, serving, follows_operations=self.follows_operations)
 
     # Commands.
 

@@ -111,9 +111,7 @@ class ModelDirectory(PoolListener):
     def revision_shares(self, model: str) -> dict[ModelRevision, float]:
         """Return the percentages of new requests that the live revisions of a model get now, by its first name."""
         live = self._live.get(model, ())
-        if self._split is None or len(live) < 2:
-            return dict.fromkeys(live, 100.0)
-        return self._split.shares(model, live)
+        return dict.fromkeys(live, 100.0) if self._split is None or len(live) < 2 else self._split.shares(model, live)
 
     def _in_revision(
         self, model: ServedModel, live: Sequence[ModelRevision], conversation: Callable[[], Conversation] | None
@@ -123,12 +121,10 @@ class ModelDirectory(PoolListener):
         if len(live) > 1 and self._split is not None:
             chosen = self._split.choose(model.base_model, live, conversation and conversation())
         revisions = self._revisions.get(model.base_model, {})
-        # Weights of an operation are those of several revisions: any with the same tokenizer.
-        base = revisions.get(chosen) or next(
-            (revisions[each] for each in reversed(revisions) if each.accepts(chosen)), None
-        )
-        if base is None:  # those of one that is not followed here
-            same_text = (revisions[each] for each in reversed(revisions) if each.tokenizer_only.accepts(chosen))
+        newest_first = list(revisions.values())[::-1]
+        base = revisions.get(chosen) or next((each for each in newest_first if each.revision.accepts(chosen)), None)
+        if base is None:  # weights of an operation that is not followed: of any with the same tokenizer
+            same_text = (each for each in newest_first if each.tokenizer_digest == chosen.tokenizer)
             base = replace(next(same_text, model), revision=chosen)
         return base if model.lora is None else self._adapt(base, model.name, model.lora)
 

@@ -1,4 +1,7 @@
-"""The desired state of a model, and which workers are out of sync with it."""
+"""The desired state of a model, and which workers are out of sync with it.
+
+One file, since all tests are of one class and its states.
+"""
 
 from collections.abc import Callable
 
