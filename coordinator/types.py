@@ -1,6 +1,6 @@
 """The types of a request: its prompt and options, which every route translates to, and its results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -195,8 +195,8 @@ class Prefill:
 
     cached_tokens: int
     created_cache_tokens: int | None = None
-    logprobs: Sequence[ScoredPosition | None] | None = None
-    """One entry per prompt token, the first one None; None: not requested."""
+    logprobs: Iterable[ScoredPosition | None] | None = None
+    """One entry per prompt token, the first one None, decoded as they are read; None: not requested."""
 
 
 @value_class

@@ -1,75 +1,63 @@
-"""JSON objects with a long array: encoded and sent element by element, so that other requests get their turn."""
+"""Responses of JSON that is made as their clients read it: others have their turn, and no second copy is kept."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tokenwire.coordinator.api.json_text import json_bytes
+from tokenwire.coordinator.api.api_request import context_of
+from tokenwire.coordinator.api.json_pieces import array_of, long_object, object_pieces
 
 _BYTES_BETWEEN_YIELDS = 64 * 1024
-_VALUES_BETWEEN_YIELDS = 8192
 
 
 class LongResponse(Response):
-    """A JSON response that is complete, in parts."""
+    """A JSON response that is complete, in parts; a short one is one part, and has its length."""
 
     media_type = "application/json"
 
-    def __init__(self, parts: Sequence[bytes]) -> None:
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        """Make the first part. Raises what making it raises."""
         self.status_code, self.background = 200, None
-        self._parts = parts
-        self.init_headers({"content-length": str(sum(map(len, parts)))})
+        self._pieces = iter(pieces)
+        self._first = self._next_part()
+        self._second = self._next_part() if len(self._first) > _BYTES_BETWEEN_YIELDS else b""
+        self.init_headers({} if self._second else {"content-length": str(len(self._first))})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the parts; with a slow reader, each waits for those before it."""
+        """Send the parts. With a slow reader, each is made when those before it are read."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        for part in self._parts:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        part, self._first = self._first, b""
+        if self._second:
+            context = context_of(scope)
+            following, self._second = self._second, b""
+            while following and not context.connection.lost:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+                await asyncio.sleep(0)
+                part, following = following, self._next_part()
+            if context.connection.lost:
+                context.record.client = "client_slow" if context.connection.was_cut else "client_disconnected"
+                return
+        await send({"type": "http.response.body", "body": part, "more_body": False})
+
+    def _next_part(self) -> bytes:
+        part = b""
+        for piece in self._pieces:
+            part = part + piece if part else piece
+            if len(part) > _BYTES_BETWEEN_YIELDS:
+                break
+        return part
 
 
-async def long_response(body: Mapping[str, Any], array: str) -> LongResponse:
-    """Encode an object one of whose values, `array`, is an iterable of objects that are made as they are encoded, or
-    are JSON already.
-
-    No key before it may have the same name.
+def long_response(body: Mapping[str, Any], array: str) -> LongResponse:
+    """Return an object one of whose values, `array`, is an iterable of objects that are made as they are sent, or are
+    JSON already.
     """
-    elements: Iterable[Mapping[str, Any] | bytes] = body[array]
-    head, name, tail = json_bytes({**body, array: []}).partition(f'"{array}":['.encode())
-    parts, part = [], bytearray(head + name)
-    for index, element in enumerate(elements):
-        part += b"," * bool(index) + (element if isinstance(element, bytes) else json_bytes(element))
-        if len(part) > _BYTES_BETWEEN_YIELDS:
-            parts.append(bytes(part))
-            part.clear()
-            await asyncio.sleep(0)
-    return LongResponse([*parts, bytes(part + tail)])
+    return LongResponse(object_pieces({**body, array: array_of(body[array])}))
 
 
-def slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Yield a long list in parts that take a millisecond or two to encode."""
-    return (values[start : start + _VALUES_BETWEEN_YIELDS] for start in range(0, len(values), _VALUES_BETWEEN_YIELDS))
-
-
-async def with_long_lists(body: Mapping[str, Any], lists: Mapping[str, Iterable[Sequence[Any]] | None]) -> LongResponse:
+def with_long_lists(body: Mapping[str, Any], lists: Mapping[str, Iterable[Sequence[Any]] | None]) -> LongResponse:
     """Return an object that has, after its other fields, long lists, given in slices; None is null."""
-    return LongResponse(await long_object(body, lists))
-
-
-async def long_object(body: Mapping[str, Any], lists: Mapping[str, Iterable[Sequence[Any]] | None]) -> list[bytes]:
-    """Encode such an object, in parts."""
-    parts = [json_bytes(body)[:-1]]
-    for name, values in lists.items():
-        parts.append(b"," * (len(parts) > 1 or bool(body)) + json_bytes(name) + b":")
-        if values is None:
-            parts.append(b"null")
-            continue
-        parts.append(b"[")
-        for index, part in enumerate(values):
-            parts.append(b"," * bool(index) + json_bytes(list(part))[1:-1])
-            await asyncio.sleep(0)
-        parts.append(b"]")
-    return [*parts, b"}"]
+    return LongResponse(long_object(body, lists))

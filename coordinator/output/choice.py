@@ -1,7 +1,7 @@
 """One choice of a reply: turns a slot's tokens into text, ends it at a stop string, and feeds its reply."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,6 +12,11 @@ from tokenwire.v1 import inference_pb2 as pb
 
 # vLLM's stop_reason of a sequence that repeats itself.
 _REPEATED = "repetition_detected"
+
+_ROWS_AT_ONCE = 16
+"""Of a long prompt, which has up to the vocabulary's log-probabilities in each."""
+_MOST_DECODED = 16 * 1024
+"""Log-probabilities of a prompt that are decoded at once, in a hundredth of a second."""
 
 _REASONS = {
     pb.FINISH_REASON_STOP: "stop",
@@ -60,18 +65,51 @@ class Reply(Protocol):
         """Fail the reply, because a choice cannot be completed."""
 
 
+class PromptLogprobs:
+    """The log-probabilities of a long prompt: decoded each time they are read, a few at a time.
+
+    Decoded, they take twenty times as much memory, and long at once.
+    """
+
+    __slots__ = ("_rows", "_source")
+
+    def __init__(self, source: Callable[[], LogprobSource], rows: pb.LogprobRows) -> None:
+        """Raises ProtocolError if the first row is not what was asked for; all have one width."""
+        self._source = source
+        self._rows = rows
+        next(self._parts(), None)
+
+    def __iter__(self) -> Iterator[ScoredPosition | None]:
+        yield None  # the first token has no context, and so no log-probability
+        for part in self._parts():
+            yield from part
+
+    def _parts(self) -> Iterator[list[ScoredPosition]]:
+        source, rows = self._source(), self._rows
+        for start in range(0, len(rows.token_ids), _ROWS_AT_ONCE * rows.width):
+            end, first = start + _ROWS_AT_ONCE * rows.width, start // rows.width
+            yield source.decode(
+                pb.LogprobRows(
+                    width=rows.width,
+                    token_ids=rows.token_ids[start:end],
+                    logprobs=rows.logprobs[start:end],
+                    sampled_ranks=rows.sampled_ranks[first : first + _ROWS_AT_ONCE],
+                )
+            )
+
+
 @dataclass(eq=False, slots=True)
 class SharedPromptLogprobs:
-    """The log-probabilities of a prompt, decoded once for all of its choices."""
+    """The log-probabilities of a prompt, decoded once for all of its choices unless they are very many."""
 
     source: Callable[[], LogprobSource]
-    _positions: list[ScoredPosition | None] | None = field(default=None, init=False)
+    _positions: Iterable[ScoredPosition | None] | None = field(default=None, init=False)
 
-    def decode(self, rows: pb.LogprobRows) -> list[ScoredPosition | None]:
+    def decode(self, rows: pb.LogprobRows) -> Iterable[ScoredPosition | None]:
         """Return the prompt's positions, by the first rows that came; each choice has the same."""
         if self._positions is None:
-            # The first token has no context, and so no log-probability.
-            self._positions = [None, *self.source().decode(rows)]
+            long = rows.width and len(rows.token_ids) > _MOST_DECODED
+            self._positions = PromptLogprobs(self.source, rows) if long else [None, *self.source().decode(rows)]
         return self._positions
 
 
@@ -105,7 +143,7 @@ class Choice:
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Pass the prefill on to the reply."""
         self.cached_tokens = info.cached_tokens
-        logprobs: list[ScoredPosition | None] | None = None
+        logprobs: Iterable[ScoredPosition | None] | None = None
         if info.HasField("prompt_logprobs") and self.prompt_logprobs is not None:
             logprobs = self.prompt_logprobs.decode(info.prompt_logprobs)
         created = info.created_cache_tokens if info.HasField("created_cache_tokens") else None

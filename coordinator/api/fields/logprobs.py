@@ -1,12 +1,12 @@
 """Log-probabilities in the formats of OpenAI's chat and completions, as vLLM fills them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic_core import from_json
-
+from tokenwire.coordinator.api.json_pieces import JsonPieces, array_in_parts, slices
 from tokenwire.coordinator.api.json_text import compact, json_bytes
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.errors import ProtocolError
@@ -15,8 +15,14 @@ from tokenwire.process.value_class import value_class
 LOGPROB_FLOOR = -9999.0
 """Replaces minus infinity, which JSON cannot represent."""
 _TEXT, _LOGPROB = attrgetter("text"), attrgetter("logprob")
+_CONTENT, _END = '{"content":[', "]}"
+_TOKENS_BETWEEN_YIELDS = 2048
+"""Log-probabilities that are rendered at once."""
 _MOST_RENDERED = 32_768
 """Tokens whose JSON is kept."""
+
+
+Position = TypeVar("Position", ScoredPosition, ScoredPosition | None)
 
 
 @value_class
@@ -40,10 +46,45 @@ class LogprobStyle:
         return None if self.everything or self.top == -1 else self.top
 
 
-def chat_logprobs(positions: Sequence[ScoredPosition], style: LogprobStyle) -> dict[str, Any]:
+def chat_logprobs(positions: Sequence[ScoredPosition], style: LogprobStyle) -> JsonPieces:
     """Return chat's logprobs object."""
-    logprobs: dict[str, Any] = from_json(chat_logprobs_json(positions, style))
-    return logprobs
+
+    def pieces() -> Iterator[bytes]:
+        start = b'{"content":'
+        for entries in chat_entries(positions, style):
+            yield start + entries
+            start = b""
+        yield b"}"
+
+    return JsonPieces(pieces)
+
+
+def chat_entries(positions: Sequence[ScoredPosition], style: LogprobStyle) -> JsonPieces:
+    """Return the entries of chat's logprobs object."""
+
+    def pieces() -> Iterator[bytes]:
+        start = "["
+        for some in batches(positions):
+            entries = chat_logprobs_json(some, style)[len(_CONTENT) : -len(_END)]
+            yield (start + entries).encode()
+            start = ","
+        yield b"[]" if start == "[" else b"]"
+
+    return JsonPieces(pieces)
+
+
+def batches(positions: Iterable[Position]) -> Iterator[list[Position]]:
+    """Yield positions in lists that take a few milliseconds to render."""
+    some: list[Position] = []
+    tokens = 0
+    for position in positions:
+        some.append(position)
+        tokens += 1 if position is None else len(position)
+        if tokens >= _TOKENS_BETWEEN_YIELDS:
+            yield some
+            some, tokens = [], 0
+    if some:
+        yield some
 
 
 def chat_logprobs_json(positions: Sequence[ScoredPosition], style: LogprobStyle) -> str:
@@ -60,7 +101,7 @@ def chat_logprobs_json(positions: Sequence[ScoredPosition], style: LogprobStyle)
         top = ",".join([f"{before}{number}{after}}}" for (before, after), number in rendered])
         token = f"{_around(names[0])[0]}{numbers[0]}{_around(position[0].text)[1]}"
         entries.append(f'{token},"top_logprobs":[{top}]}}')
-    return f'{{"content":[{",".join(entries)}]}}'
+    return f"{_CONTENT}{','.join(entries)}{_END}"
 
 
 @lru_cache(_MOST_RENDERED)
@@ -102,20 +143,52 @@ def completion_logprobs(
     return {"text_offset": offsets, "token_logprobs": values, "tokens": tokens, "top_logprobs": tops}, offset
 
 
+def completion_pieces(
+    token_ids: Iterable[int],
+    positions: Iterable[ScoredPosition | None],
+    style: LogprobStyle,
+    decode: Callable[[int], str],
+) -> JsonPieces:
+    """Return completions' logprobs object of a whole reply. Takes what `completion_logprobs` takes."""
+
+    def pieces() -> Iterator[bytes]:
+        ids, offset, start = iter(token_ids), 0, b'{"top_logprobs":['
+        shorter: dict[str, list[Any]] = {"text_offset": [], "token_logprobs": [], "tokens": []}
+        for some in batches(positions):
+            made, offset = completion_logprobs(list(islice(ids, len(some))), some, style, decode, offset)
+            for name, values in shorter.items():
+                values += made[name]
+            yield start + json_bytes(made["top_logprobs"])[1:-1]
+            start = b","
+        yield (start if start != b"," else b"") + b"]"
+        for name, values in shorter.items():
+            yield b"," + json_bytes(name) + b":"
+            yield from array_in_parts(slices(values))
+        yield b"}"
+
+    return JsonPieces(pieces)
+
+
 def _top(position: ScoredPosition, style: LogprobStyle) -> dict[str, float]:
     # OpenAI's definition: up to one more than requested, because the sampled token is included.
     shown = position if style.most is None else position[: style.most + 1]
     return {style.name(token): max(token.logprob, LOGPROB_FLOOR) for token in shown}
 
 
-def prompt_logprobs(positions: Sequence[ScoredPosition | None] | None) -> list[dict[str, Any] | None] | None:
+def prompt_logprobs(positions: Iterable[ScoredPosition | None] | None) -> JsonPieces | None:
     """Return vLLM's prompt_logprobs: one object by token id for each token of the prompt."""
     if positions is None:
         return None
-    return [
-        None if position is None else {str(token.token_id): _scored(token) for token in position}
-        for position in positions
-    ]
+    known = positions
+
+    def pieces() -> Iterator[bytes]:
+        return iter(array_in_parts([_by_id(position) for position in some] for some in batches(known)))
+
+    return JsonPieces(pieces)
+
+
+def _by_id(position: ScoredPosition | None) -> dict[str, Any] | None:
+    return None if position is None else {str(token.token_id): _scored(token) for token in position}
 
 
 def _scored(token: ScoredToken) -> dict[str, Any]:

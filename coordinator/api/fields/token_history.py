@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from tokenwire.coordinator.api.fields.logprobs import LOGPROB_FLOOR
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.parsing.request_model import RequestModel
+from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, KnownPrefix
 from tokenwire.errors import InvalidRequest, Malformed
 
@@ -95,11 +97,11 @@ def shown_history(prepared: PreparedRequest) -> dict[str, Any]:
 
 
 def shown_message_ids(
-    prepared: PreparedRequest, token_ids: list[int], logprobs: Mapping[str, Any] | None
+    prepared: PreparedRequest, token_ids: list[int], logprobs: Sequence[ScoredPosition] | None
 ) -> dict[str, Any]:
     """Return the fields of a message for clients that keep ids on their messages; empty for others.
 
-    logprobs: OpenAI's logprobs of the message; None if not requested.
+    logprobs: of the message; None if not requested.
     """
     prompt = prepared.request.prompts[0]
     if not isinstance(prompt, ChatPrompt) or prompt.history is None or prompt.history.prefix is None:
@@ -107,4 +109,4 @@ def shown_message_ids(
     fields = {"prompt_token_ids": list(prepared.prompts[0].token_ids), "generation_token_ids": token_ids}
     if logprobs is None:
         return fields
-    return {**fields, "generation_log_probs": [entry["logprob"] for entry in logprobs["content"]]}
+    return {**fields, "generation_log_probs": [max(position[0].logprob, LOGPROB_FLOOR) for position in logprobs]}

@@ -130,7 +130,7 @@ class ChatService:
         """Return OpenAI's response, streamed or not. Raises errors that precede its start."""
         if call.body.stream:
             return self.stream(call)
-        return await long_response(full_response(call, await self.collect(call, request)), "choices")
+        return long_response(full_response(call, await self.collect(call, request)), "choices")
 
     async def collect(self, call: ChatCall, request: Request) -> list[CollectedChoice]:
         """Generate all choices of a call. Raises the first error, or ClientDisconnect."""
@@ -225,7 +225,7 @@ def _choice(call: ChatCall, index: int, choice: CollectedChoice, message: Parsed
     call.keep(index, [shown])
     logprobs = None if style is None or hidden else chat_logprobs(choice.logprobs or [], style)
     if not hidden:
-        shown |= shown_message_ids(call.prepared, choice.token_ids, logprobs)
+        shown |= shown_message_ids(call.prepared, choice.token_ids, None if style is None else choice.logprobs or [])
     token_ids = choice.token_ids if body.return_token_ids and not hidden else None
     return {
         "index": index,

@@ -1,6 +1,7 @@
 """Streamed chunks as bytes: constant parts are rendered once per request, and only the delta per step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -261,7 +262,8 @@ class CompletionChunks(ChunkWriter):
         shown: Sequence[int] = token_ids
         scored: Sequence[ScoredPosition | None] = positions or []
         if self._options.show_prompt and index in self._unopened:
-            shown, scored = with_prompt(self._prepared, index, self._prefills.get(index), token_ids, scored)
+            shown, found = with_prompt(self._prepared, index, self._prefills.get(index), token_ids, scored)
+            scored = list(found)
             if self._options.scores_only:
                 count = len(shown) - len(token_ids)
                 shown, scored = shown[:count], scored[:count]
@@ -281,9 +283,9 @@ def with_prompt(
     index: int,
     prefill: Prefill | None,
     token_ids: Sequence[int],
-    positions: Sequence[ScoredPosition | None],
-) -> tuple[list[int], list[ScoredPosition | None]]:
-    """Prepend the prompt's tokens and log-probabilities to a choice's own."""
+    positions: Iterable[ScoredPosition | None],
+) -> tuple[list[int], Iterable[ScoredPosition | None]]:
+    """Prepend the prompt's tokens and log-probabilities, which are decoded once they are read, to a choice's own."""
     prompt_ids = prepared.prompt_of(index).token_ids
     scored = (prefill.logprobs if prefill is not None else None) or [None] * len(prompt_ids)
-    return [*prompt_ids, *token_ids], [*scored, *positions]
+    return [*prompt_ids, *token_ids], chain(scored, positions)

@@ -1,7 +1,7 @@
 """POST /v1/completions."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -12,9 +12,10 @@ from starlette.responses import Response
 from tokenwire.coordinator.api.api_request import NOT_SERVED, RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.api.fields.common import RequestFields, check_stream_options
 from tokenwire.coordinator.api.fields.finish import weight_version_spans
-from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, completion_pieces, prompt_logprobs
 from tokenwire.coordinator.api.fields.usage import full_usage_object
 from tokenwire.coordinator.api.fields.wire_values import checked_number, checked_prompts
+from tokenwire.coordinator.api.json_pieces import JsonPieces
 from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions, CompletionChunks, with_prompt
 from tokenwire.coordinator.api.respond import EventStream, collect
@@ -149,7 +150,7 @@ def completion_routes(generation: GenerationService, models: ModelDirectory, api
         if body.stream:
             return EventStream(generation, prepared, CompletionChunks(prepared, created, body.chunk_options(api)))
         choices = await collect(generation, prepared, request)
-        return await long_response(_full_response(body, api, prepared, choices, created), "choices")
+        return long_response(_full_response(body, api, prepared, choices, created), "choices")
 
     return router
 
@@ -206,12 +207,12 @@ def _choices(
 
 def _logprobs(
     body: CompletionRequest, api: ApiSettings, prepared: PreparedRequest, index: int, choice: CollectedChoice
-) -> dict[str, Any] | None:
+) -> JsonPieces | None:
     style = body.logprob_style(api)
     if style is None:
         return None
     token_ids: Sequence[int] = [] if body.scores_only else choice.token_ids
-    positions: Sequence[ScoredPosition | None] = [] if body.scores_only else choice.logprobs or []
+    positions: Iterable[ScoredPosition | None] = [] if body.scores_only else choice.logprobs or []
     if body.echo:
         token_ids, positions = with_prompt(prepared, index, choice.prefill, token_ids, positions)
-    return completion_logprobs(token_ids, positions, style, prepared.model.token_texts.text)[0]
+    return completion_pieces(token_ids, positions, style, prepared.model.token_texts.text)

@@ -1,6 +1,8 @@
 """POST /v1/chat/completions/render and /v1/completions/render: requests for /inference/v1/generate, as by vLLM."""
 
+from collections.abc import Iterable
 from functools import partial
+from itertools import chain
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -44,10 +46,10 @@ def render_routes(service: ChatService, generation: GenerationService, models: M
         conversation = partial(Conversation, headers.caller.tenant, wanted.conversation_id)
         model = await models.resolve(body.model, headers.caller, conversation)
         prepared = await generation.prepare(wanted, model, headers.caller, submits=False)
-        parts = []
+        parts: list[Iterable[bytes]] = []
         for position in range(len(prepared.prompts)):
-            parts += [b"," if position else b"[", *await generate_request(body, prepared, position)]
-        return LongResponse([*parts, b"]"])
+            parts += [[b"," if position else b"["], await generate_request(body, prepared, position)]
+        return LongResponse(chain.from_iterable([*parts, [b"]"]]))
 
     return router
 

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from tokenwire.coordinator.api.fields.common import RequestFields
-from tokenwire.coordinator.api.long_response import long_object, slices
+from tokenwire.coordinator.api.json_pieces import long_object, slices
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.v1 import inference_pb2 as pb
@@ -22,7 +22,7 @@ _LISTS = ("logprob_token_ids", "allowed_token_ids", "trace_decode_token_ids")
 _CONSTRAINTS = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
 
 
-async def generate_request(body: RequestFields, prepared: PreparedRequest, position: int) -> list[bytes]:
+async def generate_request(body: RequestFields, prepared: PreparedRequest, position: int) -> Iterator[bytes]:
     """Return the GenerateRequest of one of the prompts as JSON, in parts."""
     request, prompt = prepared.request, prepared.prompts[position]
     streams = bool(body.stream)
@@ -46,7 +46,7 @@ async def generate_request(body: RequestFields, prepared: PreparedRequest, posit
         "ec_transfer_params": None,
     }
     token_offsets = None if offsets is None else slices(offsets)
-    return await long_object(fields, {"token_ids": slices(prompt.token_ids), "token_offsets": token_offsets})
+    return long_object(fields, {"token_ids": slices(prompt.token_ids), "token_offsets": token_offsets})
 
 
 def sampling_params(body: RequestFields, prepared: PreparedRequest, position: int) -> dict[str, Any]:

@@ -45,7 +45,7 @@ async def encoded(results: Results, fields: EncodingFields, body: Mapping[str, A
             else:  # base64 needs no escapes
                 yield text % (index, head, _base64(result.data, fields))
 
-    return await long_response({**body, "data": elements()}, "data")
+    return long_response({**body, "data": elements()}, "data")
 
 
 def floats(data: bytes, shape: "Any") -> list[Any]:

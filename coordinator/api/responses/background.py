@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from tokenwire.coordinator.api.json_pieces import in_turns
 from tokenwire.coordinator.api.message_parts import PartStream
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.api.respond import end_reply
 from tokenwire.coordinator.api.responses.event_log import EventLog
 from tokenwire.coordinator.api.responses.events import ResponseEvents
 from tokenwire.coordinator.api.responses.recorder import Recorder
-from tokenwire.coordinator.api.responses.response import ResponseObject, Status
+from tokenwire.coordinator.api.responses.response import ResponseObject, Status, response_pieces
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.service import GenerationHandle, GenerationService
 from tokenwire.coordinator.http.connection import ignore
@@ -76,8 +77,8 @@ class BackgroundResponse:
     """Ends its generation."""
     is_cancelled: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    outcome: dict[str, Any] = field(default_factory=dict)
-    """The Response object, when it has ended."""
+    outcome: bytes = b""
+    """The Response object as JSON, when it has ended."""
 
     @property
     def status(self) -> Status:
@@ -192,13 +193,13 @@ class BackgroundResponses:
         except Exception:
             log.exception("a response in the background failed")
             response = run.response.failed([], EngineFailed("Internal server error"))
-        run.outcome = response
+        run.outcome = await in_turns(response_pieces(response))
         end_reply(run.context, run.call.prepared, reply[0], handle)
         if run.log is None:
-            run.recorder.put(response)
+            run.recorder.put_encoded(response["status"], run.outcome)
         else:
             run.log.end()
-            run.recorder.put(response, run.log.kept(), run.log.first)
+            run.recorder.put_encoded(response["status"], run.outcome, run.log.kept(), run.log.first)
         self._forget(run)
         run.ended.set()
 

@@ -9,6 +9,7 @@ from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.api.responses.continuation import Continued
 from tokenwire.coordinator.api.responses.input_items import with_ids
 from tokenwire.coordinator.api.responses.request import ResponsesRequest
+from tokenwire.coordinator.api.responses.response import Status, response_pieces
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.response_store.store import ResponseKey, ResponseStore
 from tokenwire.coordinator.response_store.stored_response import StoredResponse
@@ -49,12 +50,15 @@ class Recorder:
 
     def put(self, response: Mapping[str, Any], events: bytes | None = None, first_event: int = 0) -> None:
         """Store a state of the response."""
-        body = json_bytes(response)
+        self.put_encoded(response["status"], b"".join(response_pieces(response)), events, first_event)
+
+    def put_encoded(self, status: Status, body: bytes, events: bytes | None = None, first_event: int = 0) -> None:
+        """Store a state of the response that is given as JSON."""
         stored = StoredResponse(
             self.id,
             self.caller.tenant,
             self.caller.share,
-            response["status"],
+            status,
             self.conversation_id,
             body,
             self.input,

@@ -3,10 +3,14 @@
 import json
 import time
 import uuid
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from pydantic_core import from_json
+
 from tokenwire.coordinator.api.fields.finish import resumption_fields
-from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_logprobs
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_entries
+from tokenwire.coordinator.api.json_pieces import JsonPieces, array_of, object_pieces
 from tokenwire.coordinator.api.message_parts import MessagePart
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.api.responses.request import ResponsesRequest
@@ -80,9 +84,23 @@ def _item(part: MessagePart, id_: str, status: Status, tools: Tools) -> dict[str
 
 
 def shown_logprobs(positions: list[ScoredPosition], style: LogprobStyle | None) -> list[Any]:
-    """Return the log-probabilities of a message's part."""
-    entries: list[Any] = [] if style is None else chat_logprobs(positions, style)["content"]
+    """Return the log-probabilities of a message's part in a stream."""
+    entries: list[Any] = [] if style is None else from_json(b"".join(chat_entries(positions, style)))
     return entries
+
+
+def long_item(part: MessagePart, item: dict[str, Any], style: LogprobStyle | None) -> JsonPieces | dict[str, Any]:
+    """Return a complete item with the log-probabilities of its part."""
+    if style is None or not part.logprobs:
+        return item
+    shown = {**item["content"][0], "logprobs": chat_entries(part.logprobs, style)}
+    whole = {**item, "content": array_of([shown])}
+    return JsonPieces(lambda: object_pieces(whole))
+
+
+def response_pieces(response: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield a Response object in pieces; its items may be such."""
+    return object_pieces({**response, "output": array_of(response["output"])})
 
 
 class ResponseObject:

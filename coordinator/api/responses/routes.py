@@ -9,6 +9,8 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders, context_of
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
+from tokenwire.coordinator.api.json_pieces import in_turns, slices_of
+from tokenwire.coordinator.api.long_response import LongResponse
 from tokenwire.coordinator.api.message_parts import PartStream, abort_error, full_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
 from tokenwire.coordinator.api.responses.background import BackgroundResponse, BackgroundResponses
@@ -18,7 +20,14 @@ from tokenwire.coordinator.api.responses.events import ResponseEvents
 from tokenwire.coordinator.api.responses.items import messages_of
 from tokenwire.coordinator.api.responses.recorder import Recorder
 from tokenwire.coordinator.api.responses.request import LOGPROBS, ResponsesRequest, responses_translator
-from tokenwire.coordinator.api.responses.response import ResponseObject, closed_item, item_id, status_of
+from tokenwire.coordinator.api.responses.response import (
+    ResponseObject,
+    closed_item,
+    item_id,
+    long_item,
+    response_pieces,
+    status_of,
+)
 from tokenwire.coordinator.api.responses.stored_routes import stored_routes, unstored_routes
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.output.collect import CollectedChoice
@@ -91,9 +100,11 @@ class _Creation:
             events = ResponseEvents(response, call.body.logprob_style(call.api), on_end)
             return self._service.stream(call, PartStream(call, events))
         full = _full_response(response, call, await self._service.collect(call, request))
-        if recorder is not None:
-            recorder.put(full)
-        return JSONResponse(full)
+        if recorder is None:
+            return LongResponse(response_pieces(full))
+        encoded = await in_turns(response_pieces(full))
+        recorder.put_encoded(full["status"], encoded)
+        return LongResponse(slices_of(encoded))
 
 
 def _full_response(response: ResponseObject, call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
@@ -105,9 +116,10 @@ def _full_response(response: ResponseObject, call: ChatCall, choices: list[Colle
     parts = full_parts(messages[0], choice.logprobs)
     statuses = [status_of(choice.finish if part.last else None) for part in parts]
     items = [
-        closed_item(part, item_id(part, response.tools), status, response.tools, style)
+        closed_item(part, item_id(part, response.tools), status, response.tools, None)
         for part, status in zip(parts, statuses, strict=True)
     ]
     call.keep(0, messages_of(None, items))
+    shown = [long_item(part, item, style) for part, item in zip(parts, items, strict=True)]
     error = abort_error(choice.finish.reason)
-    return response.ended(items, choice.finish, usage) if error is None else response.failed(items, error)
+    return response.ended(shown, choice.finish, usage) if error is None else response.failed(shown, error)

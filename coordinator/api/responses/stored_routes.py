@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import caller_of, context_of
-from tokenwire.coordinator.api.long_response import long_response
+from tokenwire.coordinator.api.json_pieces import slices_of
+from tokenwire.coordinator.api.long_response import LongResponse, long_response
 from tokenwire.coordinator.api.respond import while_connected
 from tokenwire.coordinator.api.responses.background import BackgroundResponses, wait_for_end
 from tokenwire.coordinator.api.responses.continuation import DROPPED, conversation_up_to, parsed_items
@@ -72,7 +73,7 @@ def stored_routes(background: BackgroundResponses) -> ApiRouter:
         memory = context_of(request.scope).body
         page = page_of(await responses.input_items(_key(request), memory), request.query_params)
         memory.end_turn()
-        return await long_response(page, "data")
+        return long_response(page, "data")
 
     @router.post(f"{_PATH}/cancel")
     async def cancel_response(request: Request) -> Response:
@@ -143,7 +144,7 @@ class StoredResponses:
         if run is not None:
             run.cancel()
             await run.ended.wait()
-            return json.dumps(run.outcome).encode()
+            return run.outcome
         stored = await self.find(key)
         if not stored.background:
             raise InvalidRequest("Cannot cancel a synchronous response.", param="response_id")
@@ -168,7 +169,7 @@ def _key(request: Request) -> ResponseKey:
 
 
 def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json")
+    return LongResponse(slices_of(body))
 
 
 def _lost(stored: StoredResponse) -> bytes:

@@ -14,7 +14,7 @@ from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.tokens.generate_request import NOT_SERVED, GenerateRequest
-from tokenwire.coordinator.api.tokens.generate_response import GenerateChunks, ending_fields, generate_logprobs
+from tokenwire.coordinator.api.tokens.generate_response import GenerateChunks, ending_fields, generate_logprobs_pieces
 from tokenwire.coordinator.api.tokens.sampling_params import unsupported_sampling_params
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
@@ -44,7 +44,7 @@ def generate_routes(generation: GenerationService, models: ModelDirectory, api: 
             return EventStream(generation, prepared, GenerateChunks(body, prepared, api.prompt_tokens_details))
         created = int(time.time())
         choices = await collect(generation, prepared, request)
-        return await long_response(_full_response(body, api, prepared, choices, created), "choices")
+        return long_response(_full_response(body, api, prepared, choices, created), "choices")
 
     return router
 
@@ -78,6 +78,6 @@ def _choice(body: GenerateRequest, index: int, choice: CollectedChoice) -> dict[
         "index": index,
         "token_ids": choice.token_ids,
         **({"text": choice.text} if body.shows_text else {}),
-        "logprobs": None if top is None else generate_logprobs(choice.logprobs or [], top, body.shows_text),
+        "logprobs": None if top is None else generate_logprobs_pieces(choice.logprobs or [], top, body.shows_text),
         **ending_fields(choice.finish),
     }

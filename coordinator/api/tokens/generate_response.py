@@ -7,14 +7,25 @@ from typing import Any
 
 from tokenwire.coordinator.api.errors import error_event
 from tokenwire.coordinator.api.fields.finish import DONE, resumption_fields, weight_version_spans
-from tokenwire.coordinator.api.fields.logprobs import LOGPROB_FLOOR
+from tokenwire.coordinator.api.fields.logprobs import LOGPROB_FLOOR, batches
 from tokenwire.coordinator.api.fields.usage import usage_object
+from tokenwire.coordinator.api.json_pieces import JsonPieces, array_in_parts, object_pieces
 from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.api.tokens.generate_request import GenerateRequest
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError
+
+
+def generate_logprobs_pieces(positions: Sequence[ScoredPosition], top: int, shows_text: bool) -> JsonPieces:
+    """Return the logprobs of a choice of a whole reply; see `generate_logprobs`."""
+
+    def pieces() -> Iterator[bytes]:
+        parts = ([_position(position, top, shows_text) for position in some] for some in batches(positions))
+        return object_pieces({"content": array_in_parts(parts)})
+
+    return JsonPieces(pieces)
 
 
 def generate_logprobs(positions: Sequence[ScoredPosition], top: int, shows_text: bool) -> dict[str, Any]:

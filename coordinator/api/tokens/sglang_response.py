@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import islice
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -81,7 +82,7 @@ class SglangChoice:
             return ""
         prompt: list[Any] = []
         if self._prompt_start is not None:
-            positions = (self._prefill.logprobs or [])[self._prompt_start :]
+            positions = islice(self._prefill.logprobs or (), self._prompt_start, None)
             ids = self._prompt_ids[self._prompt_start :]
             prompt = [
                 [None, token_id, None] if position is None else _scored(position[0])

@@ -9,7 +9,8 @@ from tokenwire.coordinator.api.api_request import RequestHeaders, caller_of
 from tokenwire.coordinator.api.fields.common import Identifier
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
 from tokenwire.coordinator.api.fields.tools import parse_tools
-from tokenwire.coordinator.api.long_response import slices, with_long_lists
+from tokenwire.coordinator.api.json_pieces import slices
+from tokenwire.coordinator.api.long_response import with_long_lists
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.limits import check_ids
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
@@ -89,7 +90,7 @@ def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: 
         token_ids = (await generation.prepare_prompt(prompt, model, caller=headers.caller)).token_ids
         token_to_str = model.tokenizer.token_to_str
         strings = ([token_to_str(each) for each in part] for part in slices(token_ids))
-        return await with_long_lists(
+        return with_long_lists(
             {"count": len(token_ids), "max_model_len": model.max_model_len},
             {"tokens": slices(token_ids), "token_strs": strings if body.return_token_strs else None},
         )

@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse
 
-from tokenwire.coordinator.api.long_response import LongResponse, long_response, slices, with_long_lists
+from tests.coordinator.fakes import request_context
+from tokenwire.coordinator.api.json_pieces import slices
+from tokenwire.coordinator.api.long_response import LongResponse, long_response, with_long_lists
+from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
+
+
+def scope() -> dict[str, Any]:
+    """Return the scope of a request."""
+    return {"type": "http", CONTEXT: request_context()}
+
+
+async def _nothing() -> Any:
+    raise AssertionError("nothing is received")
 
 
 async def sent_messages(response: LongResponse) -> tuple[dict[str, Any], list[bytes]]:
@@ -18,10 +30,7 @@ async def sent_messages(response: LongResponse) -> tuple[dict[str, Any], list[by
     async def send(message: Any) -> None:
         messages.append(message)
 
-    async def receive() -> Any:
-        raise AssertionError("nothing is received")
-
-    await response({"type": "http"}, receive, send)
+    await response(scope(), _nothing, send)
     assert [message.get("more_body") for message in messages[1:]] == [True] * (len(messages) - 2) + [False]
     return messages[0], [message["body"] for message in messages[1:]]
 
@@ -32,28 +41,67 @@ async def test_the_object_is_the_one_that_starlette_encodes(count: int) -> None:
     elements = [{"index": index, "text": 'é "choices":[] \n'} for index in range(count)]
     body = {"id": 'a "choices":[]', "choices": elements, "usage": {"choices": []}}
 
-    start, parts = await sent_messages(await long_response({**body, "choices": iter(elements)}, "choices"))
+    start, parts = await sent_messages(long_response({**body, "choices": iter(elements)}, "choices"))
 
     assert b"".join(parts) == JSONResponse(body).body
     assert dict(start["headers"]) == dict(JSONResponse(body).raw_headers)
 
 
-async def test_others_have_their_turn_between_elements() -> None:
-    """An element is made when those before it are encoded."""
+async def test_each_part_is_made_when_those_before_it_are_read() -> None:
+    """Others have their turn, and a client that stands still has two parts made for it at most."""
     made: list[int] = []
 
     def elements() -> Iterator[dict[str, Any]]:
-        for index in range(4):
+        for index in range(6):
             made.append(index)
             yield {"text": "x" * 100_000}
 
-    encoding = asyncio.ensure_future(long_response({"choices": elements()}, "choices"))
-    await asyncio.sleep(0)
-    assert made == [0]
+    response = long_response({"choices": elements()}, "choices")
+    assert made == [0, 1]
+    sent: list[Any] = []
+    reads = asyncio.Semaphore(0)
 
-    _, parts = await sent_messages(await encoding)
-    assert len(json.loads(b"".join(parts))["choices"]) == 4
+    async def send(message: Any) -> None:
+        sent.append(message)
+        await reads.acquire()
+
+    sending = asyncio.ensure_future(response(scope(), _nothing, send))
+    for _ in range(3):
+        reads.release()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert len(made) < 6
+    for _ in range(10):
+        reads.release()
+    await sending
+
+    parts = [message["body"] for message in sent[1:]]
+    assert len(json.loads(b"".join(parts))["choices"]) == 6
     assert max(map(len, parts)) < 110_000
+    assert "content-length" not in dict(response.headers)
+
+
+async def test_a_client_that_is_gone_gets_nothing_more() -> None:
+    """Nothing more is made for it, and its record says whether it was cut for reading too slowly."""
+    made: list[int] = []
+
+    def elements() -> Iterator[dict[str, Any]]:
+        for index in range(6):
+            made.append(index)
+            yield {"text": "x" * 100_000}
+
+    for was_cut, client in ((True, "client_slow"), (False, "client_disconnected")):
+        made.clear()
+        of_client = scope()
+        context: RequestContext = of_client[CONTEXT]
+
+        async def send(message: Any, connection: Any = context.connection, was_cut: bool = was_cut) -> None:
+            connection.lost, connection.was_cut = True, was_cut
+
+        await long_response({"choices": elements()}, "choices")(of_client, _nothing, send)
+
+        assert made == [0, 1]
+        assert context.record.client == client
 
 
 @pytest.mark.parametrize("count", [0, 1, 20_000])
@@ -68,16 +116,16 @@ async def test_long_lists_are_encoded_in_slices_with_turns_for_others(count: int
 
     values = list(range(count))
     count_turns()
-    response = await with_long_lists({"count": count}, {"tokens": slices(values), "texts": None})
+    response = with_long_lists({"count": count}, {"tokens": slices(values), "texts": None})
 
     _, parts = await sent_messages(response)
     assert json.loads(b"".join(parts)) == {"count": count, "tokens": values, "texts": None}
-    assert turns - 1 >= count // 8192
+    assert turns - 1 >= len(parts) - 1
 
 
 async def test_an_object_may_have_nothing_but_long_lists() -> None:
     """Of any values."""
-    _, parts = await sent_messages(await with_long_lists({}, {"a": [[[1], [2, 3]]], "b": None, "c": []}))
+    _, parts = await sent_messages(with_long_lists({}, {"a": [[[1], [2, 3]]], "b": None, "c": []}))
 
     assert json.loads(b"".join(parts)) == {"a": [[1], [2, 3]], "b": None, "c": []}
 

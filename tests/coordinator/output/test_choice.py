@@ -212,6 +212,27 @@ def test_choices_of_one_prompt_share_its_logprobs(reply: RecordedReply) -> None:
     assert reply.prefills[0].logprobs is reply.prefills[1].logprobs
 
 
+def test_log_probabilities_of_long_prompts_are_decoded_as_they_are_read(reply: RecordedReply) -> None:
+    """A few at a time, each time anew: decoded they take twenty times as much memory."""
+    sizes = []
+
+    class Counted(Scores):
+        def decode(self, rows: pb.LogprobRows) -> list[ScoredPosition]:
+            sizes.append(len(rows.token_ids))
+            return super().decode(rows)
+
+    ids = [4] * 20_000
+    choice = Choice(0, Letters(), reply, prompt_logprobs=SharedPromptLogprobs(Counted))
+    choice.prefilled(pb.PrefillInfo(prompt_logprobs=rows_of_ids(*ids)))
+    assert sizes == [16]
+
+    found = reply.prefills[0].logprobs
+    assert found is not None
+    for _ in range(2):
+        assert [*found] == [None, *[[scored(4)]] * 20_000]
+    assert max(sizes) == 16
+
+
 def test_kv_transfer_parameters_are_kept(choice: Choice, reply: RecordedReply) -> None:
     """A prefill worker's parameters in the finish are parsed to an object."""
     choice.step([0], pb.Finish(reason=pb.FINISH_REASON_LENGTH, kv_transfer_params_json='{"block": 1}'))

@@ -3,12 +3,14 @@
 from typing import Any
 
 import pytest
+from pydantic_core import from_json
 
 from tokenwire.coordinator.api.fields.logprobs import (
     LogprobStyle,
     chat_logprobs,
     chat_logprobs_json,
     completion_logprobs,
+    completion_pieces,
     prompt_logprobs,
 )
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
@@ -30,7 +32,7 @@ STYLES = [
 @pytest.mark.parametrize(("style", "shown"), STYLES)
 def test_a_chats_entry_has_the_requested_tokens(style: LogprobStyle, shown: list[str]) -> None:
     """The token itself with its bytes, and the most likely ones; by their texts or their ids."""
-    (entry,) = chat_logprobs([POSITION], style)["content"]
+    (entry,) = from_json(b"".join(chat_logprobs([POSITION], style)))["content"]
 
     assert (entry["token"], entry["logprob"], entry["bytes"]) == (style.name(POSITION[0]), -2.0, [195, 169])
     assert [other["token"] for other in entry["top_logprobs"]] == shown
@@ -47,14 +49,14 @@ def test_a_chats_logprobs_are_named_in_openais_order() -> None:
 
 def test_nan_is_null() -> None:
     """JSON has no number for it."""
-    (entry,) = chat_logprobs([[ScoredToken(5, "x", float("nan"), 1)]], LogprobStyle(1))["content"]
+    (entry,) = from_json(b"".join(chat_logprobs([[ScoredToken(5, "x", float("nan"), 1)]], LogprobStyle(1))))["content"]
 
     assert entry["logprob"] is entry["top_logprobs"][0]["logprob"] is None
 
 
 def test_minus_infinity_is_a_number() -> None:
     """JSON has no infinity."""
-    (entry,) = chat_logprobs([[POSITION[2]]], LogprobStyle(1))["content"]
+    (entry,) = from_json(b"".join(chat_logprobs([[POSITION[2]]], LogprobStyle(1))))["content"]
 
     assert entry["logprob"] == entry["top_logprobs"][0]["logprob"] == -9999.0
 
@@ -68,6 +70,19 @@ def test_completions_have_one_token_more_than_requested() -> None:
     assert logprobs["token_logprobs"] == [-2.0, -0.5]
     assert logprobs["top_logprobs"] == [{"é": -2.0, "y": -0.5}, {"y": -0.5, "z": -9999.0}]
     assert offset == 12
+
+
+@pytest.mark.parametrize("count", [0, 1, 3_000])
+def test_many_log_probabilities_are_rendered_in_pieces(count: int) -> None:
+    """Each takes a few milliseconds, and all together are what is rendered at once."""
+    positions, ids, style = [None, *[POSITION] * count][:count], [*range(count)], LogprobStyle(1)
+    scored = [POSITION] * count
+
+    pieces = [*completion_pieces(ids, positions, style, str)]
+    assert from_json(b"".join(pieces)) == completion_logprobs(ids, positions, style, str)[0]
+    chats = [*chat_logprobs(scored, style)]
+    assert b"".join(chats).decode() == chat_logprobs_json(scored, style)
+    assert len(chats) > 3 * count // 2_100
 
 
 def test_completions_need_a_position_for_each_token() -> None:
@@ -96,4 +111,5 @@ def test_the_first_token_of_a_prompt_has_no_logprob() -> None:
 )
 def test_prompt_logprobs_are_by_token_id(positions: list[ScoredPosition | None] | None, shown: Any) -> None:
     """As in vLLM; null if not requested."""
-    assert prompt_logprobs(positions) == shown
+    pieces = prompt_logprobs(positions)
+    assert (None if pieces is None else from_json(b"".join(pieces))) == shown

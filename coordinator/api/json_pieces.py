@@ -1,0 +1,101 @@
+"""JSON that is made in pieces, each of which takes a few milliseconds, so that others have their turn in between."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tokenwire.coordinator.api.json_text import json_bytes
+
+_BYTES_BETWEEN_YIELDS = 64 * 1024
+_VALUES_BETWEEN_YIELDS = 8192
+
+
+class JsonPieces:
+    """A value in pieces, each of which takes a few milliseconds to make; it may be a value of an object."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[], Iterator[bytes]]) -> None:
+        """`make` returns the pieces, and may be called again."""
+        self._make = make
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._make()
+
+
+def object_pieces(body: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield an object in pieces; what is long of it is JsonPieces."""
+    run: dict[str, Any] = {}
+    start = b"{"
+    for name, value in body.items():
+        if type(value) is not JsonPieces:
+            run[name] = value
+            continue
+        head = json_bytes(run)[1:-1] + b"," if run else b""
+        yield start + head + json_bytes(name) + b":"
+        yield from value
+        start, run = b",", {}
+    if run:
+        yield start + json_bytes(run)[1:]
+    else:
+        yield b"{}" if start == b"{" else b"}"
+
+
+def array_of(elements: Iterable[Mapping[str, Any] | JsonPieces | bytes]) -> JsonPieces:
+    """Return an array of objects, in pieces or as of `object_pieces`, which are made as they are sent, or are JSON."""
+
+    def pieces() -> Iterator[bytes]:
+        start = b"["
+        for element in elements:
+            if isinstance(element, bytes):
+                yield start + element
+            elif type(element) is dict and JsonPieces not in map(type, element.values()):
+                yield start + json_bytes(element)
+            else:
+                of_element = iter(element) if isinstance(element, JsonPieces) else object_pieces(element)
+                yield start + next(of_element)
+                yield from of_element
+            start = b","
+        yield b"[]" if start == b"[" else b"]"
+
+    return JsonPieces(pieces)
+
+
+def array_in_parts(parts: Iterable[Sequence[Any]]) -> JsonPieces:
+    """Return an array that is given in slices."""
+
+    def pieces() -> Iterator[bytes]:
+        start = b"["
+        for part in parts:
+            if encoded := json_bytes(part if isinstance(part, list) else list(part))[1:-1]:
+                yield start + encoded
+                start = b","
+        yield b"[]" if start == b"[" else b"]"
+
+    return JsonPieces(pieces)
+
+
+def long_object(body: Mapping[str, Any], lists: Mapping[str, Iterable[Sequence[Any]] | None]) -> Iterator[bytes]:
+    """Yield such an object in pieces."""
+    return object_pieces(
+        {**body, **{name: None if parts is None else array_in_parts(parts) for name, parts in lists.items()}}
+    )
+
+
+def slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Yield a long list in parts that take a millisecond or two to encode."""
+    return (values[start : start + _VALUES_BETWEEN_YIELDS] for start in range(0, len(values), _VALUES_BETWEEN_YIELDS))
+
+
+def slices_of(text: bytes) -> Iterator[bytes]:
+    """Yield a long text in parts."""
+    return (text[start : start + _BYTES_BETWEEN_YIELDS + 1] for start in range(0, len(text), _BYTES_BETWEEN_YIELDS + 1))
+
+
+async def in_turns(pieces: Iterable[bytes]) -> bytes:
+    """Return all pieces as one, with a turn for others after each."""
+    made = bytearray()
+    for piece in pieces:
+        made += piece
+        await asyncio.sleep(0)
+    return bytes(made)
