@@ -80,6 +80,12 @@ class PartRenderer(Protocol):
     def closing(self, parts: list[MessagePart], finish: Finish, usage: Usage) -> str:
         """Render the events after the last part."""
 
+    def keep_part(self, part: MessagePart, finish: Finish) -> None:
+        """End the only part of a message, whose end is rendered later, by `ending`."""
+
+    def ending(self, part: MessagePart, finish: Finish, usage: Usage) -> Iterator[bytes]:
+        """Render the end of such a part and the events after it, in pieces."""
+
     def error(self, error: TokenwireError, parts: list[MessagePart]) -> str:
         """Render an error within the stream."""
 
@@ -107,6 +113,8 @@ class PartStream:
         self._token_ids: list[int] | None = [] if call.counts_reasoning and self._parser is not None else None
         self._prefill = Usage(call.prepared.prompt_tokens)
         self._finish = Finish("abort")
+        self._scored: MessagePart | None = None
+        """The message's only part, once it has ended, if it has log-probabilities, which take long to render."""
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
         """Record how much of the prompt was cached."""
@@ -134,12 +142,20 @@ class PartStream:
             events = "" if delta is None else "".join(self._add_delta(delta))
         if finish is not None:
             self._finish = finish
-            events += self._end_message()
+            if self._open is not None and self._open.logprobs:
+                self._scored, self._open = self._open, None
+                self._scored.last = True
+                self._renderer.keep_part(self._scored, finish)
+            else:
+                events += self._end_message()
             self._call.keep(0, self._renderer.as_messages(self._parts))
         return events.encode()
 
-    def closing(self, usage: Usage) -> bytes:
+    def closing(self, usage: Usage) -> bytes | Iterator[bytes]:
         """Render the events after the last part."""
+        if self._scored is not None:
+            usage.cached_tokens = self._prefill.cached_tokens
+            return self._renderer.ending(self._scored, self._finish, usage)
         error = abort_error(self._finish.reason)
         if error is not None:
             return self.error(error)

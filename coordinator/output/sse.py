@@ -69,8 +69,8 @@ class ChunkEncoder(Protocol):
     ) -> bytes:
         """Render the new output of a choice; empty if there is nothing to send."""
 
-    def closing(self, usage: Usage) -> bytes:
-        """Render the end of a complete stream."""
+    def closing(self, usage: Usage) -> bytes | Iterator[bytes]:
+        """Render the end of a complete stream; a long one in parts, made as they are sent."""
 
     def error(self, error: TokenwireError) -> bytes:
         """Render an error within the stream."""
@@ -86,6 +86,7 @@ class StreamedReply:
     __slots__ = (
         "_attached",
         "_backlog",
+        "_closing",
         "_counts",
         "_done",
         "_encoder",
@@ -118,6 +119,8 @@ class StreamedReply:
         self._started: set[int] = set()
         self._attached: Sink | None = None
         self._opening: Iterator[bytes] = iter(())
+        self._closing: Iterator[bytes] | None = None
+        """What is left of the end."""
         self._sink: Sink | None = None
         """None until the opening is written."""
         self._backlog: dict[int, UnsentOutput] = {}
@@ -191,6 +194,9 @@ class StreamedReply:
         """Send the opening and buffered steps, after the reader has caught up."""
         sink = self._attached
         if sink is None or self._resumes_soon or self._done.done():
+            return
+        if self._closing is not None and self._failure is None:
+            self._send_closing(sink, self._closing)
             return
         sent, held = 0, self._held_bytes
         while not sink.congested and not self._resumes_soon and (self._backlog or self._sink is None):
@@ -307,5 +313,28 @@ class StreamedReply:
             except Exception as error:
                 self.fail(reply_error(error))
                 return
+            if not isinstance(closing, bytes):
+                self._closing = closing
+                self._send_closing(self._sink, closing)
+                return
             self._sink.write(closing + self._encoder.ending)
         self._done.set_result(None)
+
+    def _send_closing(self, sink: Sink, closing: Iterator[bytes]) -> None:
+        """Send the next parts of a long end, as far as the reader is ready and others had their turn."""
+        sent = 0
+        while not sink.congested:
+            if sent > _MOST_AT_ONCE:
+                self._resume_later()
+                return
+            try:
+                part = next(closing, None)
+            except Exception as error:
+                self.fail(reply_error(error))
+                return
+            if part is None:
+                sink.write(self._encoder.ending)
+                self._done.set_result(None)
+                return
+            sink.write(part)
+            sent += len(part)

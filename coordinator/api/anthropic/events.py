@@ -1,5 +1,6 @@
 """The events of a streamed message: each content block is started, filled and stopped before the next one."""
 
+from collections.abc import Iterator
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -70,6 +71,14 @@ class MessageEvents:
         """Render the stop reason, the usage, and the end of the message."""
         end = {"delta": stop(parts, finish), "usage": self._usage(usage), **resumption_fields(finish)}
         return _event("message_delta", **end) + _event("message_stop")
+
+    def keep_part(self, part: MessagePart, finish: Finish) -> None:
+        """Do nothing: there are no log-probabilities."""
+
+    def ending(self, part: MessagePart, finish: Finish, usage: Usage) -> Iterator[bytes]:
+        """Render the end of a part and of the message."""
+        yield self.close_part(part, finish).encode()
+        yield self.closing([part], finish, usage).encode()
 
     def error(self, error: TokenwireError, parts: list[MessagePart]) -> str:
         """Render an error, as the last event."""

@@ -24,6 +24,8 @@ class EventLog:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._events: deque[bytes] = deque()
+        self._pieces: list[bytes] = []
+        """Of an event that is not complete."""
         self._size = 0
         self._changed = asyncio.Event()
         self._ended = False
@@ -40,9 +42,13 @@ class EventLog:
         return log
 
     def write(self, data: bytes) -> None:
-        """Add events, each complete."""
+        """Add events, complete or the next piece of one; the last of its pieces is its end."""
         if self._ended:
             return
+        self._pieces.append(data)
+        if not data.endswith(_END):
+            return
+        data, self._pieces = b"".join(self._pieces), []
         for event in data.split(_END)[:-1]:
             self._events.append(event + _END)
             self._size += len(event) + len(_END)

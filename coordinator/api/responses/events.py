@@ -1,21 +1,23 @@
 """The events of a streamed response: numbered; each item is opened, filled and closed before the next one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from json.encoder import encode_basestring
 from typing import Any
 
-from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_entries
+from tokenwire.coordinator.api.json_pieces import JsonPieces, object_pieces
 from tokenwire.coordinator.api.json_text import compact
-from tokenwire.coordinator.api.message_parts import MessagePart
+from tokenwire.coordinator.api.message_parts import MessagePart, abort_error
 from tokenwire.coordinator.api.responses.calls import FUNCTION, ArgumentsReader
 from tokenwire.coordinator.api.responses.items import messages_of
 from tokenwire.coordinator.api.responses.response import (
     ResponseObject,
     closed_item,
     item_id,
+    long_item,
     opened_item,
     reasoning_part,
-    shown_logprobs,
+    response_pieces,
     status_of,
     text_part,
 )
@@ -87,13 +89,13 @@ class ResponseEvents:
         self._number += 1
         tail = "}\n\n"
         if part.kind == "text":
-            shown = compact(shown_logprobs(logprobs, self._style)) if logprobs else "[]"
+            shown = b"".join(chat_entries(logprobs, self._style)).decode() if logprobs and self._style else "[]"
             tail = f',"logprobs":{shown}}}\n\n'
         return f"{self._head}{number}{self._middle}{encode_basestring(text)}{tail}"
 
     def close_part(self, part: MessagePart, finish: Finish | None) -> str:
         """Render the end of an item's part and of the item."""
-        item = closed_item(part, self._ids[part.index], status_of(finish), self._response.tools, self._style)
+        item = closed_item(part, self._ids[part.index], status_of(finish), self._response.tools)
         self.items.append(item)
         where, text = self._where(part), part.text
         match part.kind:
@@ -102,8 +104,7 @@ class ResponseEvents:
             case "reasoning":
                 events = self._event("response.reasoning_text.done", **where, text=text)
             case "text":
-                logprobs = item["content"][0]["logprobs"]
-                events = self._event("response.output_text.done", **where, text=text, logprobs=logprobs)
+                events = self._event("response.output_text.done", **where, text=text, logprobs=[])
         if part.kind != "tool_call":
             events += self._event("response.content_part.done", **where, part=item["content"][0])
         return events + self._event("response.output_item.done", output_index=part.index, item=item)
@@ -114,6 +115,35 @@ class ResponseEvents:
         if self._on_end is not None:
             self._on_end(response)
         return self._event(f"response.{response['status']}", response=response)
+
+    def keep_part(self, part: MessagePart, finish: Finish) -> None:
+        """Complete an item whose log-probabilities are rendered later."""
+        self.items.append(closed_item(part, self._ids[part.index], status_of(finish), self._response.tools))
+
+    def ending(self, part: MessagePart, finish: Finish, usage: Usage) -> Iterator[bytes]:
+        """Render the end of such an item and of the response: four events with all log-probabilities."""
+        (item,), where, style = self.items, self._where(part), self._style
+        assert style is not None
+        scores = chat_entries(part.logprobs, style)
+        done = {**item["content"][0], "logprobs": scores}
+        whole = long_item(part, item, style)
+        error = abort_error(finish.reason)
+        response = self._response.ended([whole], finish, usage)
+        if error is not None:
+            response = self._response.failed([whole], error)
+        if self._on_end is not None:
+            self._on_end(response)
+        yield from self._pieces("response.output_text.done", **where, text=part.text, logprobs=scores)
+        yield from self._pieces("response.content_part.done", **where, part=JsonPieces(lambda: object_pieces(done)))
+        yield from self._pieces("response.output_item.done", output_index=part.index, item=whole)
+        shown = JsonPieces(lambda: response_pieces(response))
+        yield from self._pieces(f"response.{response['status']}", response=shown)
+
+    def _pieces(self, kind: str, **fields: Any) -> Iterator[bytes]:
+        yield f"event: {kind}\ndata: ".encode()
+        yield from object_pieces({"type": kind, "sequence_number": self._number, **fields})
+        self._number += 1
+        yield b"\n\n"
 
     def error(self, error: TokenwireError, parts: list[MessagePart]) -> str:
         """Render the failed response."""

@@ -6,8 +6,6 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from pydantic_core import from_json
-
 from tokenwire.coordinator.api.fields.finish import resumption_fields
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_entries
 from tokenwire.coordinator.api.json_pieces import JsonPieces, array_of, object_pieces
@@ -15,7 +13,6 @@ from tokenwire.coordinator.api.message_parts import MessagePart
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.api.responses.request import ResponsesRequest
 from tokenwire.coordinator.api.responses.tools import Tools
-from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish, Usage
 from tokenwire.errors import InvalidRequest, TokenwireError
 from tokenwire.protocol.seeds import GREEDY_BELOW
@@ -55,14 +52,12 @@ def opened_item(part: MessagePart, id_: str, tools: Tools) -> dict[str, Any]:
     return {**item, "content": []}
 
 
-def closed_item(
-    part: MessagePart, id_: str, status: Status, tools: Tools, style: LogprobStyle | None
-) -> dict[str, Any]:
-    """Return a complete or truncated item."""
+def closed_item(part: MessagePart, id_: str, status: Status, tools: Tools) -> dict[str, Any]:
+    """Return a complete or truncated item, without log-probabilities."""
     item = _item(part, id_, status, tools)
     match part.kind:
         case "text":
-            item["content"] = [text_part(part.text, shown_logprobs(part.logprobs, style))]
+            item["content"] = [text_part(part.text, [])]
         case "reasoning":
             item["content"] = [reasoning_part(part.text)]
         case "tool_call":
@@ -81,12 +76,6 @@ def _item(part: MessagePart, id_: str, status: Status, tools: Tools) -> dict[str
             kind = tools.kind_of(part.name)
             call = {"id": id_, "type": kind.item_type, "status": status, "call_id": part.call_id}
             return {**call, **tools.own_name(part.name)}
-
-
-def shown_logprobs(positions: list[ScoredPosition], style: LogprobStyle | None) -> list[Any]:
-    """Return the log-probabilities of a message's part in a stream."""
-    entries: list[Any] = [] if style is None else from_json(b"".join(chat_entries(positions, style)))
-    return entries
 
 
 def long_item(part: MessagePart, item: dict[str, Any], style: LogprobStyle | None) -> JsonPieces | dict[str, Any]:

@@ -116,7 +116,7 @@ def _full_response(response: ResponseObject, call: ChatCall, choices: list[Colle
     parts = full_parts(messages[0], choice.logprobs)
     statuses = [status_of(choice.finish if part.last else None) for part in parts]
     items = [
-        closed_item(part, item_id(part, response.tools), status, response.tools, None)
+        closed_item(part, item_id(part, response.tools), status, response.tools)
         for part, status in zip(parts, statuses, strict=True)
     ]
     call.keep(0, messages_of(None, items))

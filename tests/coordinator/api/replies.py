@@ -112,7 +112,9 @@ def streamed(
     data = b"".join(stream.opening())
     for i, text in enumerate(steps):
         data += stream.delta(0, text, [i], finish if i == len(steps) - 1 else None)
-    return events_of(data + stream.closing(Usage(2, len(steps))) + stream.ending)
+    closing = stream.closing(Usage(2, len(steps)))
+    data += closing if isinstance(closing, bytes) else b"".join(closing)
+    return events_of(data + stream.ending)
 
 
 def choice_of(text: str, finish: Finish = STOP, tokens: int = 4) -> CollectedChoice:

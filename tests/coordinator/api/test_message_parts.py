@@ -1,5 +1,7 @@
 """Parts of messages: one is open at a time, and streamed ones equal full ones."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.coordinator.api.replies import STOP, call_of, tool_call
@@ -33,6 +35,14 @@ class Notes:
     def closing(self, parts: list[MessagePart], finish: Finish, usage: Usage) -> str:
         """Show usage."""
         return f" {len(parts)} {usage.completion_tokens} {usage.cached_tokens} {usage.reasoning_tokens}"
+
+    def keep_part(self, part: MessagePart, finish: Finish) -> None:
+        """Do nothing."""
+
+    def ending(self, part: MessagePart, finish: Finish, usage: Usage) -> Iterator[bytes]:
+        """Show the end, and usage."""
+        yield self.close_part(part, finish).encode()
+        yield self.closing([part], finish, usage).encode()
 
     def error(self, error: TokenwireError, parts: list[MessagePart]) -> str:
         """Show the message."""
@@ -157,7 +167,8 @@ def test_without_a_parser_output_is_text() -> None:
     assert stream.delta(0, "a", [1], None, scored) == b"0text[<a1>"
     assert stream.delta(0, "", [1], None) == b""
     assert stream.delta(0, "", [1], None, scored) == b"<1>"
-    assert stream.delta(0, "", [1], STOP) == b"stop]"
+    assert stream.delta(0, "", [1], STOP) == b""
+    assert [*stream.closing(Usage(2, 4))] == [b"stop]", b" 1 4 None None"]
 
 
 def test_usage_has_cached_and_reasoning_tokens() -> None:
@@ -177,6 +188,8 @@ def test_an_aborted_reply_ends_with_an_error() -> None:
 
     stream.delta(0, "a", [1], Finish("abort"))
 
-    assert stream.closing(Usage(2, 1)).startswith(b"!The reply was aborted")
+    closing = stream.closing(Usage(2, 1))
+    assert isinstance(closing, bytes)
+    assert closing.startswith(b"!The reply was aborted")
     assert isinstance(abort_error("abort"), WorkerLost)
     assert abort_error("stop") is None

@@ -3,6 +3,7 @@
 One file, since all tests are of one class with the same fake encoder and reader.
 """
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -214,6 +215,50 @@ async def test_a_slow_reader_gets_an_opening_when_it_has_caught_up() -> None:
     await reply.wait()
 
     assert reader.data.endswith(b"<[0 a 1 stop]3+1>end")
+
+
+class LongClosing(FakeEncoder):
+    """An encoder whose closing has many parts, and may fail."""
+
+    fails = False
+
+    def closing(self, usage: Usage) -> Iterator[bytes]:  # type: ignore[override]
+        """Render long parts."""
+        for _ in range(64):
+            yield b">" * 2**15
+            if self.fails:
+                raise ValueError("not to be rendered")
+
+
+async def test_a_long_closing_is_sent_in_parts_as_they_are_read() -> None:
+    """Others have their turn; for a reader that stands still nothing more is rendered."""
+    reply, reader = StreamedReply(LongClosing(), 1, 3), RecordedSink()
+    reply.attach(reader)
+
+    reply.delta(0, "a", [1], STOP)
+    at_once = len(reader.data)
+    reader.congested = True
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert 2**15 < at_once == len(reader.data) < 2**20
+    reader.congested = False
+    reply.resume()
+    await reply.wait()
+
+    assert reader.data == b"<[0 a 1 stop]" + b">" * 64 * 2**15 + b"end"
+
+
+async def test_a_long_closing_that_cannot_be_rendered_fails_the_reply() -> None:
+    """The error is its last event."""
+    encoder, reader = LongClosing(), RecordedSink()
+    encoder.fails = True
+    reply = StreamedReply(encoder, 1, 3)
+    reply.attach(reader)
+
+    reply.delta(0, "a", [1], STOP)
+    await reply.wait()
+
+    assert reader.data.endswith(b">!The reply could not be processed: not to be rendered" + b"end")
 
 
 async def test_an_opening_that_cannot_be_rendered_fails_the_reply() -> None:

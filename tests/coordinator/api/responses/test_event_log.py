@@ -59,3 +59,14 @@ async def test_a_log_that_was_stored_is_read_again() -> None:
     assert await read_log(log, 2) == logged(3)
     with pytest.raises(InvalidRequest):
         log.check(-1)
+
+
+async def test_an_event_may_come_in_pieces() -> None:
+    """It is one once its end has come."""
+    log = EventLog(1000)
+    for piece in (logged(0), b"event: e\n", b"data: 1", b"\n\n"):
+        log.write(piece)
+    log.end()
+
+    assert log.kept() == logged(0) + b"event: e\ndata: 1\n\n"
+    assert await read_log(log, 0) == b"event: e\ndata: 1\n\n"

@@ -1,9 +1,19 @@
 """The events of a streamed response, the last of which has the response."""
 
-from tests.coordinator.api.replies import call_of, tool_call
+import json
+from typing import Any
+
+from tests.coordinator.api.replies import STOP, call_of, tool_call
 from tests.coordinator.api.responses.requests import PATCH, SHELL, namespace, responses_chat, user
 from tests.coordinator.api.responses.streams import response_events
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
+from tokenwire.coordinator.api.message_parts import PartStream
+from tokenwire.coordinator.api.responses.events import ResponseEvents
+from tokenwire.coordinator.api.responses.request import ResponsesRequest
+from tokenwire.coordinator.api.responses.response import ResponseObject
 from tokenwire.coordinator.parsing.message import MessageDelta
+from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
+from tokenwire.coordinator.types import Usage
 
 
 def test_events_come_in_order_and_are_numbered() -> None:
@@ -95,3 +105,32 @@ def test_an_input_is_streamed() -> None:
     ]
     assert [event.data["delta"] for event in events if event.kind.endswith("input.delta")] == ["a", "\nb"]
     assert [event.data["sequence_number"] for event in events] == list(range(len(events)))
+
+
+def test_the_end_has_all_log_probabilities_in_pieces() -> None:
+    """In the events of the text, the part, the item and the response, each as the deltas have them."""
+    call, ended = call_of(logprobs=True, top_logprobs=1), list[dict[str, Any]]()
+    response = ResponseObject(ResponsesRequest(input="Hi"), call)
+    stream = PartStream(call, ResponseEvents(response, LogprobStyle(1), ended.append))
+    scored: list[ScoredPosition] = [[ScoredToken(1, "a", -1.0, 1)]] * 3_000
+
+    data = b"".join(stream.opening()) + stream.delta(0, "a", [1], None, scored[:1])
+    data += stream.delta(0, "b", [1], STOP, scored[1:])
+    pieces = stream.closing(Usage(2, 3_000))
+    assert not isinstance(pieces, bytes)
+    parts = [*pieces]
+
+    texts = (data + b"".join(parts)).decode().split("\n\n")[:-1]
+    events = [json.loads(text.partition("data: ")[2]) for text in texts]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    text, part, item, whole = events[-4:]
+    assert [event["type"].removeprefix("response.") for event in events[-4:]] == [
+        *("output_text.done", "content_part.done", "output_item.done", "completed")
+    ]
+    assert (text["text"], part["part"]["text"]) == ("ab", "ab")
+    assert item["item"] == whole["response"]["output"][0]
+    deltas = [entry for event in events if event["type"].endswith("text.delta") for entry in event["logprobs"]]
+    assert len(deltas) == 3_000
+    assert text["logprobs"] == part["part"]["logprobs"] == item["item"]["content"][0]["logprobs"] == deltas
+    assert max(map(len, parts)) < 250_000
+    assert [each["status"] for each in ended] == ["completed"]
