@@ -65,7 +65,7 @@ class Reply(Protocol):
         """Fail the reply, because a choice cannot be completed."""
 
 
-class PromptLogprobs:
+class LongPromptLogprobs:
     """The log-probabilities of a long prompt: decoded each time they are read, a few at a time.
 
     Decoded, they take twenty times as much memory, and long at once.
@@ -109,7 +109,7 @@ class SharedPromptLogprobs:
         """Return the prompt's positions, by the first rows that came; each choice has the same."""
         if self._positions is None:
             long = rows.width and len(rows.token_ids) > _MOST_DECODED
-            self._positions = PromptLogprobs(self.source, rows) if long else [None, *self.source().decode(rows)]
+            self._positions = LongPromptLogprobs(self.source, rows) if long else [None, *self.source().decode(rows)]
         return self._positions
 
 
