@@ -23,6 +23,11 @@ class JsonPieces:
         return self._make()
 
 
+def is_long(body: Mapping[str, Any]) -> bool:
+    """Return whether an object has JsonPieces."""
+    return JsonPieces in map(type, body.values())
+
+
 def object_pieces(body: Mapping[str, Any]) -> Iterator[bytes]:
     """Yield an object in pieces; what is long of it is JsonPieces."""
     run: dict[str, Any] = {}
@@ -49,7 +54,7 @@ def array_of(elements: Iterable[Mapping[str, Any] | JsonPieces | bytes]) -> Json
         for element in elements:
             if isinstance(element, bytes):
                 yield start + element
-            elif type(element) is dict and JsonPieces not in map(type, element.values()):
+            elif not isinstance(element, JsonPieces) and not is_long(element):
                 yield start + json_bytes(element)
             else:
                 of_element = iter(element) if isinstance(element, JsonPieces) else object_pieces(element)

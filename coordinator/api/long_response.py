@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tokenwire.coordinator.api.api_request import context_of
-from tokenwire.coordinator.api.json_pieces import array_of, long_object, object_pieces
+from tokenwire.coordinator.api.json_pieces import array_of, is_long, long_object, object_pieces
+from tokenwire.coordinator.api.json_text import json_bytes
 
 _BYTES_BETWEEN_YIELDS = 64 * 1024
 
@@ -55,7 +57,11 @@ def long_response(body: Mapping[str, Any], array: str) -> LongResponse:
     """Return an object one of whose values, `array`, is an iterable of objects that are made as they are sent, or are
     JSON already.
     """
-    return LongResponse(object_pieces({**body, array: array_of(body[array])}))
+    elements = iter(body[array])
+    first = [*islice(elements, 2)]
+    if len(first) == 1 and type(first[0]) is dict and not (is_long(body) or is_long(first[0])):  # as most replies
+        return LongResponse([json_bytes({**body, array: first})])
+    return LongResponse(object_pieces({**body, array: array_of(chain(first, elements))}))
 
 
 def with_long_lists(body: Mapping[str, Any], lists: Mapping[str, Iterable[Sequence[Any]] | None]) -> LongResponse:

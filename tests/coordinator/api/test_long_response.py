@@ -132,6 +132,6 @@ async def test_an_object_may_have_nothing_but_long_lists() -> None:
 
 async def test_elements_may_be_json_already() -> None:
     """Which is cheaper where they are large, and simple."""
-    _, parts = await sent_messages(await long_response({"data": iter([b'{"a":1}', {"a": 2}])}, "data"))
+    _, parts = await sent_messages(long_response({"data": iter([b'{"a":1}', {"a": 2}])}, "data"))
 
     assert b"".join(parts) == b'{"data":[{"a":1},{"a":2}]}'
