@@ -90,6 +90,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         files = self._engine.tokenizer_files()
         self._model = self._engine.describe()
         self._capabilities = self._engine.capabilities()
+        self._capabilities.sampled_logprobs = True
         self._model.tokenizer_digest = tokenizer_digest(files)
         inference_pb2_grpc.add_InferenceServicer_to_server(self, self._server)
         control = ControlService(self._engine, self._controller, self, files, self._model.tokenizer_digest)
@@ -281,7 +282,10 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         for sequence, prefill in step.prefills:
             sequence.frame_buffer.add_prefill(sequence.slot, prefill)
         for sequence, rows in step.logprobs:
-            sequence.frame_buffer.add_logprobs(sequence.slot, rows)
+            if sequence.sampled_only:
+                sequence.frame_buffer.add_sampled(sequence.slot, rows.logprobs)
+            else:
+                sequence.frame_buffer.add_logprobs(sequence.slot, rows)
         for sequence, finish in step.finishes:
             if self._handing_back and finish.reason == pb.FINISH_REASON_ABORT:
                 finish.handed_back = True

@@ -36,6 +36,7 @@ def parts_of(frame: pb.StepFrame) -> Iterator[pb.StepFrame]:
             part.slots.append(slot)
             part.counts.append(taken)
             part.token_ids.extend(frame.token_ids[start + done : start + done + taken])
+            part.sampled_logprobs.extend(frame.sampled_logprobs[start + done : start + done + taken])
             for each in _rows_between(scores, done, done + taken):
                 part.logprobs.append(pb.Logprobs(slot=slot, rows=each))
             room, done = room - taken * cost, done + taken

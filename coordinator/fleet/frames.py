@@ -20,6 +20,8 @@ def dispatch(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = Fals
     named = check_arrays(frame)
     if slots.silent:
         slots.on_tokens(named)
+    if slots.runs.recorded and (not named or max(named) < len(slots.listeners)):
+        slots.runs.on_frame(frame)
     failed = _dispatch_weights(frame.weight_version, slots) if has_new_weights else []
     for info in frame.prefills:
         if not _call(slots, info.slot, slots.holder(info.slot).prefilled, info):
@@ -42,6 +44,9 @@ def check_arrays(frame: pb.StepFrame) -> set[int]:
         raise ProtocolError(
             f"the worker sent {token_ids} tokens in a frame for {slots} slots with {len(counts)} counts"
         )
+    if frame.sampled_logprobs and len(frame.sampled_logprobs) != token_ids:
+        scores = len(frame.sampled_logprobs)
+        raise ProtocolError(f"the worker sent {scores} log-probabilities beside {token_ids} tokens")
     named = set(frame.slots[:])  # a list of its own is faster to go through
     if len(named) != slots:
         raise ProtocolError("the worker named a slot twice in one frame")

@@ -171,11 +171,20 @@ class WorkerSession:
             for slot, tokens in zip(slots, submission.pooled.lengths[submission.start :], strict=False):
                 self.workload.on_submit([slot], tokens)
         self.recent_starts.on_submit(slots, submission)
+        if submission.sampled:
+            self._record(submission, slots)
         if submission.media is None:
             self._commands.put(submission.message(slots))
         else:
             self.media.submit(submission, slots)
         return slots
+
+    def _record(self, submission: Submission, slots: Sequence[int]) -> None:
+        """Record what the worker samples from now on."""
+        submission.by_rows = not self.capabilities.sampled_logprobs
+        by_rows, prompt_tokens = submission.by_rows or submission.has_rows, len(submission.prompt_token_ids)
+        for slot, sampled in zip(slots, submission.sampled[submission.start :], strict=False):
+            self._slots.runs.begin(slot, sampled.begin(prompt_tokens, by_rows))
 
     def _most_tokens(self, submission: Submission) -> int:
         """Return how many tokens each sequence of a request gets at most."""

@@ -3,6 +3,7 @@
 import logging
 from typing import Protocol
 
+from tokenwire.coordinator.fleet.sampled_tokens import SlotRuns
 from tokenwire.coordinator.fleet.session_stats import SessionStats
 from tokenwire.errors import ProtocolError, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
@@ -113,6 +114,8 @@ class SlotTable:
         """The listener of aborted slots."""
         self.silent: set[int] = set()
         """Those of the slots at the last `mark_silent` that have had no token since."""
+        self.runs = SlotRuns()
+        """What is sampled for the slots of recorded requests."""
 
     def take(self, listener: SlotListener, most_tokens: int = 2**32) -> int:
         """Assign a slot, which gets so many tokens at most, to a listener and return it."""
@@ -140,12 +143,14 @@ class SlotTable:
         self.given_up += self.listeners[slot] is not self.discard
         self.silent.discard(slot)
         self.listeners[slot] = self.discard
+        self.runs.end(slot)
 
     def release(self, slot: int) -> SlotListener:
         """Free a slot whose terminal event arrived; return its listener. Raises ProtocolError if it was free."""
         listener = self.holder(slot)
         self.listeners[slot] = _FREE
         self.silent.discard(slot)
+        self.runs.end(slot)
         self._free.append(slot)
         self.open -= 1
         self.given_up -= listener is self.discard
@@ -157,6 +162,7 @@ class SlotTable:
         waiting = [listener for listener in self.listeners if not isinstance(listener, DiscardListener)]
         self.listeners, self.allowance, self._free, self.open, self.given_up = [], [], [], 0, 0
         self.silent.clear()
+        self.runs = SlotRuns()
         return waiting
 
     def mark_silent(self) -> set[int]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tokenwire.coordinator.fleet.sampled_tokens import SampledTokens
 from tokenwire.coordinator.media.content import MediaPrompt
 from tokenwire.process.value_class import value_class
 from tokenwire.protocol.seeds import has_seed, sequence_seed
@@ -57,6 +58,15 @@ class Submission:
     """How often its media were put again, because the worker had dropped them."""
     pooled: PooledInputs | None = None
     """What the ids are, if they are inputs to pool."""
+    sampled: Sequence[SampledTokens] = ()
+    """Where the sampled tokens of all the request's sequences are recorded; empty: they are not."""
+    by_rows: bool = False
+    """Whether its worker sends recorded log-probabilities only as it sends a client's."""
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the client asked for log-probabilities."""
+        return self.sampling_params.HasField("logprobs") or bool(self.sampling_params.logprob_token_ids)
 
     def prompt_tokens(self, sequences: int) -> int:
         """Return how many tokens so many of its sequences begin with together, from the first one on."""
@@ -93,6 +103,11 @@ class Submission:
         if self.max_tokens is not None:
             message.submit.sampling_params.max_tokens = self.max_tokens
         params = message.submit.sampling_params
+        if self.sampled and not self.has_rows:
+            if self.by_rows:
+                params.logprobs = 0
+            else:
+                message.submit.sampled_logprobs = True
         if self.start and has_seed(params):
             params.seed = sequence_seed(params.seed, self.start)
         return message

@@ -166,20 +166,22 @@ class Welcome(_message.Message):
     def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., instance_id: _Optional[str] = ..., model: _Optional[_Union[Model, _Mapping]] = ..., weight_version: _Optional[str] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., draining: bool = ..., serving: _Optional[_Union[ServingState, _Mapping]] = ..., heartbeat_ms: _Optional[int] = ..., capabilities: _Optional[_Union[EngineCapabilities, _Mapping]] = ...) -> None: ...
 
 class EngineCapabilities(_message.Message):
-    __slots__ = ("seeds", "positional_seeds", "batch_invariant", "unsupported", "unsupported_operations", "seeded_noise")
+    __slots__ = ("seeds", "positional_seeds", "batch_invariant", "unsupported", "unsupported_operations", "seeded_noise", "sampled_logprobs")
     SEEDS_FIELD_NUMBER: _ClassVar[int]
     POSITIONAL_SEEDS_FIELD_NUMBER: _ClassVar[int]
     BATCH_INVARIANT_FIELD_NUMBER: _ClassVar[int]
     UNSUPPORTED_FIELD_NUMBER: _ClassVar[int]
     UNSUPPORTED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     SEEDED_NOISE_FIELD_NUMBER: _ClassVar[int]
+    SAMPLED_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     seeds: bool
     positional_seeds: bool
     batch_invariant: bool
     unsupported: _containers.RepeatedScalarFieldContainer[str]
     unsupported_operations: _containers.RepeatedScalarFieldContainer[str]
     seeded_noise: str
-    def __init__(self, seeds: bool = ..., positional_seeds: bool = ..., batch_invariant: bool = ..., unsupported: _Optional[_Iterable[str]] = ..., unsupported_operations: _Optional[_Iterable[str]] = ..., seeded_noise: _Optional[str] = ...) -> None: ...
+    sampled_logprobs: bool
+    def __init__(self, seeds: bool = ..., positional_seeds: bool = ..., batch_invariant: bool = ..., unsupported: _Optional[_Iterable[str]] = ..., unsupported_operations: _Optional[_Iterable[str]] = ..., seeded_noise: _Optional[str] = ..., sampled_logprobs: bool = ...) -> None: ...
 
 class ServingState(_message.Message):
     __slots__ = ("epoch", "revision", "unmanaged", "paused", "sleeping", "sleep_level", "awake_parts", "weight_version", "weights_epoch", "weights_path", "weights_fault", "adapters", "records")
@@ -347,7 +349,7 @@ class PoolingModel(_message.Message):
     def __init__(self, task: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., max_embed_len: _Optional[int] = ..., score: _Optional[str] = ..., separates_texts: bool = ..., own_pairs: bool = ..., instructions: _Optional[_Mapping[str, str]] = ..., lower_case: bool = ..., pad_token_id: _Optional[int] = ..., truncation_side: _Optional[str] = ..., width: _Optional[int] = ..., token_types: bool = ...) -> None: ...
 
 class Submit(_message.Message):
-    __slots__ = ("request_id", "slots", "prompt_token_ids", "sampling_params", "priority", "cache_salt", "lora", "session_id", "data_parallel_rank", "trace_headers", "reasoning_ended", "reasoning_parser_kwargs_json", "resumed_after_ms", "tenant", "media", "media_end")
+    __slots__ = ("request_id", "slots", "prompt_token_ids", "sampling_params", "priority", "cache_salt", "lora", "session_id", "data_parallel_rank", "trace_headers", "reasoning_ended", "reasoning_parser_kwargs_json", "resumed_after_ms", "tenant", "media", "media_end", "sampled_logprobs")
     class TraceHeadersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -371,6 +373,7 @@ class Submit(_message.Message):
     TENANT_FIELD_NUMBER: _ClassVar[int]
     MEDIA_FIELD_NUMBER: _ClassVar[int]
     MEDIA_END_FIELD_NUMBER: _ClassVar[int]
+    SAMPLED_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     slots: _containers.RepeatedScalarFieldContainer[int]
     prompt_token_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -387,7 +390,8 @@ class Submit(_message.Message):
     tenant: str
     media: _containers.RepeatedCompositeFieldContainer[MediaItem]
     media_end: int
-    def __init__(self, request_id: _Optional[str] = ..., slots: _Optional[_Iterable[int]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., sampling_params: _Optional[_Union[SamplingParams, _Mapping]] = ..., priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., lora: _Optional[_Union[LoraAdapter, _Mapping]] = ..., session_id: _Optional[str] = ..., data_parallel_rank: _Optional[int] = ..., trace_headers: _Optional[_Mapping[str, str]] = ..., reasoning_ended: bool = ..., reasoning_parser_kwargs_json: _Optional[str] = ..., resumed_after_ms: _Optional[int] = ..., tenant: _Optional[str] = ..., media: _Optional[_Iterable[_Union[MediaItem, _Mapping]]] = ..., media_end: _Optional[int] = ...) -> None: ...
+    sampled_logprobs: bool
+    def __init__(self, request_id: _Optional[str] = ..., slots: _Optional[_Iterable[int]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., sampling_params: _Optional[_Union[SamplingParams, _Mapping]] = ..., priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., lora: _Optional[_Union[LoraAdapter, _Mapping]] = ..., session_id: _Optional[str] = ..., data_parallel_rank: _Optional[int] = ..., trace_headers: _Optional[_Mapping[str, str]] = ..., reasoning_ended: bool = ..., reasoning_parser_kwargs_json: _Optional[str] = ..., resumed_after_ms: _Optional[int] = ..., tenant: _Optional[str] = ..., media: _Optional[_Iterable[_Union[MediaItem, _Mapping]]] = ..., media_end: _Optional[int] = ..., sampled_logprobs: bool = ...) -> None: ...
 
 class Pool(_message.Message):
     __slots__ = ("request_id", "slots", "lengths", "token_ids", "params", "second_begins", "priority", "cache_salt", "lora", "trace_headers", "resumed_after_ms")
@@ -578,7 +582,7 @@ class RepetitionDetection(_message.Message):
     def __init__(self, max_pattern_size: _Optional[int] = ..., min_pattern_size: _Optional[int] = ..., min_count: _Optional[int] = ...) -> None: ...
 
 class StepFrame(_message.Message):
-    __slots__ = ("slots", "counts", "token_ids", "finishes", "prefills", "logprobs", "load", "weight_version")
+    __slots__ = ("slots", "counts", "token_ids", "finishes", "prefills", "logprobs", "load", "weight_version", "sampled_logprobs")
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -587,6 +591,7 @@ class StepFrame(_message.Message):
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SAMPLED_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     slots: _containers.RepeatedScalarFieldContainer[int]
     counts: _containers.RepeatedScalarFieldContainer[int]
     token_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -595,7 +600,8 @@ class StepFrame(_message.Message):
     logprobs: _containers.RepeatedCompositeFieldContainer[Logprobs]
     load: Load
     weight_version: str
-    def __init__(self, slots: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., token_ids: _Optional[_Iterable[int]] = ..., finishes: _Optional[_Iterable[_Union[Finish, _Mapping]]] = ..., prefills: _Optional[_Iterable[_Union[PrefillInfo, _Mapping]]] = ..., logprobs: _Optional[_Iterable[_Union[Logprobs, _Mapping]]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., weight_version: _Optional[str] = ...) -> None: ...
+    sampled_logprobs: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, slots: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., token_ids: _Optional[_Iterable[int]] = ..., finishes: _Optional[_Iterable[_Union[Finish, _Mapping]]] = ..., prefills: _Optional[_Iterable[_Union[PrefillInfo, _Mapping]]] = ..., logprobs: _Optional[_Iterable[_Union[Logprobs, _Mapping]]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., weight_version: _Optional[str] = ..., sampled_logprobs: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class CacheChange(_message.Message):
     __slots__ = ("cleared", "removed", "stored")

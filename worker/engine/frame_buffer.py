@@ -1,7 +1,8 @@
 """Unsent output of one session: later steps merge into an unsent frame, so a slow reader does not make it grow."""
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from itertools import chain
 
 from tokenwire.v1 import inference_pb2 as pb
@@ -31,6 +32,7 @@ class FrameBuffer:
         "_on_finish",
         "_prefills",
         "_ready",
+        "_sampled",
         "_scored",
         "_tokens",
         "_weight_version",
@@ -42,6 +44,7 @@ class FrameBuffer:
         self._finishes: list[pb.Finish] = []
         self._prefills: list[pb.PrefillInfo] = []
         self._logprobs: dict[int, pb.LogprobRows] = {}
+        self._sampled: dict[int, list[float]] = {}
         self._cache: CacheChange | None = None
         self._events: list[pb.SessionResponse] = []
         self._heartbeat: pb.Heartbeat | None = None
@@ -67,6 +70,10 @@ class FrameBuffer:
             self._logprobs[slot] = rows
         else:
             unsent.MergeFrom(rows)
+
+    def add_sampled(self, slot: int, logprobs: Iterable[float]) -> None:
+        """Add the log-probabilities of tokens that were just added, to be sent beside them."""
+        self._sampled.setdefault(slot, []).extend(logprobs)
 
     def add_prefill(self, slot: int, info: pb.PrefillInfo) -> None:
         """Add a slot's prefill info."""
@@ -146,6 +153,10 @@ class FrameBuffer:
             load=self._load,
             weight_version=self._weight_version,
         )
+        if self._sampled:
+            sampled, self._sampled = self._sampled, {}
+            scores = (_as_many(sampled.get(slot, []), len(ids)) for slot, ids in tokens.items())
+            frame.sampled_logprobs.extend(chain.from_iterable(scores))
         self._finishes = self._finishes[len(finishes) :]
         self._prefills, self._logprobs, self._framed = [], {}, True
         self._scored = sum([_size(finish) for finish in self._finishes])
@@ -164,3 +175,8 @@ def _first(finishes: list[pb.Finish]) -> list[pb.Finish]:
         if count and size > _MOST_SCORED and _size(finish):
             return finishes[:count]
     return finishes
+
+
+def _as_many(scores: list[float], count: int) -> list[float]:
+    """Return one score for each token, NaN for those that have none."""
+    return scores if len(scores) == count else [*scores, *([math.nan] * count)][:count]

@@ -24,6 +24,8 @@ class EngineSequence:
     request_id: str
     index: int
     """Position among the request's sequences; sequence i samples with seed + i."""
+    sampled_only: bool = False
+    """Whether only log-probabilities of sampled tokens are sent, beside the tokens."""
 
 
 @dataclass(slots=True)

@@ -150,8 +150,9 @@ class Session:
         if self._host.was_aborted(submit):
             self._end_as_aborted(submit)
             return
+        sampled_only = isinstance(submit, pb.Submit) and _scores_sampled(submit)
         sequences = [
-            EngineSequence(frame_buffer=self._frame_buffer, slot=slot, request_id=submit.request_id, index=index)
+            EngineSequence(self._frame_buffer, slot, submit.request_id, index, sampled_only)
             for index, slot in enumerate(submit.slots)
         ]
         try:
@@ -211,6 +212,15 @@ class Session:
         if isinstance(error, MediaMissing):
             refusal.missing.extend(error.missing)
         self._frame_buffer.add_event(pb.SessionResponse(refusal=refusal))
+
+
+def _scores_sampled(submit: pb.Submit) -> bool:
+    """Let the engine score sampled tokens if their log-probabilities are to be sent beside them; return whether."""
+    params = submit.sampling_params
+    if not submit.sampled_logprobs or params.HasField("logprobs") or params.logprob_token_ids:
+        return False
+    params.logprobs = 0
+    return True
 
 
 def _needs_preparation(submit: pb.Submit | pb.Pool) -> bool:

@@ -33,6 +33,7 @@ from tokenwire.worker.simulated_engine.scheduler import Scheduler
 from tokenwire.worker.simulated_engine.script_searches import ScriptSearches
 from tokenwire.worker.simulated_engine.scripts import Scripts
 from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE, SimulationSettings
+from tokenwire.worker.simulated_engine.token_log import TokenLog, open_log
 from tokenwire.worker.simulated_engine.tokens import Script
 
 __all__ = ["FaultPlan", "SimulatedEngine", "SimulationSettings"]
@@ -65,6 +66,7 @@ class SimulatedEngine(Engine):
         self._scheduler: Scheduler | None = None
         self._media: SimulatedMedia | None = None
         self._kv = KvCache(0)
+        self._log: TokenLog | None = None
         self._pacer = pacer or StepPacer(settings.step_ms / 1000)
         self._frozen = False
         self._asleep: frozenset[str] = frozenset()
@@ -99,6 +101,8 @@ class SimulatedEngine(Engine):
                 raise EngineFailed(f"script has token id {token}, but the vocabulary ends at {model.max_token_id}")
         replies = await asyncio.to_thread(ScriptedReplies, settings.replies, model) if settings.replies else None
         grammars = Grammars(settings.model_dir) if can_use_grammars() and model.eos_token_id is not None else None
+        if settings.token_log is not None:
+            self._log = open_log(settings.token_log)
         self._model = model
         self._media = SimulatedMedia(model, settings.image_tokens) if settings.image_tokens else None
         self._planner = RequestPlanner(settings, model)
@@ -175,6 +179,8 @@ class SimulatedEngine(Engine):
         self.prompt_tokens_total += len(submit.prompt_token_ids) * len(sequences)
         self._faults.on_prompt(submit.prompt_token_ids)
         self._load_on_demand(submit.lora)
+        if self._log is not None:
+            self._log.on_submit(submit, sequences)
         scheduler.add(simulated_sequences)
         if aborted:
             scheduler.end(aborted, _ABORTED)
@@ -249,6 +255,8 @@ class SimulatedEngine(Engine):
         self.steps_total += 1
         self.tokens_total += len(step.token_ids)
         self._publish_kv_events()
+        if self._log is not None:
+            self._log.on_step(step)
         return step
 
     def subscribe_kv_events(self, on_change: OnKvEvents) -> bool:
@@ -287,6 +295,9 @@ class SimulatedEngine(Engine):
         self._drained.set()
         if self._searches is not None:
             await self._searches.close()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
 
     # Admin operations.
 

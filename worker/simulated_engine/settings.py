@@ -160,6 +160,16 @@ class SimulationSettings:
             repeated=True,
         ),
     )
+    token_log: Path | None = option(
+        None,
+        Option(
+            "--sim-token-log",
+            "File to which prompts and sampled tokens are appended, as JSON lines, for tests of what passes them on.",
+            Section.SIMULATION,
+            path="any",
+            default_text="none",
+        ),
+    )
     faults: FaultPlan = option(
         FaultPlan(),
         Option(

@@ -6,6 +6,10 @@ together, which costs a fraction of what they cost one by one.
 """
 
 import asyncio
+import math
+from collections.abc import Iterable
+from itertools import chain
+from typing import TypeVar
 
 from tokenwire.coordinator.fleet.frames import check_arrays
 from tokenwire.coordinator.fleet.transport.base import WorkerTransport
@@ -20,6 +24,7 @@ _MOST_MERGED = 2**16
 """Slots, tokens and ends of a frame that is merged: what has more was merged already, or is not to be believed."""
 
 Event = pb.SessionResponse
+PerToken = TypeVar("PerToken")
 
 
 class FramePace:
@@ -156,18 +161,13 @@ class _MergedFrame:
         frames = self._frames
         if len(frames) == 1:
             return frames[0]
-        tokens: dict[int, list[int]] = {}
-        for frame in frames:
-            start, token_ids = 0, list(frame.token_ids)
-            for slot, count in zip(frame.slots, frame.counts or [1] * len(frame.slots), strict=True):
-                tokens.setdefault(slot, []).extend(token_ids[start : start + count])
-                start += count
+        tokens = _by_slot((frame, frame.token_ids[:]) for frame in frames)
         scores: dict[int, pb.Logprobs] = {}
         for each in (row for frame in frames for row in frame.logprobs):
             known = scores.setdefault(each.slot, each)
             if known is not each:
                 known.rows.MergeFrom(each.rows)
-        return pb.StepFrame(
+        merged = pb.StepFrame(
             slots=tokens.keys(),
             counts=[len(token_ids) for token_ids in tokens.values()],
             token_ids=[token_id for token_ids in tokens.values() for token_id in token_ids],
@@ -177,3 +177,22 @@ class _MergedFrame:
             load=frames[-1].load,
             weight_version=frames[0].weight_version,
         )
+        if any(frame.sampled_logprobs for frame in frames):
+            sampled = _by_slot((frame, frame.sampled_logprobs[:] or _unknown(frame)) for frame in frames)
+            merged.sampled_logprobs.extend(chain.from_iterable(sampled.values()))
+        return merged
+
+
+def _by_slot(frames: Iterable[tuple[pb.StepFrame, list[PerToken]]]) -> dict[int, list[PerToken]]:
+    """Return what frames have for each of their tokens, by slot."""
+    found: dict[int, list[PerToken]] = {}
+    for frame, values in frames:
+        start = 0
+        for slot, count in zip(frame.slots, frame.counts or [1] * len(frame.slots), strict=True):
+            found.setdefault(slot, []).extend(values[start : start + count])
+            start += count
+    return found
+
+
+def _unknown(frame: pb.StepFrame) -> list[float]:
+    return [math.nan] * len(frame.token_ids)

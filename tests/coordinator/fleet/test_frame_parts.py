@@ -82,3 +82,17 @@ def test_many_tokens_of_a_slot_come_in_parts() -> None:
     assert [each for each in got[3] if isinstance(each, int)] == list(range(5 * count))
     assert [each for each in got[3] if isinstance(each, str)] == [*(f"token {each}" for each in range(count)), "end"]
     assert (got[5], got[9]) == (["token 7"], ["end"])
+
+
+def test_log_probabilities_stay_beside_their_tokens() -> None:
+    """In whichever part they come."""
+    count = 3 * MOST_TOKENS
+    frame = pb.StepFrame(
+        slots=[3], counts=[count], token_ids=range(count), sampled_logprobs=[-float(each) for each in range(count)]
+    )
+
+    parts = list(parts_of(frame))
+
+    assert len(parts) > 2
+    for part in parts:
+        assert [*part.sampled_logprobs] == [-float(each) for each in part.token_ids]

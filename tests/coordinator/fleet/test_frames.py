@@ -4,6 +4,7 @@ import pytest
 
 from tests.workers import Listener
 from tokenwire.coordinator.fleet.frames import check_large, check_sizes, dispatch
+from tokenwire.coordinator.fleet.sampled_tokens import SampledTokens
 from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.errors import EngineFailed, ProtocolError, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
@@ -189,3 +190,25 @@ def test_log_probabilities_of_large_frames_are_rows_of_their_tokens(rows: pb.Log
         check_large(
             pb.StepFrame(slots=[0], counts=[2], token_ids=[7, 8], logprobs=[pb.Logprobs(slot=0, rows=rows)]), slots
         )
+
+
+def test_log_probabilities_must_be_as_many_as_tokens() -> None:
+    """They could not be attributed else."""
+    slots = SlotTable()
+    slots.take(Listener())
+    with pytest.raises(ProtocolError, match="2 log-probabilities beside 1 tokens"):
+        dispatch(pb.StepFrame(slots=[0], token_ids=[7], sampled_logprobs=[-1.0, -2.0]), slots)
+
+
+def test_a_recorded_slot_is_recorded_until_it_ends() -> None:
+    """Whether the worker ends it, or its listener stops it."""
+    slots, sampled = SlotTable(), [SampledTokens(1), SampledTokens(1)]
+    for each in sampled:
+        slots.runs.begin(slots.take(Listener()), each.begin(1, by_rows=False))
+    last = pb.Finish(slot=0, reason=LENGTH)
+    dispatch(pb.StepFrame(slots=[0, 1], token_ids=[7, 8], sampled_logprobs=[-1.0, -2.0], finishes=[last]), slots)
+    slots.give_up(1)
+    dispatch(pb.StepFrame(slots=[1], token_ids=[9], sampled_logprobs=[-3.0]), slots)
+
+    assert [[*each.first(5)[0]] for each in sampled] == [[7], [8]]
+    assert not slots.runs.recorded

@@ -26,6 +26,7 @@ from tokenwire.coordinator.fleet.death_evidence import LEAST_SERVED
 from tokenwire.coordinator.fleet.frame_parts import MOST_TOKENS
 from tokenwire.coordinator.fleet.liveness import LossReason
 from tokenwire.coordinator.fleet.outliers import OutlierSettings
+from tokenwire.coordinator.fleet.sampled_tokens import SampledTokens
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
 from tokenwire.coordinator.fleet.session_stats import StatsByModel
@@ -366,6 +367,23 @@ async def test_a_request_runs_to_its_end(address: str) -> None:
             assert listener.finish.reason == pb.FINISH_REASON_LENGTH
         assert session.open_slots == 0
         assert worker.server_info().open_slots == 0
+
+
+@pytest.mark.parametrize("beside", [True, False])
+async def test_recorded_tokens_are_those_that_listeners_get(address: str, beside: bool) -> None:
+    """With log-probabilities, which older workers send as rows."""
+    async with running_worker(address), ready_session(address) as session:
+        session.capabilities.sampled_logprobs = beside
+        recorded, listener = submission(max_tokens=5), Listener()
+        recorded.sampled = [SampledTokens(len(recorded.prompt_token_ids))]
+        session.submit(recorded, [listener])
+        await listener.ended.wait()
+
+    token_ids, logprobs = recorded.sampled[0].first(99)
+    assert [*token_ids] == listener.token_ids
+    assert logprobs is not None
+    assert len(logprobs) == 5
+    assert bool(listener.rows) == (not beside)
 
 
 async def test_listeners_get_new_weight_versions_once(address: str) -> None:

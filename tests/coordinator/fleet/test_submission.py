@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from tokenwire.coordinator.fleet.sampled_tokens import SampledTokens
 from tokenwire.coordinator.fleet.submission import PooledInputs, Submission
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -79,3 +80,19 @@ def test_each_input_has_tokens_of_its_own() -> None:
     """The sequences of a prompt share theirs."""
     assert [replace(pooled(), start=start).prompt_tokens(2) for start in (0, 1, 2)] == [3, 4, 3]
     assert Submission(prompt_token_ids=[1, 2, 3]).prompt_tokens(5) == 3
+
+
+def test_a_recorded_request_asks_for_log_probabilities() -> None:
+    """Beside the tokens, or as rows where the worker knows no better; not if its client asks for them itself."""
+    own, sampled = pb.SamplingParams(), [SampledTokens(1)]
+    recorded = Submission(sampling_params=own, sampled=sampled)
+    asked = [pb.SamplingParams(logprobs=2), pb.SamplingParams(logprob_token_ids=[5])]
+
+    beside, rows = recorded.message([0]).submit, replace(recorded, by_rows=True).message([0]).submit
+    assert (beside.sampled_logprobs, beside.sampling_params.HasField("logprobs")) == (True, False)
+    assert (rows.sampled_logprobs, rows.sampling_params.HasField("logprobs")) == (False, True)
+    assert not own.HasField("logprobs")
+    for params in asked:
+        for by_rows in (True, False):
+            submit = Submission(sampling_params=params, sampled=sampled, by_rows=by_rows).message([0]).submit
+            assert (submit.sampled_logprobs, submit.sampling_params) == (False, params)

@@ -189,3 +189,20 @@ async def test_results_are_cut_into_frames() -> None:
     buffer.add_finish(1, pb.Finish(reason=pb.FINISH_REASON_STOP, pooled=pb.Pooled(shape=[1], data=bytes(4))))
     buffer.flush(LOAD, "v1")
     assert len(await buffer.take()) == 1
+
+
+async def test_log_probabilities_stand_beside_their_tokens() -> None:
+    """Of merged steps too; those that did not ask for them, or got none, have no number."""
+    buffer = FrameBuffer()
+    for slot, token_ids, logprobs in ((1, [10], [-1.0]), (2, [20], []), (1, [11], [-2.0]), (3, [30, 31], [-3.0])):
+        buffer.add_tokens(slot, token_ids)
+        if logprobs:
+            buffer.add_sampled(slot, logprobs)
+    buffer.flush(LOAD, "")
+    frame = await take_frame(buffer)
+    buffer.add_tokens(1, [12])
+    buffer.flush(LOAD, "")
+
+    assert [*frame.token_ids] == [10, 11, 20, 30, 31]
+    assert repr([*frame.sampled_logprobs]) == "[-1.0, -2.0, nan, -3.0, nan]"
+    assert not (await take_frame(buffer)).sampled_logprobs

@@ -1,4 +1,7 @@
-"""Frames that come while earlier ones are dispatched: merged, in order, and never kept for long."""
+"""Frames that come while earlier ones are dispatched: merged, in order, and never kept for long.
+
+One file, since all tests are of one transport over scripted frames.
+"""
 
 import asyncio
 import contextlib
@@ -297,3 +300,17 @@ def _heard(frames: Sequence[pb.StepFrame]) -> list[tuple[list[int], pb.Finish | 
     for frame in frames:
         dispatch(frame, slots)
     return [(listener.token_ids, listener.finish) for listener in listeners]
+
+
+async def test_log_probabilities_beside_tokens_are_merged_with_them() -> None:
+    """Where one frame has none, its tokens have no number."""
+    first = pb.StepFrame(slots=[1, 2], token_ids=[10, 20], sampled_logprobs=[-1.0, -2.0])
+    second = pb.StepFrame(slots=[2], token_ids=[21])
+    third = pb.StepFrame(slots=[1], counts=[2], token_ids=[11, 12], sampled_logprobs=[-3.0, -4.0])
+    events = [event_of_frame(each) for each in (first, second, third)]
+    read = PacedTransport(ScriptedTransport(events, Unavailable("end")), BehindPace(9))
+
+    (frame,) = await read_all(read)
+
+    assert [*frame.token_ids] == [10, 11, 12, 20, 21]
+    assert repr([*frame.sampled_logprobs]) == "[-1.0, -3.0, -4.0, -2.0, nan]"
