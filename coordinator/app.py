@@ -35,6 +35,8 @@ from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS, page_routes
 from tokenwire.coordinator.api.status_page.snapshot import Snapshot
 from tokenwire.coordinator.api.status_page.traffic import TrafficSamples
 from tokenwire.coordinator.api.tokens.routes import token_routes
+from tokenwire.coordinator.api.trajectories.routes import trajectory_routes, unrecorded_routes
+from tokenwire.coordinator.api.trajectories.session_paths import SessionPaths
 from tokenwire.coordinator.auth.accounts import Accounts, open_accounts
 from tokenwire.coordinator.auth.api_keys import ApiKeys, open_keys
 from tokenwire.coordinator.auth.settings import AdminSettings
@@ -75,6 +77,7 @@ from tokenwire.coordinator.observability.siblings import Siblings
 from tokenwire.coordinator.pooling.service import PoolingService
 from tokenwire.coordinator.response_store.open_store import open_response_store
 from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.coordinator.trajectories.open_store import open_recorder
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.peer_auth.grpc_options import MOST_EVENT_BYTES
@@ -195,8 +198,7 @@ def build_core(
     store: HistoryStore | None = None,
 ) -> Core:
     """Return the coordinator without its HTTP interface, not connected yet; keywords replace what settings name."""
-    readiness = Readiness()
-    desired = _desired_states(settings.admin)
+    readiness, desired = Readiness(), _desired_states(settings.admin)
     expected = ExpectedModels(settings.expected_models, settings.admission)
     models = ModelDirectory(settings, desired, expected=expected)
     coordinator_id = coordinator_id or f"{socket.gethostname()}:{os.getpid()}"
@@ -207,7 +209,8 @@ def build_core(
     admin = FleetAdmin(pool, desired, settings.admin.timeout_s, failover.abort_running)
     keys, accounts = _keys(settings)
     fleet = FleetCollector(pool, queue, failover.stats, freshness.expired)
-    generation = GenerationService(failover, history, settings.api, freshness, _media(settings, pool))
+    media, recorder = _media(settings, pool), open_recorder(settings.trajectories)
+    generation = GenerationService(failover, history, settings.api, freshness, media, recorder)
     return Core(
         coordinator_id=coordinator_id,
         keys=keys,
@@ -247,6 +250,8 @@ async def _stop(core: Core) -> None:
     await core.pool.stop()
     await core.models.close()
     await asyncio.gather(core.history.close(), core.accounts.close(), core.generation.close())
+    if core.generation.recorder is not None:
+        await core.generation.recorder.store.close()
 
 
 def _responses(settings: CoordinatorSettings, generation: GenerationService) -> BackgroundResponses | None:
@@ -336,9 +341,14 @@ def _add_routes(app: Starlette, settings: CoordinatorSettings, core: Core) -> Au
     router.include(render_routes(chat, generation, models))
     router.include(derender_routes(chat, models))
     router.include(token_routes(chat, generation, models, core.aborts, settings.api, authorization))
+    router.include(
+        unrecorded_routes() if core.generation.recorder is None else trajectory_routes(core.generation.recorder)
+    )
     admin = admin_routes(core.admin, core.status, settings.admin, authorization)
     router.include(admin)
-    router.include(service_routes(pool, models, core.readiness, core.observers.metrics))
+    router.include(
+        service_routes(pool, models, core.readiness, core.observers.metrics, core.generation.recorder is not None)
+    )
     if core.observers.traffic is not None:
         prefixes = generation.prefixes.causes
         snapshot = Snapshot(core.coordinator_id, pool, core.status, models, queue, core.readiness, prefixes=prefixes)
@@ -375,3 +385,5 @@ def _add_middleware(
         names_workers=settings.api.debug_headers,
         request_timeout_s=settings.admission.request_timeout_s,
     )
+    if settings.trajectories.enabled:
+        app.add_middleware(SessionPaths)

@@ -1,4 +1,7 @@
-"""The coordinator's configuration: one frozen object, validated once."""
+"""The coordinator's configuration: one frozen object, validated once.
+
+One file, since its parts are checked against each other.
+"""
 
 import json
 from dataclasses import dataclass, field
@@ -23,6 +26,7 @@ from tokenwire.coordinator.media.settings import MediaSettings
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.settings import ParserSettings
 from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
+from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import REQUIRED, Bounds, Option, Section, Unit, check_bounds, option
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
@@ -275,6 +279,7 @@ class CoordinatorSettings:
     media: MediaSettings = field(default_factory=MediaSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     response_store: ResponseStoreSettings = field(default_factory=ResponseStoreSettings)
+    trajectories: TrajectorySettings = field(default_factory=TrajectorySettings)
     admin: AdminSettings = field(default_factory=AdminSettings)
     observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
     siblings_dir: Path | None = option(None, Option("--siblings-dir", path="any", hidden=True))
@@ -288,6 +293,10 @@ class CoordinatorSettings:
             check_source(worker, self.kubernetes)
             if is_vllm_http(worker) and self.tokenizer is None:
                 raise InvalidRequest(f"--worker {worker}: a plain vLLM server needs --tokenizer DIR too")
+        if self.processes > 1 and self.trajectories.enabled and self.trajectories.store is None:
+            raise InvalidRequest(
+                "--enable-trajectories with several --processes needs a --trajectories-store they share"
+            )
         if self.auth.enabled and self.admin.admin_key is None and (self.admin.rl_routes or self.admin.lora_routes):
             raise InvalidRequest("With API keys, admin routes need an admin key: --admin-key-file")
         if self.processes > 1 and self.response_store.is_of_one_process:

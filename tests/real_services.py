@@ -31,7 +31,7 @@ def trainable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="session")
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The embedded model with the options of `make serve`, and those that the examples need."""
-    options = [*make_serve_options(), "--enable-rl"]
+    options = [*make_serve_options(), "--enable-rl", "--enable-trajectories"]
     with running_service(tmp_path_factory.mktemp("embedded"), options, _ADAPTERS) as started:
         yield started
 

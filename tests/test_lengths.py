@@ -37,6 +37,7 @@ SMALL_MODULES = {
     "coordinator/observability/metrics/parsers.py": "a collector of the lowest package, tested alone",
     "coordinator/parsing/brief_logs.py": "a filter of logs that needs nothing of the parsers, which are long",
     "coordinator/parsing/grammar.py": "a conversion that is tested alone",
+    "coordinator/trajectories/open_store.py": "imports each store only where it is configured",
     "tokenwire/process/one_heap.py": "calls the C library before a thread starts, and is tested in other processes",
     "worker/services/media_service.py": "one of the worker's gRPC services; each has its module",
     "worker/services/health.py": "one of the worker's gRPC services; each has its module",

@@ -30,6 +30,8 @@ WITHOUT_TESTS_OF_THEIR_OWN = {
     "coordinator/api/openapi/token_schemas.py": DESCRIBED,
     "coordinator/api/pooling/routes.py": "joins routes; test_operations.py finds each of them described",
     "coordinator/api/tokens/routes.py": "joins routes; test_operations.py finds each of them described",
+    "coordinator/api/openapi/trajectory_operations.py": "descriptions of routes; test_operations.py checks them",
+    "coordinator/api/openapi/trajectory_schemas.py": DESCRIBED,
     "coordinator/auth/limit_store.py": INTERFACE,
     "coordinator/fleet/admission/settings.py": DECLARATIONS,
     "coordinator/fleet/failover/settings.py": DECLARATIONS,

@@ -61,6 +61,8 @@ _LAG_HEADER, _VERSION_HEADER = "x-max-weight-lag", "x-min-weight-version"
 _TURNS_OF_OTHERS = 4
 
 _OWN_HEADER = "X-Session-Id"
+PLACE_OF_SESSION = "x-:session"
+"""Takes the place of a header for a session that the path or the key names. No client can send such a name."""
 _AGENT_HEADERS = ("X-Claude-Code-Session-Id", "Session-Id", "Session_Id", "X-Session-Affinity")
 """Those that Claude Code, Codex, older versions of Codex, and opencode send by themselves."""
 
@@ -317,6 +319,10 @@ class RequestHeaders:
             raise InvalidRequest(message, param="X-Data-Parallel-Rank")
         return rank
 
+    def conversation_by(self, name: str) -> str | None:
+        """Return the id of the session that this header, or another one, names. Raises InvalidRequest."""
+        return session_of(self._headers, self.identifier(name))
+
     def conversation(self, body: RequestFields) -> str | None:
         """Return the id of the session that the body or the headers name; see `session_of`. Raises InvalidRequest."""
         extra = None if body.vllm_xargs is None else body.vllm_xargs.get("session_id")
@@ -340,6 +346,9 @@ def session_of(
     body: its `session_id`. extra: that of its `vllm_xargs`. cache_key: its `prompt_cache_key`. Raises InvalidRequest.
     """
     own = _named_by(headers, _OWN_HEADER) if headers else None  # checked even where the body takes precedence
+    if headers and PLACE_OF_SESSION in headers:
+        named = headers[PLACE_OF_SESSION].encode("latin-1").decode(errors="replace")
+        return checked_identifier(named, "session_id")
     if body or own:
         return body or own
     if isinstance(extra, str) and extra:

@@ -1,6 +1,7 @@
 """GET /health, /version, /metrics, /v1/models."""
 
 import time
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -16,8 +17,10 @@ from tokenwire.coordinator.observability.metrics.metrics import Metrics
 from tokenwire.errors import Unavailable
 
 
-def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readiness, metrics: Metrics) -> ApiRouter:
-    """Return the routes of the service itself."""
+def service_routes(
+    pool: WorkerPool, models: ModelDirectory, readiness: Readiness, metrics: Metrics, says_ok: bool = False
+) -> ApiRouter:
+    """Return the routes of the service itself; `says_ok`: whether /health has a body, which rLLM's client reads."""
     router = ApiRouter()
     started = int(time.time())
 
@@ -32,7 +35,7 @@ def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readines
                 for session in pool.sessions
             ]
             raise Unavailable(f"No worker is ready: {'; '.join(reasons) or 'no workers found'}", retry_after_s=2)
-        return Response()
+        return JSONResponse({"status": "ok"}) if says_ok else Response()
 
     @router.get("/version")
     async def version(request: Request) -> Response:
@@ -42,17 +45,19 @@ def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readines
     async def show_metrics(request: Request) -> Response:
         return Response(await metrics.text(), media_type=CONTENT_TYPE)
 
-    def _card(name: str, root: str, parent: str | None, max_model_len: int | None) -> dict[str, Any]:
-        shown = {"id": name, "object": "model", "created": started, "owned_by": "tokenwire"}
-        return {**shown, "root": root, "parent": parent, "max_model_len": max_model_len}
-
     @router.get("/v1/models")
     async def list_models(request: Request) -> Response:
-        data = [_card(name, it.root, None, it.max_model_len) for it in models.list() for name in models.names(it)]
-        data += [_card(name, name, None, None) for name in models.awaited()]
+        card = partial(_card, started)
+        data = [card(name, it.root, None, it.max_model_len) for it in models.list() for name in models.names(it)]
+        data += [card(name, name, None, None) for name in models.awaited()]
         for adapter in models.adapters():
             base = models.find(adapter.model)
-            data.append(_card(adapter.lora.name, adapter.lora.path, adapter.model, base.max_model_len))
+            data.append(card(adapter.lora.name, adapter.lora.path, adapter.model, base.max_model_len))
         return JSONResponse({"object": "list", "data": data})
 
     return router
+
+
+def _card(created: int, name: str, root: str, parent: str | None, max_model_len: int | None) -> dict[str, Any]:
+    shown = {"id": name, "object": "model", "created": created, "owned_by": "tokenwire"}
+    return {**shown, "root": root, "parent": parent, "max_model_len": max_model_len}

@@ -30,6 +30,7 @@ from tokenwire.coordinator.output.choice import Choice, Reply, SharedPromptLogpr
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.text.detokenizer import TextStreams
 from tokenwire.coordinator.text.logprobs import LogprobDecoder
+from tokenwire.coordinator.trajectories.recording import RecordedRequest, TrajectoryRecorder, TurnRecording
 from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import DeadlineExceeded, InvalidRequest
 from tokenwire.process.for_each import for_each
@@ -113,6 +114,8 @@ class GenerationHandle:
     """The tokens that it took from its caller's quota; None: that has no limit."""
     timer: asyncio.TimerHandle | None = None
     """Its timeout."""
+    recording: TurnRecording | None = None
+    """What it adds to its session; None: it is not recorded."""
 
     def abort(self) -> None:
         """Abort what still runs. Safe at any time, more than once."""
@@ -121,7 +124,12 @@ class GenerationHandle:
         for_each(self.handles, lambda handle: handle.abort())
 
     def settle(self, tokens: int) -> None:
-        """Give back what the request reserved and did not use of its caller's tokens. Safe more than once."""
+        """Give back what the request reserved and did not use of its caller's tokens, and end its recording.
+
+        Safe more than once.
+        """
+        if self.recording is not None:
+            self.recording.end()
         if self.reservation is not None:
             self.reservation.settle(tokens)
 
@@ -148,9 +156,11 @@ class GenerationService:
         settings: ApiSettings | None = None,
         limited: Fleet | None = None,
         media: MediaPrompts | None = None,
+        recorder: TrajectoryRecorder | None = None,
     ) -> None:
         """`limited` takes the requests that limit how old weights may be; None: the fleet does. `media` is for models
-        that take some."""
+        that take some. `recorder` records the requests of sessions; None: nothing does.
+        """
         self.media = media
         """The pictures of prompts; None: there are none."""
         self.prefixes = PrefixWatch()
@@ -159,6 +169,8 @@ class GenerationService:
         self._settings = settings or ApiSettings()
         self._fleet = fleet
         self._history = history
+        self.recorder = recorder
+        """What records sessions; None: nothing does."""
 
     async def close(self) -> None:
         """Close connections for fetching media."""
@@ -258,6 +270,7 @@ class GenerationService:
         watched = self._watched(request, caller, record)
         if watched is not None:
             reply = watched.wrap(reply)
+        handle.recording = recording = self._recording(prepared, caller, record)
         context.memory = MemoryClaim(prepared.placed_bytes)
         placement = _placement(prepared, context)
         fleet = self._fleet if request.weights is None else self._limited
@@ -268,6 +281,9 @@ class GenerationService:
             for position in range(len(prepared.prompts)):
                 submission = _submission(prepared, position, max_tokens, caller, record.trace_headers)
                 choices = _choices(prepared, position, texts, reply)
+                if recording is not None:
+                    submission.sampled = recording.sampled(position)
+                    recording.watch(position, choices)
                 if position == 1:
                     placement = replace(placement, joins=True)
                 handle.handles.append(fleet.submit(model.base_model, submission, choices, placement))
@@ -287,6 +303,18 @@ class GenerationService:
         if not request.conversation_id or not isinstance(prompt, ChatPrompt) or not prompt.messages:
             return None
         return WatchedPrompt(self.prefixes, record, caller.tenant, request.conversation_id, prompt)
+
+    def _recording(self, prepared: PreparedRequest, caller: Caller, record: RequestRecord) -> TurnRecording | None:
+        """Return what records a request; None if it names no session, or none are recorded."""
+        request = prepared.request
+        if self.recorder is None or not request.conversation_id:
+            return None
+        prompts = [prompt.token_ids for prompt in prepared.prompts]
+        recorded = RecordedRequest(request, prepared.model, prepared.sampling, prompts, record)
+        recording = self.recorder.begin((caller.tenant, request.conversation_id), caller.share, recorded)
+        if prepared.history_writer is not None:
+            prepared.history_writer.on_message = recording.on_message
+        return recording
 
     def submits(self, prepared: PreparedRequest) -> Iterator[pb.Submit]:
         """Return the workers' messages, one for each prompt; slots are assigned when they are sent."""

@@ -1,7 +1,7 @@
 """One request's place in a conversation: the turn that it continues, and how and where its replies are stored."""
 
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -163,6 +163,8 @@ class HistoryWriter:
         self._choices = [_Choice() for _ in range(choices)]
         self._parsed = parsed
         self._end_token_ids = end_token_ids
+        self.on_message: Callable[[int, Sequence[ChatMessage]], None] | None = None
+        """Called with each choice as the client gets it."""
 
     def wrap(self, reply: Reply) -> Reply:
         """Return a reply that records its output and passes everything on."""
@@ -186,6 +188,8 @@ class HistoryWriter:
 
     def _store(self, index: int, messages: Sequence[ChatMessage]) -> None:
         choice = self._choices[index]
+        if self.on_message is not None:
+            self.on_message(index, messages)
         self._history.store(self._prompt, messages, choice.token_ids, choice.ending)
 
     def _ending(self, finish: Finish) -> Ending:

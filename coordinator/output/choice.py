@@ -127,7 +127,9 @@ class Choice:
     cached_tokens: int = field(default=0, init=False)
     """Tokens of the prompt that its worker had in its cache."""
     _started: bool = field(default=False, init=False)
-    _ended: bool = field(default=False, init=False)
+    finish: Finish | None = field(default=None, init=False)
+    """How it ended; None: not yet, or with an error."""
+    _failed: bool = field(default=False, init=False)
     _resumed: bool = field(default=False, init=False)
     _logprobs: LogprobSource | None = field(default=None, init=False)
     _scored: list[ScoredPosition] = field(default_factory=list, init=False)
@@ -195,14 +197,14 @@ class Choice:
             return False
         else:
             text, kept, matched = self.text.step(token_ids, finish.reason == pb.FINISH_REASON_STOP, True)
-        versions = self._spans(self.reply.tokens_of(self.index) + kept) if self._versions else None
+        versions = self.spans(self.reply.tokens_of(self.index) + kept)
         if matched is None and finish is not None:
             ending = _finish_of(finish, self._resumed, versions)
         else:
             ending = Finish("stop", matched, None, self._resumed, versions)
         logprobs = None if self._logprobs is None else self._take_scored(kept)
         self.reply.delta(self.index, text, token_ids[:kept], ending, logprobs)
-        self._ended = True  # only now: if the last delta raises, `fail` must still reach the reply
+        self.finish = ending  # only now: if the last delta raises, `fail` must still reach the reply
         return True
 
     def _take_scored(self, count: int) -> list[ScoredPosition]:
@@ -212,7 +214,10 @@ class Choice:
             raise ProtocolError("The worker did not send log-probabilities for each token.")
         return taken
 
-    def _spans(self, tokens: int) -> list[WeightSpan] | None:
+    def spans(self, tokens: int) -> list[WeightSpan] | None:
+        """Return the weight versions of its first tokens; None if they are not labelled."""
+        if not self._versions:
+            return None
         known = [(start, version) for start, version in self._versions if start < tokens]
         if "" in [version for _, version in known]:
             return None
@@ -221,8 +226,8 @@ class Choice:
 
     def fail(self, error: TokenwireError) -> None:
         """Fail the reply, unless the choice has already ended."""
-        if not self._ended:
-            self._ended = True
+        if self.finish is None and not self._failed:
+            self._failed = True
             self.reply.fail(error)
 
 

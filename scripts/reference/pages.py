@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from scripts.reference import chart, errors, http, metrics, protocol
+from scripts.reference import chart, errors, http, metrics, protocol, trajectories
 
 ROOT = Path(__file__).parents[2]
 
@@ -13,4 +13,5 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/http.md": http.page,
     "docs/reference/metrics.md": metrics.page,
     "docs/reference/protocol.md": protocol.page,
+    "docs/reference/trajectories.md": trajectories.page,
 }

@@ -151,7 +151,7 @@ LONG = {
         "make serve",
         "make serve ARGS=--enable-lora-routes -- --enable-lora",
         "make serve ARGS=--enable-rl",
-        "make serve ARGS=--enable-rl -- --enable-lora --max-lora-rank 8",
+        "make serve ARGS=--enable-rl --enable-trajectories -- --enable-lora --max-lora-rank 8",
     ),
     "prints how programs are used; tests/tokenwire/cli runs it with commands": ("python -m tokenwire",),
     "measures, and other work on the machine would falsify it: each a minute to some minutes": (

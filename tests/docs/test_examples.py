@@ -37,6 +37,7 @@ SERVED = {
     "structured_output.py": r"schema: {'name': .*, 'age': \d+}\nchoice: (green|blue|red)\nregex:  (19|20)\d\d",
     "ids_and_logprobs.py": r"prompt ids: \[1, .*\]\nreply ids:  \[.*\]\n(.* '.+' \d+%, '.+' \d+%, '.+' \d+%\n){8}",
     "rl_rollout.py": r"(.* 0 of them as generated.*\n)(.*\n){3}\d+ tokens in one sequence, .* exact in every turn",
+    "trainer_rows.py": r"(\d+ tokens, \d+ to train on, mean log-probability -\d+\.\d\d, reward [01]\.0\n){2}",
     "weight_update.py": r"(?s)update: ok step_1.*100 tokens .*'default', .*'step_1'.*'end': 100}\]\nback to: default",
     "lora.py": r"(?s)models:  \['\S+', 'red'\]\nbase: .*\nadapter: .*\nmodels:  \['\S+'\]",
 }

@@ -14,7 +14,10 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SNIPPETS = {str(path.relative_to(ROOT)): found for path in PAGES if (found := BLOCK.findall(path.read_text()))}
 """The blocks of each page that has some, in order: later ones may use names of earlier ones."""
 
-OPTIONS = {"docs/guides/stored-responses.md": ["--enable-responses-store"]}
+OPTIONS = {
+    "docs/guides/stored-responses.md": ["--enable-responses-store"],
+    "docs/guides/trajectories.md": ["--enable-trajectories"],
+}
 """The coordinator's, on pages that need some."""
 
 

@@ -5,6 +5,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 
+class Healthy(BaseModel):
+    """The body for clients that read one."""
+
+    status: Literal["ok"]
+
+
 class Version(BaseModel):
     """The version."""
 

@@ -25,6 +25,7 @@ _GROUPS = {
     "OpenAI": "Chat, completions and responses, as in OpenAI's API and vLLM's.",
     "Anthropic": "The Messages API. Its errors are in Anthropic's format.",
     "Token ids": "vLLM's routes that take or return ids.",
+    "Trajectories": "What was sampled in sessions, for trainers.",
     "SGLang": "For rollout loops written for SGLang.",
     "TRL": "For trainers that use the routes of TRL's own server, up to version 1.10.",
     "Service": "The service itself.",
@@ -86,6 +87,8 @@ def _describe(route: ApiRoute, method: str, operation: Operation, schemas: Schem
 
 
 def _content(operation: Operation, schemas: Schemas) -> dict[str, Any]:
+    if operation.media_types:
+        return {"content": {name: {} for name in operation.media_types}}
     if operation.response is None:
         return {}
     if operation.response is str:

@@ -62,6 +62,8 @@ def _statuses(operation: Operation, method: str, requires_key: bool) -> Iterator
         yield from (400, 404, 413, 415, 503)
     elif operation.finds:
         yield from (400, 404, 503)
+        if operation.group == "Trajectories":
+            yield from (413, 501)
     if operation.response is None:
         yield from (403, 404, 503)
     if operation.generates:

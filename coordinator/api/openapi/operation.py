@@ -5,7 +5,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-Group = Literal["OpenAI", "Anthropic", "Token ids", "SGLang", "TRL", "Service", "Admin", "Reinforcement learning"]
+Group = Literal[
+    "OpenAI", "Anthropic", "Token ids", "Trajectories", "SGLang", "TRL", "Service", "Admin", "Reinforcement learning"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,8 @@ class Operation:
     summary: str
     response: Any = None
     """Body of a 200: a model or a type made of models; str: plain text; None: empty."""
+    media_types: tuple[str, ...] = ()
+    """Of a 200 that is neither JSON nor plain text."""
     chunk: type[BaseModel] | None = None
     """The data of each event, if the response can be streamed."""
     form: type[BaseModel] | None = None

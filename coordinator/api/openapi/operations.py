@@ -9,6 +9,7 @@ from tokenwire.coordinator.api.openapi import responses_schemas as responses
 from tokenwire.coordinator.api.openapi import token_schemas as tokens
 from tokenwire.coordinator.api.openapi.admin_operations import ADMIN_OPERATIONS
 from tokenwire.coordinator.api.openapi.operation import Operation
+from tokenwire.coordinator.api.openapi.trajectory_operations import TRAJECTORY_OPERATIONS
 
 _TALK = [{"role": "user", "content": "Say hello."}]
 _ONCE = {"max_tokens": 64}
@@ -244,7 +245,12 @@ _TOKENS = {
         example={"sequences": [[1, 2, 3]], "prompt_lengths": [1], "top_logprobs": 5},
     ),
 }
-_HEALTH = Operation("Service", "Return 200 when requests can be served", description="Otherwise 503.")
+_HEALTH = Operation(
+    "Service",
+    "Return 200 when requests can be served",
+    admin.Healthy,
+    description="Otherwise 503. The body is empty unless sessions are recorded.",
+)
 _SERVICE = {
     "/health": _HEALTH,
     "/health/": _HEALTH,
@@ -256,5 +262,12 @@ _SERVICE = {
     ),
 }
 
-OPERATIONS: dict[str, Operation] = {**_OPENAI, **_ANTHROPIC, **_TOKENS, **_SERVICE, **ADMIN_OPERATIONS}
+OPERATIONS: dict[str, Operation] = {
+    **_OPENAI,
+    **_ANTHROPIC,
+    **_TOKENS,
+    **TRAJECTORY_OPERATIONS,
+    **_SERVICE,
+    **ADMIN_OPERATIONS,
+}
 """By path; all methods of a route are equivalent."""

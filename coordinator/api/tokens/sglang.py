@@ -35,7 +35,7 @@ def sglang_routes(generation: GenerationService, models: ModelDirectory) -> ApiR
         unsupported.check(body.model_extra)
         unsupported_params.check(body.sampling_params.model_extra)
         headers = RequestHeaders.of(request)
-        conversation_id = headers.identifier("X-SMG-Routing-Key") or headers.conversation_id
+        conversation_id = headers.conversation_by("X-SMG-Routing-Key")
         response_id = body.rid or headers.request_id or uuid.uuid4().hex
         generation_request = body.to_generation(response_id, conversation_id, headers)
         conversation = partial(Conversation, headers.caller.tenant, conversation_id)

@@ -38,10 +38,11 @@ def trl_routes(generation: GenerationService, models: ModelDirectory) -> ApiRout
         return await complete(body, body.to_prompts(), request)
 
     async def complete(body: TrlSampling, prompts: Sequence[Prompt], request: Request) -> Response:
-        params = body.sampling_params()
+        params, headers = body.sampling_params(), RequestHeaders.of(request)
         unsupported.check(params.model_extra)
-        weights = body.weight_limits(RequestHeaders.of(request).weights)
-        wanted = replace(params.to_generation(_new_id(), prompts), weights=weights)
+        wanted = params.to_generation(_new_id(), prompts)
+        weights, session = body.weight_limits(headers.weights), headers.conversation_id
+        wanted = replace(wanted, weights=weights, conversation_id=session)
         prepared = await _prepare(generation, models, wanted, request)
         choices = await collect(generation, prepared, request)
         scored: dict[str, Iterable[Sequence[Any]] | None] = {"logprobs": None, "logprob_token_ids": None}

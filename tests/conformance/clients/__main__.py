@@ -15,6 +15,7 @@ from tokenwire.worker.vllm_engine.embedded_model import prepare_embedded_model
 
 _SCRIPTS = Path(__file__).parent / "scripts"
 _TIMEOUT_S = 600
+_OPTIONS = ("--enable-rl", "--enable-trajectories")
 
 
 @click.command()
@@ -28,7 +29,7 @@ def run_clients(names: tuple[str, ...], url: str | None) -> None:
     if url is not None:
         failed = [name for name in chosen if not _works(name, pythons[name], url, model)]
     else:
-        with tempfile.TemporaryDirectory() as folder, running_service(Path(folder), ["--enable-rl"]) as service:
+        with tempfile.TemporaryDirectory() as folder, running_service(Path(folder), _OPTIONS) as service:
             failed = [name for name in chosen if not _works(name, pythons[name], service.url, model)]
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 

@@ -31,6 +31,8 @@ _VERIFIERS_NEEDS = ("renderers==0.1.12", "prime-pydantic-config", "tenacity")
 CLIENTS = {
     "openai": ClientScript("openai_client.py", ["openai"]),
     "anthropic": ClientScript("anthropic_client.py", ["anthropic"]),
+    "rllm": ClientScript("rllm_client.py", ["rllm-model-gateway==0.1.0", "openai"]),
+    "trainer-rows": ClientScript("trainer_rows_client.py", ["trl==1.16.0", *_TRL_NEEDS], shared=True),
     "verifiers": ClientScript("verifiers_client.py", ["verifiers==0.3.1", *_VERIFIERS_NEEDS], shared=True),
     "renderers": ClientScript("renderers_client.py", ["renderers==0.1.12", "prime-pydantic-config"], shared=True),
     "trl": ClientScript("trl_client.py", ["trl==1.16.0", *_TRL_NEEDS], shared=True),

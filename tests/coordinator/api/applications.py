@@ -16,6 +16,7 @@ from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 
 
 def with_api_key(settings: CoordinatorSettings, folder: Path) -> CoordinatorSettings:
@@ -40,6 +41,7 @@ def all_routes(address: str) -> CoordinatorSettings:
         (address,),
         api=ApiSettings(render_route=True, abort_all=True),
         admin=AdminSettings(admin_key=AdminKey("open"), lora_routes=True, rl_routes=True),
+        trajectories=TrajectorySettings(enabled=True),
     )
 
 

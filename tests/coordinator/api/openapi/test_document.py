@@ -1,5 +1,6 @@
 """The OpenAPI document is valid, complete, and true of the routes' responses."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,10 @@ GENERATED = {
 }
 
 POSTS: list[tuple[str, dict[str, Any]]] = [
+    ("/sessions", {"session_id": "x"}),
+    ("/sessions/{session_id}/rewards", {"value": 1.0}),
+    ("/sessions/{session_id}/nodes/{node_id}/rewards", {"value": 1.0}),
+    ("/admin/flush", {}),
     ("/v1/chat/completions", {"messages": TALK, "max_tokens": 3}),
     ("/v1/chat/completions", {"messages": TALK, "max_tokens": 3, **LOGPROBS, **IDS, "prompt_logprobs": 1, "n": 2}),
     ("/v1/chat/completions", {"messages": TALK, "max_tokens": 3, **STREAM, **LOGPROBS, **IDS}),
@@ -126,9 +131,10 @@ CLASSIFYING: list[tuple[str, dict[str, Any]]] = [("/classify", {"input": ["Hi"]}
 READING = ("get", "delete")
 MAY_BE_REJECTED = {
     *("/v1/responses/{response_id}", "/v1/responses/{response_id}/input_items", "/v1/responses/{response_id}/cancel"),
+    *("/sessions/{session_id}/nodes/{node_id}/rewards", "/traces/{trace_id}"),
     *("/collective_rpc", "/init_communicator/", "/update_named_param/", "/close_communicator/"),
 }
-"""No response is stored, and a simulated engine has no processes and no GPU."""
+"""No response is stored, nothing was sampled in a session, and a simulated engine has no processes and no GPU."""
 
 
 async def test_it_follows_the_specification(tmp_path: Path) -> None:
@@ -158,7 +164,9 @@ async def test_real_responses_are_as_described(tmp_path: Path) -> None:
     """Every route's responses, full and streamed, have the described fields and no others."""
     document = await document_of(build_app(all_routes("127.0.0.1:1")))
     calls = [("post", path, body) for path, body in POSTS] + [("put", "/generate", {"text": "Hi", **SHORT})]
+    calls += [("put", path, body) for path, body in POSTS if path.endswith("/rewards")]
     calls += [(method, path, {}) for path, method, _ in operations(document) if method in READING]
+    calls.sort(key=lambda call: call[0] == "delete")
     pooling = [("post", path, body) for path, body in POOLING]
     classifying = [("post", path, body) for path, body in CLASSIFYING]
 
@@ -184,7 +192,7 @@ async def answered_as_described(
         described = Described((await client.get("/openapi.json")).json())
         for method, path, body in calls:
             content = body if method not in READING else None
-            url = path.replace("{response_id}", "x")
+            url = re.sub(r"{\w+}", "x", path)
             response = await client.request(method, url, json=content, headers=ADMIN)
             described.check(path, response)
             if response.status_code == 200:
@@ -204,5 +212,5 @@ async def test_real_errors_are_as_described(tmp_path: Path, body: bytes) -> None
         headers = {**ADMIN, "content-type": "application/json"}
         for path, method, _ in operations(described.document):
             if method == "post":
-                url = path.replace("{response_id}", "x")
+                url = re.sub(r"{\w+}", "x", path)
                 described.check(path, await client.post(url, content=body, headers=headers))

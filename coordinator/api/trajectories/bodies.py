@@ -1,0 +1,82 @@
+"""The bodies of requests about sessions, and their parameters."""
+
+import math
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field
+from starlette.datastructures import QueryParams
+
+from tokenwire.coordinator.api.fields.common import Identifier
+from tokenwire.coordinator.api.json_text import json_bytes
+from tokenwire.coordinator.parsing.request_model import RequestModel
+from tokenwire.errors import InvalidRequest
+
+_MOST_METADATA_BYTES = 64 * 1024
+_MOST_NAME_CHARS = 128
+
+
+def _without_slash(value: str) -> str:
+    if not value or "/" in value:
+        raise InvalidRequest("`session_id` must have characters, and no slash.", param="session_id")
+    return value
+
+
+def _small(value: dict[str, Any] | None) -> dict[str, Any] | None:
+    if value is not None and len(json_bytes(value)) > _MOST_METADATA_BYTES:
+        message = f"`metadata` is larger than {_MOST_METADATA_BYTES} bytes."
+        raise InvalidRequest(message, param="metadata")
+    return value
+
+
+class NewSession(RequestModel):
+    """A session to create; one that exists gets the metadata in addition."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    session_id: Annotated[Identifier, AfterValidator(_without_slash)] | None = None
+    """Its id; a new one if there is none."""
+    metadata: Annotated[dict[str, Any] | None, AfterValidator(_small)] = None
+
+
+class RewardBody(RequestModel):
+    """A reward for a session or for one of its nodes, in place of an earlier one of its name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    value: Annotated[float, Field(allow_inf_nan=False, strict=True)]
+    name: Annotated[str, Field(min_length=1, max_length=_MOST_NAME_CHARS)] = "reward"
+
+
+def number_of(query: QueryParams, name: str, most: int | None = None) -> int | None:
+    """Return a whole number from 1 on among parameters; None if it is not there. Raises InvalidRequest."""
+    given = query.get(name)
+    if given is None:
+        return None
+    if not (
+        given.isascii() and given.isdigit() and len(given) < 16 and int(given) and (not most or int(given) <= most)
+    ):
+        limit = "" if most is None else f" and at most {most}"
+        raise InvalidRequest(f"`{name}` must be a whole number from 1 on{limit}, not {given[:100]!r}.", param=name)
+    return int(given)
+
+
+def time_of(query: QueryParams, name: str) -> float | None:
+    """Return a time in seconds since 1970 among parameters; None if it is not there. Raises InvalidRequest."""
+    given = query.get(name)
+    if given is None:
+        return None
+    try:
+        value = float(given)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InvalidRequest(f"`{name}` must be a time in seconds since 1970, not {given[:100]!r}.", param=name)
+    return value
+
+
+def one_of(query: QueryParams, name: str, values: tuple[str, ...]) -> str:
+    """Return one of some values, the first one if the parameter is not there. Raises InvalidRequest."""
+    given = query.get(name, values[0])
+    if given not in values:
+        raise InvalidRequest(f"`{name}` must be one of {', '.join(values)}, not {given[:100]!r}.", param=name)
+    return given

@@ -1,0 +1,72 @@
+"""Training rows as JSON lines, or as a table of Arrow or Parquet, for which pyarrow is needed."""
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tokenwire.coordinator.api.json_text import json_bytes
+from tokenwire.coordinator.trajectories.rows import TrainingRow
+from tokenwire.errors import Unsupported
+
+if TYPE_CHECKING:
+    import pyarrow
+
+FORMATS = {
+    "jsonl": "application/jsonl",
+    "arrow": "application/vnd.apache.arrow.stream",
+    "parquet": "application/vnd.apache.parquet",
+}
+"""Content types by format."""
+
+
+def encode(rows: Sequence[TrainingRow], form: str) -> bytes:
+    """Return rows in a format. Raises Unsupported for one that is not installed."""
+    if form == "jsonl":
+        return b"".join([json_bytes(_columns(row)) + b"\n" for row in rows])
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        message = f"The format {form!r} needs pyarrow on the server: pip install 'tokenwire[arrow]'"
+        raise Unsupported(message, param="format") from error
+    table = pyarrow.Table.from_pylist([_flat(row) for row in rows], schema=_schema())
+    file = io.BytesIO()
+    if form == "parquet":
+        parquet.write_table(table, file)
+    else:
+        with pyarrow.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table)
+    return file.getvalue()
+
+
+def _columns(row: TrainingRow) -> dict[str, object]:
+    return {name: getattr(row, name) for name in row.__slots__}
+
+
+def _flat(row: TrainingRow) -> dict[str, object]:
+    """Return a row with maps as Arrow takes them."""
+    node_rewards = [(node, [*rewards.items()]) for node, rewards in row.node_rewards.items()]
+    return {**_columns(row), "rewards": [*row.rewards.items()], "node_rewards": node_rewards}
+
+
+def _schema() -> "pyarrow.Schema":
+    import pyarrow as pa
+
+    rewards = pa.map_(pa.string(), pa.float64())
+    return pa.schema(
+        {
+            "session_id": pa.string(),
+            "nodes": pa.list_(pa.string()),
+            "prompt_ids": pa.list_(pa.int32()),
+            "completion_ids": pa.list_(pa.int32()),
+            "logprobs": pa.list_(pa.float32()),
+            "mask": pa.list_(pa.int8()),
+            "versions": pa.list_(pa.string()),
+            "finish": pa.string(),
+            "model": pa.string(),
+            "adapter": pa.string(),
+            "reward": pa.float64(),
+            "rewards": rewards,
+            "node_rewards": pa.map_(pa.string(), rewards),
+        }
+    )

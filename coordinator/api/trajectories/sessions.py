@@ -1,0 +1,121 @@
+"""What clients do with recorded sessions: find, list, create, reward and delete them."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from tokenwire.coordinator.auth.caller import Caller
+from tokenwire.coordinator.trajectories.events import RewardGiven, SessionOpened, unpack_event
+from tokenwire.coordinator.trajectories.graph import GraphNode, SessionGraph, build_graph
+from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
+from tokenwire.errors import InvalidRequest, NotFound, TooLarge
+
+_MOST_IDS = 16 * 2**20
+"""Token ids in one response: some hundred megabytes of JSON."""
+_DEFAULT_LIST, MOST_LISTED = 100, 1000
+
+Listed = TypeVar("Listed")
+
+
+class RecordedSessions:
+    """The sessions of all tenants; each finds its own."""
+
+    def __init__(self, recorder: TrajectoryRecorder) -> None:
+        self._recorder = recorder
+
+    async def find(self, caller: Caller, session_id: str) -> SessionGraph:
+        """Return a session. Raises NotFound or Unavailable."""
+        graph = await self._read(caller.tenant, session_id)
+        if graph is None:
+            raise NotFound(
+                f"There is no session {session_id!r}: nothing was sampled in it, or it was deleted or dropped.",
+                param="session_id",
+            )
+        return graph
+
+    async def _read(self, tenant: str, session_id: str) -> SessionGraph | None:
+        await self._recorder.settled((tenant, session_id))
+        packed = await self._recorder.store.read((tenant, session_id))
+        return await asyncio.to_thread(_graph_of, packed) if packed else None
+
+    async def listed(self, caller: Caller, since: float | None, limit: int | None) -> list[dict[str, Any]]:
+        """Return a tenant's sessions, the newest first. Raises Unavailable."""
+        sessions = [
+            session
+            for session in await self._recorder.store.sessions(caller.tenant)
+            if since is None or session.created_at >= since
+        ]
+        found = []
+        for session in sessions[: limit or _DEFAULT_LIST]:
+            graph = await self._read(caller.tenant, session.id)
+            if graph is not None:
+                found.append(info_of(session.id, graph))
+        return found
+
+    async def create(self, caller: Caller, session_id: str | None, metadata: Mapping[str, Any] | None) -> str:
+        """Create a session, or add metadata to one; return its id."""
+        session_id = session_id or uuid.uuid4().hex
+        event = SessionOpened(time.time(), metadata or {})
+        self._recorder.append((caller.tenant, session_id), caller.share, event)
+        return session_id
+
+    async def reward(self, caller: Caller, session_id: str, node: str | None, name: str, value: float) -> None:
+        """Put a reward on a session, or on one of its nodes. Raises NotFound or Unavailable."""
+        graph = await self.find(caller, session_id)
+        if node is not None:
+            _node_of(graph, node)
+        event = RewardGiven(time.time(), name, value, node)
+        self._recorder.append((caller.tenant, session_id), caller.share, event)
+
+    async def delete(self, caller: Caller, session_id: str) -> int:
+        """Delete a session; return the number of its nodes. Raises NotFound or Unavailable."""
+        graph = await self.find(caller, session_id)
+        await self._recorder.store.delete((caller.tenant, session_id))
+        return len(graph.nodes)
+
+    async def flush(self) -> None:
+        """Wait until everything is stored. Raises Unavailable."""
+        await self._recorder.store.flush()
+
+
+def info_of(session_id: str, graph: SessionGraph) -> dict[str, Any]:
+    """Return what is known of a session beside its nodes, in rLLM's shape and more."""
+    return {
+        "session_id": session_id,
+        "trace_count": len(graph.nodes),
+        "created_at": graph.created_at,
+        "metadata": graph.metadata,
+        "rewards": graph.rewards,
+        "lost": graph.lost,
+    }
+
+
+def page_of_nodes(graph: SessionGraph, after: str | None, limit: int | None) -> list[GraphNode]:
+    """Return the nodes after one, at most `limit`. Raises InvalidRequest for an unknown one."""
+    nodes = [*graph.nodes.values()]
+    if after is not None:
+        if after not in graph.nodes:
+            raise InvalidRequest(f"`after` must be a node of this session, not {after[:100]!r}.", param="after")
+        nodes = nodes[[*graph.nodes].index(after) + 1 :]
+    return nodes[:limit]
+
+
+def check_size(counts: Sequence[int], page: str) -> None:
+    """Check that a response has not too many ids. Raises TooLarge, which says how to get fewer of them."""
+    if sum(counts) > _MOST_IDS:
+        raise TooLarge(
+            f"The response would have {sum(counts)} token ids, more than {_MOST_IDS}: get it in parts, with {page}.",
+            param="limit",
+        )
+
+
+def _node_of(graph: SessionGraph, node: str) -> GraphNode:
+    if node not in graph.nodes:
+        raise NotFound(f"There is no node {node[:100]!r} in this session.", param="node_id")
+    return graph.nodes[node]
+
+
+def _graph_of(packed: Sequence[bytes]) -> SessionGraph:
+    return build_graph([event for each in packed if (event := unpack_event(each)) is not None])

@@ -1,0 +1,1 @@
+"""Trajectories: every token that was sampled in a session, with what trainers need to know about it."""

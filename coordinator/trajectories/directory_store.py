@@ -1,0 +1,182 @@
+"""Sessions in a directory, a file for each, which the processes of a host share and which outlives them."""
+
+import asyncio
+import hashlib
+import json
+import math
+import os
+import struct
+import time
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from tokenwire.coordinator.trajectories.store import OnDropped, SessionKey, StoredSession
+from tokenwire.coordinator.trajectories.write_queue import Append, WriteQueue
+from tokenwire.errors import InvalidRequest, Unavailable
+
+Argument = TypeVar("Argument")
+Found = TypeVar("Found")
+
+_SUFFIX = ".session"
+_MAGIC = b"TWS1"
+_FRAME = struct.Struct("<4sII")
+"""Before each event: a mark by which readers find the next one after a part that was cut off, its length, its CRC."""
+_SWEEP_S = 60.0
+_QUEUED_PART = 4
+"""The part of the directory's size that may wait to be written."""
+
+
+class DirectoryTrajectoryStore:
+    """Appends to files. Files that have not changed for the TTL are deleted, then the oldest beyond a size."""
+
+    def __init__(self, folder: Path, max_bytes: int, ttl_s: float, on_dropped: OnDropped) -> None:
+        """Raises InvalidRequest if the folder cannot be written to."""
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._ttl_s = ttl_s
+        self._on_dropped = on_dropped
+        self._queue = WriteQueue(self._write, max(1, max_bytes // _QUEUED_PART), on_dropped)
+        self._swept_at = -math.inf
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidRequest(f"--trajectories-store: cannot use {folder}: {error.strerror}") from error
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            raise InvalidRequest(f"--trajectories-store: {folder} is not writable")
+
+    def append(self, key: SessionKey, share: str, event: bytes) -> None:
+        """Queue an event."""
+        self._queue.put(key, event)
+
+    async def read(self, key: SessionKey) -> Sequence[bytes]:
+        """Return the events of a session."""
+        await self._queue.flush()
+        return [*(await self._in_thread(self._read, self._path(key)))][1:]
+
+    async def delete(self, key: SessionKey) -> bool:
+        """Delete a session."""
+        await self._queue.flush()
+        self._on_dropped(key)
+        return await self._in_thread(_unlink, self._path(key))
+
+    async def sessions(self, tenant: str) -> Sequence[StoredSession]:
+        """Return the sessions of a tenant."""
+        await self._queue.flush()
+        return await self._in_thread(self._list, tenant)
+
+    async def flush(self) -> None:
+        """Wait until everything is written."""
+        await self._queue.flush()
+
+    async def close(self) -> None:
+        """Write what is queued."""
+        await self._queue.close()
+
+    async def _in_thread(self, function: Callable[[Argument], Found], argument: Argument) -> Found:
+        try:
+            return await asyncio.to_thread(function, argument)
+        except OSError as error:
+            raise Unavailable(f"The store of trajectories failed: {error.strerror}.") from error
+
+    async def _write(self, batch: Sequence[Append]) -> None:
+        await asyncio.to_thread(self._append_all, batch)
+
+    # In threads.
+
+    def _append_all(self, batch: Sequence[Append]) -> None:
+        by_session: defaultdict[SessionKey, list[bytes]] = defaultdict(list)
+        for key, event in batch:
+            by_session[key].append(event)
+        for key, events in by_session.items():
+            path = self._path(key)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                if not os.fstat(file).st_size:
+                    head = {"tenant": key[0], "session": key[1], "created_at": time.time()}
+                    events.insert(0, json.dumps(head).encode())
+                # One call for all: what processes append at once is not mixed up.
+                os.write(file, b"".join(map(_framed, events)))
+            finally:
+                os.close(file)
+        if time.monotonic() - self._swept_at > _SWEEP_S:
+            self._swept_at = time.monotonic()
+            self._sweep()
+
+    def _read(self, path: Path) -> list[bytes]:
+        try:
+            return list(_events_in(path.read_bytes()))
+        except FileNotFoundError:
+            return []
+
+    def _list(self, tenant: str) -> list[StoredSession]:
+        found = []
+        for path in self._tenant_folder(tenant).glob(f"*{_SUFFIX}"):
+            with open(path, "rb") as file:
+                first = next(_events_in(file.read(64 * 1024)), b"{}")
+            head = json.loads(first)
+            if head.get("tenant") == tenant:
+                found.append(StoredSession(head["session"], head["created_at"]))
+        return sorted(found, key=lambda each: -each.created_at)
+
+    def _sweep(self) -> None:
+        """Delete what is too old, and beyond the size what was used least recently."""
+        files = []
+        for path in self._folder.glob(f"*/*{_SUFFIX}"):
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue  # another process was faster
+            files.append((status.st_mtime, status.st_size, path))
+        size, oldest = sum(each[1] for each in files), time.time() - self._ttl_s
+        for changed_at, file_size, path in sorted(files):
+            if changed_at > oldest and size <= self._max_bytes:
+                break
+            self._forget(path)
+            _unlink(path)
+            size -= file_size
+
+    def _forget(self, path: Path) -> None:
+        head = next(_events_in(path.read_bytes()), b"{}")
+        known = json.loads(head)
+        if "session" in known:
+            self._on_dropped((known["tenant"], known["session"]))
+
+    def _path(self, key: SessionKey) -> Path:
+        return self._tenant_folder(key[0]) / f"{_name(key[1])}{_SUFFIX}"
+
+    def _tenant_folder(self, tenant: str) -> Path:
+        return self._folder / _name(tenant)
+
+
+def _unlink(path: Path) -> bool:
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _name(text: str) -> str:
+    """Return a name for a file: ids of sessions may have any characters."""
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
+def _framed(event: bytes) -> bytes:
+    return _FRAME.pack(_MAGIC, len(event), zlib.crc32(event)) + event
+
+
+def _events_in(contents: bytes) -> Iterator[bytes]:
+    """Yield whole events; parts that a crash has cut off are passed over."""
+    at = 0
+    while (at := contents.find(_MAGIC, at)) >= 0 and at + _FRAME.size <= len(contents):
+        _, size, checksum = _FRAME.unpack_from(contents, at)
+        event = contents[at + _FRAME.size : at + _FRAME.size + size]
+        if len(event) == size and zlib.crc32(event) == checksum:
+            yield event
+            at += _FRAME.size + size
+        else:
+            at += 1

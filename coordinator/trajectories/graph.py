@@ -1,0 +1,186 @@
+"""The graph of a session: nodes are what was sampled, each after the node whose ids or messages its prompt extends."""
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tokenwire.coordinator.trajectories.events import (
+    MessageParsed,
+    RecordedChoice,
+    RecordedTurn,
+    RewardGiven,
+    SessionEvent,
+    SessionOpened,
+)
+from tokenwire.coordinator.trajectories.index import IdDigest, KnownEnds
+
+Link = Literal["ids", "messages"]
+
+Rewards = dict[str, float]
+"""By their names."""
+
+
+@dataclass(slots=True, eq=False)
+class GraphNode:
+    """One choice of a turn."""
+
+    turn: RecordedTurn
+    choice: RecordedChoice
+    message: Mapping[str, Any] | None
+    parent: "GraphNode | None" = None
+    link: Link | None = None
+    """What its prompt has of its parent: its ids, or only its messages."""
+    prompt_ids: "array[int]" = field(default_factory=lambda: array("I"))
+    """Those after its parent's ids, if they are linked by them, else all."""
+    messages: Sequence[Mapping[str, Any]] | None = None
+    """All of its prompt."""
+    message_start: int = 0
+    """How many of them are those of its parent's prompt."""
+    tools: Sequence[Mapping[str, Any]] | None = None
+    rewards: Rewards = field(default_factory=dict)
+    is_leaf: bool = True
+    """Whether no other node begins with its ids."""
+
+    @property
+    def id(self) -> str:
+        """Its id, unique in its session."""
+        return self.choice.node
+
+    def line(self) -> "list[GraphNode]":
+        """Return the nodes whose ids its own begin with, the first one first, and itself."""
+        line, node = [self], self
+        while node.link == "ids" and node.parent is not None:
+            node = node.parent
+            line.append(node)
+        return line[::-1]
+
+    def all_prompt_ids(self) -> "array[int]":
+        """Return the ids of its whole prompt."""
+        joined = array("I")
+        for node in self.line():
+            joined += node.prompt_ids
+            if node is not self:
+                joined += node.choice.token_ids
+        return joined
+
+
+@dataclass(slots=True)
+class SessionGraph:
+    """All that is stored of a session."""
+
+    nodes: dict[str, GraphNode] = field(default_factory=dict)
+    """By id, in order of their ends."""
+    rewards: Rewards = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    created_at: float = 0.0
+    lost: int = 0
+    """Nodes that are left out, because what they refer to was not stored."""
+
+    def leaves(self) -> Iterator[GraphNode]:
+        """Yield the nodes that no other node begins with."""
+        return (node for node in self.nodes.values() if node.is_leaf)
+
+
+def build_graph(events: Sequence[SessionEvent]) -> SessionGraph:
+    """Return the graph of a session's events, which may be of several processes."""
+    graph = SessionGraph()
+    messages = {event.node: event.message for event in events if isinstance(event, MessageParsed)}
+    builder = _Builder(graph, messages)
+    graph.created_at = min(filter(None, map(_began_at, events)), default=0.0)
+    for event in events:
+        if isinstance(event, RecordedTurn):
+            builder.add(event)
+        elif isinstance(event, SessionOpened):
+            graph.metadata = {**graph.metadata, **event.metadata}
+    for event in events:
+        if isinstance(event, RewardGiven):
+            node = None if event.node is None else graph.nodes.get(event.node)
+            if event.node is None:
+                graph.rewards[event.name] = event.value
+            elif node is not None:
+                node.rewards[event.name] = event.value
+    return graph
+
+
+def _began_at(event: SessionEvent) -> float | None:
+    """Return when an event began, if it says so."""
+    match event:
+        case RecordedTurn():
+            return event.started
+        case MessageParsed():
+            return None
+    return event.at
+
+
+class _Builder:
+    def __init__(self, graph: SessionGraph, messages: Mapping[str, Mapping[str, Any]]) -> None:
+        self._graph = graph
+        self._messages = messages
+        self._ends = KnownEnds()
+        self._digests: dict[str, IdDigest] = {}
+        """Of the prompt and the completion of each node."""
+
+    def add(self, turn: RecordedTurn) -> None:
+        nodes = self._graph.nodes
+        missing = [base for base in (turn.base, turn.message_base) if base is not None and base not in nodes]
+        if missing:
+            self._graph.lost += len(turn.choices)
+            return
+        messages, tools = self._conversation(turn)
+        parent, link, prompt_ids, digest = self._place(turn, messages)
+        if parent is not None and link == "ids":
+            parent.is_leaf = False
+        start = 0 if parent is None else _common(parent.messages, messages)
+        for choice in turn.choices:
+            message = self._messages.get(choice.node, choice.message)
+            nodes[choice.node] = GraphNode(turn, choice, message, parent, link, prompt_ids, messages, start, tools)
+            end = self._digests[choice.node] = digest.followed_by(choice.token_ids)
+            self._ends.put(end, choice.node)
+
+    def _conversation(
+        self, turn: RecordedTurn
+    ) -> tuple[Sequence[Mapping[str, Any]] | None, Sequence[Mapping[str, Any]] | None]:
+        """Return the messages and the tools of a turn's prompt."""
+        if turn.messages is None or turn.message_base is None:
+            return turn.messages, turn.tools
+        base = self._graph.nodes[turn.message_base]
+        return [*(base.messages or ())[: turn.message_start], *turn.messages], (
+            base.tools if turn.same_tools else turn.tools
+        )
+
+    def _place(
+        self, turn: RecordedTurn, messages: Sequence[Mapping[str, Any]] | None
+    ) -> "tuple[GraphNode | None, Link | None, array[int], IdDigest]":
+        """Return the parent of a turn, what links them, the ids after its parent's, and the digest of its prompt."""
+        nodes = self._graph.nodes
+        if turn.base is not None:
+            return nodes[turn.base], "ids", turn.prompt_ids, self._digests[turn.base].followed_by(turn.prompt_ids)
+        digest = IdDigest().followed_by(turn.prompt_ids)
+        found = self._ends.longest(turn.prompt_ids)
+        if found is not None:
+            return nodes[found[0]], "ids", turn.prompt_ids[found[1] :], digest
+        parent = self._by_messages(messages)
+        return parent, None if parent is None else "messages", turn.prompt_ids, digest
+
+    def _by_messages(self, messages: Sequence[Mapping[str, Any]] | None) -> GraphNode | None:
+        """Return the node whose prompt and reply a conversation goes on after, by its messages alone."""
+        best: GraphNode | None = None
+        for node in self._graph.nodes.values() if messages else ():
+            count = len(node.messages or ())
+            if not node.messages or count >= len(messages or ()) or (best and count < len(best.messages or ())):
+                continue
+            assert messages is not None
+            if messages[count].get("role") == "assistant" and list(messages[:count]) == list(node.messages):
+                best = node
+        return best
+
+
+def _common(one: Sequence[Mapping[str, Any]] | None, other: Sequence[Mapping[str, Any]] | None) -> int:
+    """Return how many messages two conversations begin with in common."""
+    count = 0
+    for left, right in zip(one or (), other or (), strict=False):
+        if left is not right and left != right:
+            break
+        count += 1
+    return count

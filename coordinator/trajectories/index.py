@@ -1,0 +1,151 @@
+"""What recent turns of a session ended with, so that the next one is stored as what it adds to one of them."""
+
+import json
+import time
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+_DIGEST_BYTES = 16
+_MESSAGE_BYTES = 8
+_MOST_NODES = 256
+_MOST_CONVERSATIONS = 8
+"""Of a session whose messages are compared: its agent's own, and those of its helpers."""
+_MOST_SESSIONS = 1024
+
+
+class IdDigest:
+    """The digest of a growing list of ids."""
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=_DIGEST_BYTES)
+        self.length = 0
+
+    def add(self, token_ids: "array[int]") -> None:
+        """Add ids at the end."""
+        self._hash.update(token_ids)
+        self.length += len(token_ids)
+
+    def followed_by(self, token_ids: "array[int]") -> "IdDigest":
+        """Return the digest of these ids after the ones so far."""
+        longer = IdDigest()
+        longer._hash, longer.length = self._hash.copy(), self.length
+        longer.add(token_ids)
+        return longer
+
+    def value(self) -> bytes:
+        """Return the digest of the ids so far."""
+        return self._hash.digest()
+
+
+class KnownEnds:
+    """Nodes by the ids of their prompts and completions; of equal ones, the newest."""
+
+    def __init__(self) -> None:
+        self._nodes: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
+        """Length and node by digest."""
+
+    def put(self, digest: IdDigest, node: str, most: int | None = None) -> None:
+        """Add a node; beyond `most` the oldest one is dropped."""
+        self._nodes[digest.value()] = (digest.length, node)
+        self._nodes.move_to_end(digest.value())
+        if most is not None and len(self._nodes) > most:
+            self._nodes.popitem(last=False)
+
+    def longest(self, token_ids: "array[int]") -> tuple[str, int] | None:
+        """Return the node with the most ids that a prompt begins with, and their number."""
+        digest, found = IdDigest(), None
+        for length in sorted({length for length, _ in self._nodes.values() if 0 < length <= len(token_ids)}):
+            digest.add(token_ids[digest.length : length])
+            known = self._nodes.get(digest.value())
+            if known is not None:
+                found = known[1], length
+        return found
+
+
+class SessionIndex:
+    """The recent nodes of one session."""
+
+    def __init__(self) -> None:
+        self._ends = KnownEnds()
+        self._conversations: OrderedDict[str, tuple[bytes, bytes]] = OrderedDict()
+        """Digests of the messages of recent nodes, one after the other, and of their tools."""
+
+    def base_of(self, prompt: "array[int]") -> tuple[str, int] | None:
+        """Return the node that a prompt continues, and how many of its ids are that node's."""
+        return self._ends.longest(prompt)
+
+    def message_base(self, conversation: "PromptMessages") -> tuple[str, int, bool] | None:
+        """Return the node whose messages a conversation shares most of, how many, and whether its tools are equal."""
+        best: tuple[str, int, bool] | None = None
+        for node, (messages, tools) in reversed(self._conversations.items()):
+            shared = _shared(conversation.digests, messages)
+            if shared and (best is None or shared > best[1]):
+                best = node, shared, tools == conversation.tools_digest
+        return best
+
+    def put(
+        self, prompt: "array[int]", nodes: Sequence[tuple[str, "array[int]"]], conversation: "PromptMessages | None"
+    ) -> None:
+        """Add the nodes of a turn, each with its completion."""
+        digest = IdDigest()
+        digest.add(prompt)
+        for node, completion in nodes:
+            self._ends.put(digest.followed_by(completion), node, _MOST_NODES)
+        if conversation is not None and nodes:
+            self._conversations[nodes[0][0]] = conversation.digests, conversation.tools_digest
+            if len(self._conversations) > _MOST_CONVERSATIONS:
+                self._conversations.popitem(last=False)
+
+
+class PromptMessages:
+    """Digests of the messages of a prompt, and of its tools."""
+
+    __slots__ = ("digests", "messages", "tools", "tools_digest")
+
+    def __init__(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> None:
+        self.messages = messages
+        self.tools = tools
+        self.digests = b"".join([_digest(message) for message in messages])
+        self.tools_digest = b"" if tools is None else _digest(tools)
+
+
+class SessionIndexes:
+    """The indexes of the sessions used last."""
+
+    def __init__(self, ttl_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._indexes: OrderedDict[tuple[str, str], tuple[SessionIndex, float]] = OrderedDict()
+
+    def of(self, key: tuple[str, str]) -> SessionIndex:
+        """Return the index of a session, an empty one if it has been dropped."""
+        now = self._clock()
+        index, expires = self._indexes.get(key, (SessionIndex(), now + self._ttl_s))
+        if expires <= now:
+            index = SessionIndex()
+        self._indexes[key] = index, now + self._ttl_s
+        self._indexes.move_to_end(key)
+        if len(self._indexes) > _MOST_SESSIONS:
+            self._indexes.popitem(last=False)
+        return index
+
+    def forget(self, key: tuple[str, str]) -> None:
+        """Drop a session's index: what it refers to may no longer be stored."""
+        self._indexes.pop(key, None)
+
+
+def _shared(one: bytes, other: bytes) -> int:
+    """Return how many message digests two conversations begin with in common."""
+    count = 0
+    for start in range(0, min(len(one), len(other)), _MESSAGE_BYTES):
+        if one[start : start + _MESSAGE_BYTES] != other[start : start + _MESSAGE_BYTES]:
+            break
+        count += 1
+    return count
+
+
+def _digest(value: Any) -> bytes:
+    return blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=_MESSAGE_BYTES).digest()

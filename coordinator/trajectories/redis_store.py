@@ -1,0 +1,118 @@
+"""Sessions in Redis, for several coordinators: a list of events for each, and a set of each tenant's sessions."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Sequence
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+from tokenwire.coordinator.shared_redis import PAUSE_S, RedisHealth, open_redis
+from tokenwire.coordinator.trajectories.settings import TrajectorySettings
+from tokenwire.coordinator.trajectories.store import OnDropped, SessionKey, StoredSession
+from tokenwire.coordinator.trajectories.write_queue import Append, WriteQueue
+from tokenwire.errors import Unavailable
+
+Answer = TypeVar("Answer")
+
+_EVENTS = b"tokenwire:trajectories:1:"
+_SESSIONS = b"tokenwire:trajectories-of:1:"
+_TIMEOUT_S = 5.0
+"""Of one command: long sessions have many megabytes."""
+_QUEUED_PART = 4
+
+
+class RedisTrajectoryStore:
+    """Writes in the background, in order. Whoever cannot be answered gets Unavailable, within some seconds."""
+
+    def __init__(self, settings: TrajectorySettings, on_dropped: OnDropped) -> None:
+        """Configure the client; it connects on first use."""
+        assert settings.store is not None
+        self._ttl_s = max(1, round(settings.ttl_s))
+        self._redis = open_redis(settings.store, settings.store_password, _TIMEOUT_S)
+        self._health = RedisHealth("recording no sessions")
+        self._on_dropped = on_dropped
+        self._queue = WriteQueue(self._write, max(1, settings.max_bytes // _QUEUED_PART), on_dropped)
+
+    def append(self, key: SessionKey, share: str, event: bytes) -> None:
+        """Queue an event."""
+        self._queue.put(key, event)
+
+    async def read(self, key: SessionKey) -> Sequence[bytes]:
+        """Return the events of a session."""
+        await self._queue.flush()
+        reply: Any = await self._answer(self._redis.lrange(_name(_EVENTS, *key), 0, -1))
+        mark = _digest(*key)
+        # Whatever Redis holds there, only what was stored for this session is its tenant's.
+        return [each[len(mark) :] for each in reply if each.startswith(mark)]
+
+    async def delete(self, key: SessionKey) -> bool:
+        """Delete a session."""
+        await self._queue.flush()
+        self._on_dropped(key)
+        async with self._redis.pipeline() as pipe:
+            pipe.delete(_name(_EVENTS, *key))
+            pipe.zrem(_name(_SESSIONS, key[0]), _member(key[1]))
+            deleted, _ = await self._answer(pipe.execute())
+        return bool(deleted)
+
+    async def sessions(self, tenant: str) -> Sequence[StoredSession]:
+        """Return the sessions of a tenant; those that have expired are forgotten."""
+        await self._queue.flush()
+        name = _name(_SESSIONS, tenant)
+        reply: Any = await self._answer(self._redis.zrevrange(name, 0, -1, withscores=True))
+        members: list[tuple[bytes, float]] = reply
+        found = [StoredSession(json.loads(member), created_at) for member, created_at in members]
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for session in found:
+                pipe.exists(_name(_EVENTS, tenant, session.id))
+            exist = await self._answer(pipe.execute()) if found else []
+        expired = [member for (member, _), exists in zip(members, exist, strict=True) if not exists]
+        if expired:
+            await self._answer(self._redis.zrem(name, *expired))
+        return [session for session, exists in zip(found, exist, strict=True) if exists]
+
+    async def flush(self) -> None:
+        """Wait until everything is written."""
+        await self._queue.flush()
+
+    async def close(self) -> None:
+        """Write what is queued, if Redis responds, and disconnect."""
+        await self._queue.close()
+        await self._redis.aclose()
+
+    async def _write(self, batch: Sequence[Append]) -> None:
+        if self._health.is_paused:
+            raise TimeoutError("Redis failed a moment ago")
+        now = time.time()
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for key, event in batch:
+                pipe.rpush(_name(_EVENTS, *key), _digest(*key) + event)
+            for key in {key for key, _ in batch}:
+                pipe.expire(_name(_EVENTS, *key), self._ttl_s)
+                pipe.zadd(_name(_SESSIONS, key[0]), {_member(key[1]): now}, nx=True)
+                pipe.expire(_name(_SESSIONS, key[0]), self._ttl_s)
+            await self._answer(pipe.execute())
+
+    async def _answer(self, command: Awaitable[Answer]) -> Answer:
+        """Return an answer of Redis. Raises Unavailable instead of its errors."""
+        try:
+            answer = await asyncio.wait_for(command, 2 * _TIMEOUT_S)
+        except Exception as error:  # whatever a server says
+            self._health.on_error(error)
+            message = "The store of trajectories does not answer. Try again."
+            raise Unavailable(message, retry_after_s=PAUSE_S) from error
+        self._health.on_success()
+        return answer
+
+
+def _name(prefix: bytes, *parts: str) -> bytes:
+    return prefix + _digest(*parts).hex().encode()
+
+
+def _digest(*parts: str) -> bytes:
+    return blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=16).digest()
+
+
+def _member(session_id: str) -> bytes:
+    return json.dumps(session_id).encode()

@@ -1,0 +1,88 @@
+"""Appends to a slow store in the background: in order, bounded in number and bytes, and never failing a request."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from tokenwire.coordinator.shared_redis import PAUSE_S
+from tokenwire.coordinator.trajectories.store import OnDropped, SessionKey
+from tokenwire.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+Append = tuple[SessionKey, bytes]
+"""A session, and an event of it."""
+
+_MOST_AT_ONCE = 256
+_MOST_QUEUED = 16 * 1024
+_WAIT_S = 2.0
+"""Readers wait no longer for what is about to be written."""
+_CLOSE_S = 10.0
+
+
+class WriteQueue:
+    """Collects appends and lets a function write them, some at a time."""
+
+    def __init__(
+        self, write: Callable[[Sequence[Append]], Awaitable[None]], max_bytes: int, on_dropped: OnDropped
+    ) -> None:
+        """`write` raises whatever it wants: then its appends are dropped, and said to be."""
+        self._write = write
+        self._max_bytes = max_bytes
+        self._on_dropped = on_dropped
+        self._queue: asyncio.Queue[Append] = asyncio.Queue(_MOST_QUEUED)
+        self._bytes = 0
+        self._writer: asyncio.Task[None] | None = None
+        self._failing = False
+
+    def put(self, key: SessionKey, event: bytes) -> None:
+        """Queue an event; what there is no room for is dropped."""
+        if self._queue.full() or self._bytes + len(event) > self._max_bytes:
+            self._drop([(key, event)], "they come faster than they are written")
+            return
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._run())
+        self._bytes += len(event)
+        self._queue.put_nowait((key, event))
+
+    async def flush(self, timeout_s: float = _WAIT_S) -> None:
+        """Wait until everything is written, or was dropped. Raises Unavailable if that takes long."""
+        try:
+            await asyncio.wait_for(self._queue.join(), timeout_s)
+        except TimeoutError as error:
+            message = "The store of trajectories does not answer. Try again."
+            raise Unavailable(message, retry_after_s=PAUSE_S) from error
+
+    async def close(self) -> None:
+        """Write what is queued, if the store is quick enough, and end."""
+        if self._writer is None:
+            return
+        try:
+            await self.flush(_CLOSE_S)
+        except Unavailable:
+            log.warning("%d events of sessions are not stored", self._queue.qsize())
+        self._writer.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            batch = [await self._queue.get()]
+            while len(batch) < _MOST_AT_ONCE and not self._queue.empty():
+                batch.append(self._queue.get_nowait())
+            try:
+                await self._write(batch)
+                if self._failing:
+                    log.warning("sessions are stored again")
+                self._failing = False
+            except Exception as error:  # no answer of a store may end the writer
+                self._drop(batch, str(error) or "no answer")
+            finally:
+                self._bytes -= sum(len(event) for _, event in batch)
+                for _ in batch:
+                    self._queue.task_done()
+
+    def _drop(self, appends: Sequence[Append], reason: str) -> None:
+        if not self._failing:
+            log.warning("events of sessions are not stored: %s", reason)
+        self._failing = True
+        for key, _ in appends:
+            self._on_dropped(key)

@@ -1,0 +1,152 @@
+"""The routes of sessions, over HTTP, with a simulated worker and its tokens."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.coordinator.api.applications import all_routes, client_of, served
+from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.auth.api_keys import AuthSettings
+from tokenwire.coordinator.trajectories.settings import TrajectorySettings
+
+CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
+GENERATING: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/chat/completions", CHAT),
+    ("/v1/chat/completions", {**CHAT, "stream": True, "n": 2}),
+    ("/v1/completions", {"prompt": ["Hi", "Ho"], "max_tokens": 4}),
+    ("/v1/responses", {"input": "Hi", "max_output_tokens": 4}),
+    ("/v1/messages", {"model": "simulated", "messages": CHAT["messages"], "max_tokens": 4}),
+    ("/inference/v1/generate", {"token_ids": [65, 66], "sampling_params": {"max_tokens": 4}}),
+    ("/v1/chat/completions/tokens", {**CHAT, "tokens": [65, 66]}),
+    ("/generate", {"input_ids": [65, 66], "sampling_params": {"max_new_tokens": 4}}),
+    ("/generate/", {"prompts": ["Hi"], "max_tokens": 4}),
+    ("/chat/", {"messages": [CHAT["messages"]], "max_tokens": 4}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), GENERATING)
+async def test_every_generating_route_is_recorded(tmp_path: Path, path: str, body: dict[str, Any]) -> None:
+    """Below the path of a session; the reply has no log-probabilities that were not asked for, and all nodes do."""
+    async with served(tmp_path) as client:
+        plain = await client.post(path, json=body)
+        recorded = await client.post(f"/sessions/s{path}", json=body)
+        graph = (await client.get("/sessions/s/trajectory")).json()
+
+    assert (recorded.status_code, 'logprobs":[' in recorded.text) == (200, 'logprobs":[' in plain.text)
+    assert graph["nodes"]
+    for node in graph["nodes"]:
+        assert len(node["completion_ids"]) == len(node["logprobs"]) == len(node["mask"]) == 4
+        assert node["prompt_ids"]
+
+
+async def test_recorded_log_probabilities_are_those_that_a_client_gets(tmp_path: Path) -> None:
+    """Whether it asks for them or not."""
+    async with served(tmp_path) as client:
+        asked = (
+            await client.post("/sessions/a/v1/chat/completions", json={**CHAT, "logprobs": True, "seed": 1})
+        ).json()
+        await client.post("/sessions/b/v1/chat/completions", json={**CHAT, "seed": 1})
+        (first,) = (await client.get("/sessions/a/trajectory")).json()["nodes"]
+        (second,) = (await client.get("/sessions/b/trajectory")).json()["nodes"]
+
+    given = [each["logprob"] for each in asked["choices"][0]["logprobs"]["content"]]
+    assert first["logprobs"] == second["logprobs"] == given
+    assert first["completion_ids"] == second["completion_ids"]
+
+
+async def test_sessions_are_named_by_headers_and_keys_too(tmp_path: Path) -> None:
+    """The path takes precedence over the key, and the key over the body and headers."""
+    (keys := tmp_path / "keys").write_text("acme sesame\n")
+    async with served(tmp_path, auth=AuthSettings(keys)) as client:
+        key, named = {"Authorization": "Bearer sesame"}, {"Authorization": "Bearer sesame:session:by-key"}
+        header = {"X-Session-Id": "by-header"}
+        body = {**CHAT, "session_id": "by-body"}
+        for path, headers, content in (
+            ("/sessions/by-path/v1/chat/completions", {**named, **header}, body),
+            ("/v1/chat/completions", {**named, **header}, body),
+            ("/v1/chat/completions", {**key, **header}, CHAT),
+            ("/v1/chat/completions", key, body),
+            ("/v1/chat/completions", key, CHAT),
+        ):
+            assert (await client.post(path, json=content, headers=headers)).status_code == 200
+        listed = (await client.get("/sessions", headers=key)).json()
+        unnamed = await client.get("/sessions", headers={"Authorization": "Bearer wrong:session:x"})
+
+    assert sorted(each["session_id"] for each in listed) == ["by-body", "by-header", "by-key", "by-path"]
+    assert unnamed.status_code == 401
+
+
+async def test_a_session_is_rewarded_exported_and_deleted(tmp_path: Path) -> None:
+    """By the ids of its graph, and in rLLM's shape."""
+    async with served(tmp_path) as client:
+        for text in ("one", "two"):
+            body = {**CHAT, "messages": [{"role": "user", "content": text}]}
+            await client.post("/sessions/s/v1/chat/completions", json=body)
+        pages = [(await client.get("/sessions/s/trajectory?limit=1")).json()]
+        first = pages[0]["nodes"][0]["id"]
+        pages.append((await client.get(f"/sessions/s/trajectory?limit=1&after={first}")).json())
+        await client.put("/sessions/s/rewards", json={"value": 1})
+        await client.post(f"/sessions/s/nodes/{first}/rewards", json={"value": 0.5, "name": "style"})
+        traces = (await client.get("/sessions/s/traces")).json()
+        row, *others = (await client.get("/sessions/s/export?by=node")).text.splitlines()
+        second = (await client.get("/sessions/s/export?by=node&offset=1&limit=1")).text.splitlines()
+        trace = (await client.get(f"/traces/{traces[0]['trace_id']}")).json()
+        flushed = (await client.post("/admin/flush")).json()
+        deleted = (await client.delete("/sessions/s")).json()
+        gone = await client.get("/sessions/s")
+
+    assert [page["has_more"] for page in pages] == [True, False]
+    assert traces[0] == trace
+    assert trace["metadata"]["rewards"] == {"style": 0.5}
+    assert '"reward":1.0' in row
+    assert second == others
+    assert (flushed, deleted, gone.status_code) == ({"status": "flushed"}, {"deleted": 2}, 404)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "param"),
+    [
+        ("GET", "/sessions/x", None, 404, "session_id"),
+        ("GET", "/sessions/x/trajectory", None, 404, "session_id"),
+        ("GET", "/sessions/x/traces", None, 404, "session_id"),
+        ("GET", "/sessions/x/export", None, 404, "session_id"),
+        ("DELETE", "/sessions/x", None, 404, "session_id"),
+        ("PUT", "/sessions/x/rewards", {"value": 1}, 404, "session_id"),
+        ("GET", "/traces/s:x", None, 404, "trace_id"),
+        ("GET", "/traces/x", None, 404, "session_id"),
+        ("PUT", "/sessions/s/nodes/x/rewards", {"value": 1}, 404, "node_id"),
+        ("PUT", "/sessions/s/rewards", {"value": "high"}, 400, "value"),
+        ("PUT", "/sessions/s/rewards", {}, 400, "value"),
+        ("PUT", "/sessions/s/rewards", {"value": 1, "node": "x"}, 400, "node"),
+        ("POST", "/sessions", {"session_id": 5}, 400, "session_id"),
+        ("POST", "/sessions", {"session_id": "a/b"}, 400, "session_id"),
+        ("POST", "/sessions", {"metadata": []}, 400, "metadata"),
+        ("GET", "/sessions?limit=0", None, 400, "limit"),
+        ("GET", "/sessions/s/trajectory?after=x", None, 400, "after"),
+        ("GET", "/sessions/s/traces?since=x", None, 400, "since"),
+        ("GET", "/sessions/s/export?format=csv", None, 400, "format"),
+        ("GET", "/sessions/s/export?by=tree", None, 400, "by"),
+        ("POST", f"/sessions/{'x' * 600}/v1/chat/completions", CHAT, 400, "session_id"),
+    ],
+)
+async def test_bad_requests_name_what_is_wrong(
+    tmp_path: Path, method: str, path: str, body: Any, status: int, param: str
+) -> None:
+    """With a 4xx."""
+    async with served(tmp_path) as client:
+        await client.post("/sessions", json={"session_id": "s"})
+        response = await client.request(method, path, json=body)
+
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (status, param), error
+
+
+async def test_without_the_option_there_are_no_sessions() -> None:
+    """The error names it."""
+    async with client_of(build_app(replace(all_routes("127.0.0.1:1"), trajectories=TrajectorySettings()))) as client:
+        for path in ("/sessions", "/sessions/s/v1/chat/completions"):
+            response = await client.post(path, json=CHAT)
+            assert response.status_code == 404
+            assert "--enable-trajectories" in response.json()["error"]["message"]

@@ -1,0 +1,67 @@
+"""A session is read from the path or the key, and neither routes nor keys see it there."""
+
+import pytest
+from starlette.types import Message, Scope
+
+from tokenwire.coordinator.api.api_request import PLACE_OF_SESSION
+from tokenwire.coordinator.api.trajectories.session_paths import SessionPaths
+
+Headers = list[tuple[bytes, bytes]]
+
+
+async def seen(path: str, *headers: tuple[bytes, bytes]) -> tuple[str, Headers]:
+    """Return the path and the headers that the application gets."""
+    scopes: list[Scope] = []
+
+    async def app(scope: Scope, receive: object, send: object) -> None:
+        scopes.append(scope)
+
+    async def receive() -> Message:
+        raise AssertionError("nothing is received")
+
+    async def send(message: Message) -> None:
+        raise AssertionError("nothing is sent")
+
+    scope = {"type": "http", "path": path, "raw_path": path.encode(), "headers": [*headers]}
+    await SessionPaths(app)(scope, receive, send)
+    assert scopes[0]["raw_path"] == scopes[0]["path"].encode()
+    return scopes[0]["path"], scopes[0]["headers"]
+
+
+def session(name: str) -> tuple[bytes, bytes]:
+    """Return the header that names a session."""
+    return PLACE_OF_SESSION.encode(), name.encode()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/chat/completions",
+        "/v1/messages",
+        "/v1/models",
+        "/inference/v1/generate",
+        "/generate",
+        "/chat/",
+        "/tokenize",
+    ],
+)
+async def test_a_path_names_a_session(path: str) -> None:
+    """In front of every route that generates, and of what goes with it."""
+    assert await seen(f"/sessions/räumlich 1{path}") == (path, [session("räumlich 1")])
+
+
+@pytest.mark.parametrize(
+    "path", ["/sessions/a", "/sessions/a/trajectory", "/sessions/a/traces", "/v1/models", "/sessions/a/b/v1/models"]
+)
+async def test_other_paths_stay_as_they_are(path: str) -> None:
+    """Those of sessions themselves too."""
+    assert await seen(path, (b"x-session-id", b"b")) == (path, [(b"x-session-id", b"b")])
+
+
+@pytest.mark.parametrize("name", [b"authorization", b"x-api-key"])
+async def test_a_key_names_a_session(name: bytes) -> None:
+    """Only the key is left; the path's session takes precedence."""
+    given = (name, b"Bearer sesame:session:run-1")
+
+    assert await seen("/v1/messages", given) == ("/v1/messages", [session("run-1"), (name, b"Bearer sesame")])
+    assert await seen("/sessions/a/v1/messages", given) == ("/v1/messages", [session("a"), (name, b"Bearer sesame")])

@@ -1,0 +1,93 @@
+"""Sessions are found, listed, rewarded and deleted by their tenants alone."""
+
+import pytest
+
+from tests.coordinator.trajectories.turns import sampled_choice, turn_of
+from tokenwire.coordinator.api.trajectories.sessions import RecordedSessions, check_size, page_of_nodes
+from tokenwire.coordinator.auth.caller import Caller
+from tokenwire.coordinator.trajectories.index import SessionIndexes
+from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
+from tokenwire.coordinator.trajectories.store import MemoryTrajectoryStore
+from tokenwire.errors import InvalidRequest, NotFound, TooLarge
+
+ACME, OTHER = Caller(tenant="acme", share="acme"), Caller(tenant="other", share="other")
+
+
+def sessions_with_one() -> RecordedSessions:
+    """Return the sessions of tenants, one of which has one with three nodes."""
+    indexes = SessionIndexes(60.0)
+    recorder = TrajectoryRecorder(MemoryTrajectoryStore(2**20, 60.0, indexes.forget), indexes)
+    for node in "abc":
+        recorder.append(("acme", "s"), "acme", turn_of([1], sampled_choice(node, [2]), started=5.0))
+    return RecordedSessions(recorder)
+
+
+async def test_a_foreign_session_is_not_found() -> None:
+    """As one that nobody has; it cannot be rewarded or deleted either."""
+    sessions = sessions_with_one()
+    assert len((await sessions.find(ACME, "s")).nodes) == 3
+
+    for caller, session_id in ((OTHER, "s"), (ACME, "x")):
+        with pytest.raises(NotFound, match=f"There is no session '{session_id}'") as raised:
+            await sessions.find(caller, session_id)
+        assert raised.value.param == "session_id"
+        with pytest.raises(NotFound):
+            await sessions.reward(caller, session_id, None, "reward", 1.0)
+        with pytest.raises(NotFound):
+            await sessions.delete(caller, session_id)
+    assert await sessions.listed(OTHER, None, None) == []
+
+
+async def test_sessions_are_created_and_listed() -> None:
+    """With metadata, which is added to."""
+    sessions = sessions_with_one()
+    assert await sessions.create(ACME, "new", {"task": 1}) == "new"
+    assert await sessions.create(ACME, "new", {"seed": 2}) == "new"
+    named = await sessions.create(ACME, None, None)
+
+    listed = {each["session_id"]: each for each in await sessions.listed(ACME, None, None)}
+    assert listed.keys() == {"s", "new", named}
+    assert listed["s"]["trace_count"] == 3
+    assert listed["new"]["metadata"] == {"task": 1, "seed": 2}
+    assert len(await sessions.listed(ACME, None, 1)) == 1
+    assert await sessions.listed(ACME, 1e12, None) == []
+
+
+async def test_rewards_are_put_on_sessions_and_nodes() -> None:
+    """On those that are there."""
+    sessions = sessions_with_one()
+    await sessions.reward(ACME, "s", None, "reward", 1.0)
+    await sessions.reward(ACME, "s", "b", "style", 0.5)
+    with pytest.raises(NotFound, match="no node 'x'") as raised:
+        await sessions.reward(ACME, "s", "x", "style", 0.5)
+
+    graph = await sessions.find(ACME, "s")
+    assert raised.value.param == "node_id"
+    assert (graph.rewards, graph.nodes["b"].rewards) == ({"reward": 1.0}, {"style": 0.5})
+
+
+async def test_a_deleted_session_is_not_found() -> None:
+    """The answer has the number of its nodes."""
+    sessions = sessions_with_one()
+
+    assert await sessions.delete(ACME, "s") == 3
+    with pytest.raises(NotFound):
+        await sessions.find(ACME, "s")
+
+
+async def test_nodes_come_in_pages() -> None:
+    """After one of them."""
+    graph = await sessions_with_one().find(ACME, "s")
+
+    assert [node.id for node in page_of_nodes(graph, None, 2)] == ["a", "b"]
+    assert [node.id for node in page_of_nodes(graph, "b", 2)] == ["c"]
+    with pytest.raises(InvalidRequest, match="must be a node of this session") as raised:
+        page_of_nodes(graph, "x", None)
+    assert raised.value.param == "after"
+
+
+def test_a_response_may_not_have_too_many_ids() -> None:
+    """The error says how to get them in parts."""
+    check_size([2**23, 2**23], "`limit`")
+    with pytest.raises(TooLarge, match="get it in parts, with `limit` and `after`"):
+        check_size([2**23, 2**23, 1], "`limit` and `after`")

@@ -1,0 +1,103 @@
+"""Sessions in a directory outlive their process, survive what a crash cuts off, and are bounded in time and size."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tokenwire.coordinator.trajectories.directory_store import DirectoryTrajectoryStore
+from tokenwire.coordinator.trajectories.store import SessionKey
+from tokenwire.errors import InvalidRequest, Unavailable
+
+KEY = ("acme", "a/../b")
+OTHER = ("other", "a/../b")
+
+
+def directory_store(
+    folder: Path, max_bytes: int = 2**20, dropped: list[SessionKey] | None = None
+) -> DirectoryTrajectoryStore:
+    """Return a store in a folder."""
+    on_dropped = ([] if dropped is None else dropped).append
+    return DirectoryTrajectoryStore(folder / "sessions", max_bytes, 60.0, on_dropped)
+
+
+async def test_sessions_outlive_their_process(tmp_path: Path) -> None:
+    """Others append to them, and find them, only as their tenant; nobody else may read the files."""
+    one, two = directory_store(tmp_path), directory_store(tmp_path)
+    one.append(KEY, "", b"1")
+    await one.close()
+    two.append(KEY, "", b"2")
+
+    assert await two.read(KEY) == [b"1", b"2"]
+    assert await one.read(KEY) == [b"1", b"2"]
+    assert await two.read(OTHER) == []
+    assert [session.id for session in await two.sessions("acme")] == ["a/../b"]
+    assert await two.sessions("other") == []
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "sessions").rglob("*"))
+    await two.close()
+
+
+async def test_what_a_crash_cut_off_is_passed_over(tmp_path: Path) -> None:
+    """What was stored before and after it is read."""
+    store = directory_store(tmp_path)
+    for event in (b"first", b"second"):
+        store.append(KEY, "", event)
+    await store.flush()
+    (file,) = (tmp_path / "sessions").glob("*/*")
+    file.write_bytes(file.read_bytes()[:-3])
+    store.append(KEY, "", b"third")
+
+    assert await store.read(KEY) == [b"first", b"third"]
+    await store.close()
+
+
+async def test_a_deleted_session_is_gone(tmp_path: Path) -> None:
+    """Its file too."""
+    dropped: list[SessionKey] = []
+    store = directory_store(tmp_path, dropped=dropped)
+    store.append(KEY, "", b"1")
+
+    assert await store.delete(KEY)
+    assert not await store.delete(KEY)
+    assert await store.read(KEY) == []
+    assert not [*(tmp_path / "sessions").glob("*/*")]
+    assert dropped == [KEY, KEY]
+    await store.close()
+
+
+async def test_old_sessions_are_deleted_first_by_time_then_by_size(tmp_path: Path) -> None:
+    """When the next one is written."""
+    dropped: list[SessionKey] = []
+    names = ("expired", "older", "newer")
+    before = directory_store(tmp_path, 2**30)
+    for name in names:
+        before.append(("acme", name), "", b"x" * 3000)
+        await before.flush()
+    for name, age in zip(names, (100, 20, 10), strict=True):
+        path = before._path(("acme", name))
+        os.utime(path, (path.stat().st_mtime - age,) * 2)
+
+    store = directory_store(tmp_path, 6000, dropped)
+    store.append(("acme", "newest"), "", b"x" * 100)
+
+    assert [session.id for session in await store.sessions("acme")] == ["newest", "newer"]
+    assert dropped == [("acme", "expired"), ("acme", "older")]
+    await store.close()
+    await before.close()
+
+
+async def test_a_folder_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+    """At startup; one that vanishes later loses events, and readers are told to try again."""
+    (tmp_path / "sessions").write_text("a file")
+    with pytest.raises(InvalidRequest, match="--trajectories-store: cannot use"):
+        directory_store(tmp_path)
+    (tmp_path / "sessions").unlink()
+
+    store = directory_store(tmp_path)
+    (tmp_path / "sessions").rmdir()
+    store.append(KEY, "", b"1")
+    assert await store.read(KEY) == []
+    (tmp_path / "sessions").write_text("a file")
+    with pytest.raises(Unavailable):
+        await store.read(KEY)
+    await store.close()

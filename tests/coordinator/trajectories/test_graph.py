@@ -1,0 +1,106 @@
+"""Nodes come after those whose ids, or else whose messages, their prompts extend."""
+
+from array import array
+
+from tests.coordinator.trajectories.turns import assistant_message, said_by_user, sampled_choice, turn_of
+from tokenwire.coordinator.trajectories.events import MessageParsed, RewardGiven, SessionOpened
+from tokenwire.coordinator.trajectories.graph import build_graph
+
+
+def test_a_prompt_that_begins_with_a_nodes_ids_comes_after_it() -> None:
+    """Whether it was stored as what it adds, or whole by a process that did not know the node."""
+    graph = build_graph(
+        [
+            turn_of([1, 2], sampled_choice("a", [3]), sampled_choice("b", [4], index=1)),
+            turn_of([5], sampled_choice("c", [6]), base="a"),
+            turn_of([1, 2, 4, 7], sampled_choice("d", [8])),
+            turn_of([1, 2, 4], sampled_choice("e", [8])),
+        ]
+    )
+
+    parents = {node.id: None if node.parent is None else node.parent.id for node in graph.nodes.values()}
+    assert parents == {"a": None, "b": None, "c": "a", "d": "b", "e": "b"}
+    assert graph.nodes["c"].all_prompt_ids() == array("I", [1, 2, 3, 5])
+    assert graph.nodes["d"].prompt_ids == array("I", [7])
+    assert graph.nodes["e"].prompt_ids == array("I")
+    assert [node.id for node in graph.leaves()] == ["c", "d", "e"]
+
+
+def test_a_prompt_that_was_rendered_anew_comes_after_its_messages() -> None:
+    """The longest conversation that it goes on after; one that was edited begins a line of its own."""
+    first = [said_by_user("one")]
+    second = [*first, assistant_message("two"), said_by_user("three")]
+    graph = build_graph(
+        [
+            turn_of([1], sampled_choice("a", [2]), messages=first),
+            turn_of([9], sampled_choice("b", [2]), messages=second[1:], message_base="a", message_start=1),
+            turn_of([8], sampled_choice("c", [2]), messages=[*second, assistant_message("x"), said_by_user("y")]),
+            turn_of([7], sampled_choice("d", [2]), messages=[said_by_user("other"), *second[1:]]),
+            turn_of([6], sampled_choice("e", [2]), messages=[*first, said_by_user("no reply")]),
+        ]
+    )
+
+    links = {node.id: (node.parent and node.parent.id, node.link) for node in graph.nodes.values()}
+    assert links == {
+        "a": (None, None),
+        "b": ("a", "messages"),
+        "c": ("b", "messages"),
+        "d": (None, None),
+        "e": (None, None),
+    }
+    assert graph.nodes["b"].messages == second
+    assert graph.nodes["b"].message_start == 1
+    assert graph.nodes["b"].all_prompt_ids() == array("I", [9])
+    assert graph.nodes["a"].is_leaf
+
+
+def test_tools_are_those_of_the_turn_that_had_them_first() -> None:
+    """Where they are stored as equal ones."""
+    tools = [{"type": "function"}]
+    graph = build_graph(
+        [
+            turn_of([1], sampled_choice("a", [2]), messages=[said_by_user("x")], tools=tools),
+            turn_of(
+                [3], sampled_choice("b", [4]), base="a", messages=[], message_base="a", message_start=1, same_tools=True
+            ),
+            turn_of([5], sampled_choice("c", [6]), base="a", messages=[], message_base="a", message_start=1),
+        ]
+    )
+
+    assert graph.nodes["b"].tools == tools
+    assert graph.nodes["c"].tools is None
+
+
+def test_what_refers_to_a_node_that_was_not_stored_is_counted() -> None:
+    """With all that refers to it in turn."""
+    graph = build_graph(
+        [
+            turn_of([1], sampled_choice("b", [2]), sampled_choice("c", [3]), base="a"),
+            turn_of([1], sampled_choice("d", [2]), base="b"),
+            turn_of([1], sampled_choice("e", [2])),
+        ]
+    )
+
+    assert (list(graph.nodes), graph.lost) == (["e"], 3)
+
+
+def test_later_messages_rewards_and_metadata_replace_earlier_ones() -> None:
+    """By their names; a reward for a node that is not there is none."""
+    graph = build_graph(
+        [
+            SessionOpened(5.0, {"task": 1, "seed": 2}),
+            turn_of([1], sampled_choice("a", [2], message=None), started=4.0),
+            MessageParsed("a", assistant_message("parsed")),
+            RewardGiven(6.0, "reward", 1.0),
+            RewardGiven(6.0, "reward", 0.0),
+            RewardGiven(6.0, "style", 0.5, "a"),
+            RewardGiven(6.0, "style", 0.5, "x"),
+            SessionOpened(7.0, {"task": 3}),
+        ]
+    )
+
+    assert graph.metadata == {"task": 3, "seed": 2}
+    assert graph.rewards == {"reward": 0.0}
+    assert graph.nodes["a"].rewards == {"style": 0.5}
+    assert graph.nodes["a"].message == assistant_message("parsed")
+    assert graph.created_at == 4.0

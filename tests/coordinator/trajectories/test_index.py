@@ -1,0 +1,66 @@
+"""A turn is stored as what it adds to an earlier one of its session."""
+
+from array import array
+
+from tests.clock import Clock
+from tests.coordinator.trajectories.turns import assistant_message, said_by_user
+from tokenwire.coordinator.trajectories.index import IdDigest, KnownEnds, PromptMessages, SessionIndex, SessionIndexes
+
+KEY = ("acme", "s")
+
+
+def array_of(*token_ids: int) -> "array[int]":
+    """Return ids as they are stored."""
+    return array("I", token_ids)
+
+
+def test_the_base_of_a_prompt_is_the_longest_node_that_it_begins_with() -> None:
+    """Of equal ones the newest; a node that it only shares a part with is none."""
+    index = SessionIndex()
+    index.put(array_of(1, 2), [("a", array_of(3)), ("b", array_of(4))], None)
+    index.put(array_of(1, 2, 3, 5), [("c", array_of(6))], None)
+    index.put(array_of(1, 2), [("d", array_of(3))], None)
+
+    assert index.base_of(array_of(1, 2, 3, 5, 6, 7)) == ("c", 5)
+    assert index.base_of(array_of(1, 2, 3, 5)) == ("d", 3)
+    assert index.base_of(array_of(1, 2, 4)) == ("b", 3)
+    assert index.base_of(array_of(1, 2)) is None
+    assert index.base_of(array_of(9)) is None
+
+
+def test_the_oldest_ends_are_dropped_beyond_a_number() -> None:
+    """So an index does not grow with its session."""
+    ends = KnownEnds()
+    for number in range(3):
+        ends.put(IdDigest().followed_by(array_of(number)), str(number), most=2)
+
+    assert ends.longest(array_of(0, 1)) is None
+    assert ends.longest(array_of(2, 1)) == ("2", 1)
+
+
+def test_messages_are_shared_with_the_node_that_has_most_of_them() -> None:
+    """Whatever the order of their keys; tools are compared apart."""
+    index, tools = SessionIndex(), [{"type": "function"}]
+    first = [said_by_user("one"), assistant_message("two"), said_by_user("three")]
+    index.put(array_of(1), [("a", array_of(2))], PromptMessages(first[:1], tools))
+    index.put(array_of(1), [("b", array_of(3))], PromptMessages(first, tools))
+
+    again = [{"content": "one", "role": "user"}, *first[1:], said_by_user("four")]
+    assert index.message_base(PromptMessages(again, tools)) == ("b", 3, True)
+    assert index.message_base(PromptMessages(again[:1], None)) == ("b", 1, False)
+    assert index.message_base(PromptMessages([said_by_user("else")], tools)) is None
+
+
+def test_an_index_is_forgotten() -> None:
+    """On demand, and after the time for which the session itself is kept."""
+    clock = Clock()
+    indexes = SessionIndexes(10.0, clock)
+    indexes.of(KEY).put(array_of(1), [("a", array_of(2))], None)
+    assert indexes.of(KEY).base_of(array_of(1, 2, 3)) == ("a", 2)
+
+    clock.now += 11
+    assert indexes.of(KEY).base_of(array_of(1, 2, 3)) is None
+
+    indexes.of(KEY).put(array_of(1), [("a", array_of(2))], None)
+    indexes.forget(KEY)
+    assert indexes.of(KEY).base_of(array_of(1, 2, 3)) is None

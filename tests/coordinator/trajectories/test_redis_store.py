@@ -1,0 +1,81 @@
+"""Sessions in a real Redis are shared by processes, expire, and never block requests for long."""
+
+import pytest
+
+from tests.ports import free_port
+from tests.redis_server import PASSWORD
+from tokenwire.coordinator.shared_redis import open_redis
+from tokenwire.coordinator.trajectories.redis_store import RedisTrajectoryStore
+from tokenwire.coordinator.trajectories.settings import TrajectorySettings
+from tokenwire.coordinator.trajectories.store import SessionKey
+from tokenwire.errors import Unavailable
+
+pytestmark = pytest.mark.npm
+
+
+def redis_store_of(url: str, dropped: list[SessionKey] | None = None) -> RedisTrajectoryStore:
+    """Return a store for this Redis."""
+    settings = TrajectorySettings(enabled=True, store=url, store_password=PASSWORD, ttl_s=60.0)
+    return RedisTrajectoryStore(settings, ([] if dropped is None else dropped).append)
+
+
+async def test_another_process_finds_a_session(redis_url: str) -> None:
+    """And appends to it; other tenants do not find it."""
+    one, two = redis_store_of(redis_url), redis_store_of(redis_url)
+    key = ("acme", "shared")
+    one.append(key, "", b"1")
+    await one.flush()
+    two.append(key, "", b"2")
+    await two.flush()
+
+    assert await one.read(key) == [b"1", b"2"]
+    assert await one.read(("other", "shared")) == []
+    assert "shared" in [session.id for session in await two.sessions("acme")]
+    assert await two.sessions("other") == []
+    await one.close()
+    await two.close()
+
+
+async def test_a_deleted_or_expired_session_is_gone(redis_url: str) -> None:
+    """From the list too."""
+    store, client = redis_store_of(redis_url), open_redis(redis_url, PASSWORD)
+    for name in ("deleted", "expired"):
+        store.append(("gone", name), "", name.encode())
+    await store.flush()
+    assert await store.delete(("gone", "deleted"))
+    assert not await store.delete(("gone", "deleted"))
+    async for name in client.scan_iter(b"tokenwire:trajectories:1:*"):
+        if [each[16:] for each in await client.lrange(name, 0, -1)] == [b"expired"]:
+            assert 0 < await client.ttl(name) <= 60
+            await client.delete(name)
+
+    assert await store.sessions("gone") == []
+    assert await store.read(("gone", "expired")) == []
+    await store.close()
+    await client.aclose()
+
+
+async def test_what_is_of_another_session_is_not_returned(redis_url: str) -> None:
+    """Whatever Redis holds under its name."""
+    store, client = redis_store_of(redis_url), open_redis(redis_url, PASSWORD)
+    store.append(("acme", "mixed"), "", b"mine")
+    await store.flush()
+    async for name in client.scan_iter(b"tokenwire:trajectories:1:*"):
+        await client.rpush(name, b"another's")
+
+    assert await store.read(("acme", "mixed")) == [b"mine"]
+    await store.close()
+    await client.aclose()
+
+
+async def test_without_redis_events_are_dropped() -> None:
+    """And readers are told to try again."""
+    dropped: list[SessionKey] = []
+    store = redis_store_of(f"redis://127.0.0.1:{free_port()}", dropped)
+    store.append(("acme", "a"), "", b"1")
+    await store.flush()
+
+    assert dropped == [("acme", "a")]
+    with pytest.raises(Unavailable, match="does not answer"):
+        await store.read(("acme", "a"))
+    await store.close()

@@ -1,0 +1,74 @@
+"""The in-memory store is bounded in bytes and time; the tenant that has most of it loses its oldest sessions."""
+
+from tests.clock import Clock
+from tokenwire.coordinator.trajectories.store import MemoryTrajectoryStore, SessionKey
+
+BIG = b"x" * 20_000
+
+
+class MemoryStoreInTime(MemoryTrajectoryStore):
+    """A store of 100 KB whose clock does not run by itself."""
+
+    def __init__(self) -> None:
+        self.dropped: list[SessionKey] = []
+        self.clock = Clock()
+        super().__init__(100_000, 60.0, self.dropped.append, self.clock, self.clock)
+
+
+async def test_events_come_back_in_order() -> None:
+    """Only to their tenant."""
+    store = MemoryStoreInTime()
+    for event in (b"one", b"two"):
+        store.append(("acme", "s"), "acme", event)
+
+    assert await store.read(("acme", "s")) == [b"one", b"two"]
+    assert await store.read(("other", "s")) == []
+    assert [session.id for session in await store.sessions("acme")] == ["s"]
+    assert await store.sessions("other") == []
+
+
+async def test_the_newest_session_is_listed_first() -> None:
+    """By when they began."""
+    store = MemoryStoreInTime()
+    for name in ("a", "b"):
+        store.append(("acme", name), "acme", b"x")
+        store.clock.now += 1
+    store.append(("acme", "a"), "acme", b"x")
+
+    assert [session.id for session in await store.sessions("acme")] == ["b", "a"]
+
+
+async def test_a_session_expires_after_its_last_event() -> None:
+    """And says so, since later turns must not refer to it."""
+    store = MemoryStoreInTime()
+    store.append(("acme", "a"), "acme", b"x")
+    store.append(("acme", "b"), "acme", b"x")
+    store.clock.now += 50
+    store.append(("acme", "a"), "acme", b"x")
+    store.clock.now += 20
+
+    assert await store.read(("acme", "b")) == []
+    assert len(await store.read(("acme", "a"))) == 2
+    assert store.dropped == [("acme", "b")]
+
+
+async def test_who_has_most_loses_the_session_that_was_used_least_recently() -> None:
+    """However little others use."""
+    store = MemoryStoreInTime()
+    store.append(("", "small"), "1.1.1.1", b"x")
+    for name in ("a", "b", "c", "a", "d"):
+        store.append(("", name), "2.2.2.2", BIG)
+
+    assert store.dropped == [("", "b")]
+    assert len(store) == 4
+    assert store.size <= 100_000
+
+
+async def test_a_deleted_session_is_gone() -> None:
+    """With all that it took."""
+    store = MemoryStoreInTime()
+    store.append(("acme", "a"), "acme", BIG)
+
+    assert await store.delete(("acme", "a"))
+    assert not await store.delete(("acme", "a"))
+    assert (store.size, len(store)) == (0, 0)

@@ -1,0 +1,89 @@
+"""Appends are written in order, in the background; what fails or is too much is dropped, and fails no request."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from tokenwire.coordinator.trajectories.store import SessionKey
+from tokenwire.coordinator.trajectories.write_queue import Append, WriteQueue
+from tokenwire.errors import Unavailable
+
+KEY = ("acme", "s")
+
+
+class Written:
+    """A store that can fail, or take its time."""
+
+    def __init__(self, max_bytes: int = 100) -> None:
+        self.events: list[bytes] = []
+        self.dropped: list[SessionKey] = []
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+        self.error: Exception | None = None
+        self.queue = WriteQueue(self._write, max_bytes, self.dropped.append)
+
+    async def _write(self, batch: Sequence[Append]) -> None:
+        await self.goes_on.wait()
+        if self.error is not None:
+            raise self.error
+        self.events += [event for _, event in batch]
+
+
+async def test_appends_are_written_in_order() -> None:
+    """A flush waits for them."""
+    written = Written()
+    for event in (b"1", b"2", b"3"):
+        written.queue.put(KEY, event)
+    await written.queue.flush()
+
+    assert written.events == [b"1", b"2", b"3"]
+    await written.queue.close()
+
+
+async def test_what_there_is_no_room_for_is_dropped() -> None:
+    """By bytes; there is room again once it is written."""
+    written = Written(max_bytes=10)
+    written.goes_on.clear()
+    for event in (b"x" * 6, b"y" * 6):
+        written.queue.put(KEY, event)
+    written.goes_on.set()
+    await written.queue.flush()
+    written.queue.put(KEY, b"z" * 6)
+    await written.queue.flush()
+
+    assert written.events == [b"x" * 6, b"z" * 6]
+    assert written.dropped == [KEY]
+    await written.queue.close()
+
+
+async def test_a_store_that_fails_gets_later_events(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says once that it failed, and that it works again."""
+    written = Written()
+    written.error = OSError("No space left on device")
+    for event in (b"1", b"2"):
+        written.queue.put(KEY, event)
+        await written.queue.flush()
+    written.error = None
+    written.queue.put(KEY, b"3")
+    await written.queue.flush()
+
+    assert written.events == [b"3"]
+    assert written.dropped == [KEY, KEY]
+    assert [record.getMessage() for record in caplog.records] == [
+        "events of sessions are not stored: No space left on device",
+        "sessions are stored again",
+    ]
+    await written.queue.close()
+
+
+async def test_readers_do_not_wait_long() -> None:
+    """For a store that does not answer."""
+    written = Written()
+    written.goes_on.clear()
+    written.queue.put(KEY, b"1")
+
+    with pytest.raises(Unavailable, match="Try again"):
+        await written.queue.flush(0.01)
+    written.goes_on.set()
+    await written.queue.close()

@@ -1,0 +1,93 @@
+"""Trajectories of real processes: each token that was sampled, exactly once, as the workers' own logs have it."""
+
+import asyncio
+import json
+import signal
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.trajectory_sessions import (
+    DIALECTS,
+    ScriptedSession,
+    check_rows,
+    check_session,
+    run_all,
+    runs_of,
+)
+from tests.processes import Process, coordinator, simulated_worker, wait_routable
+
+ENABLED = "--enable-trajectories"
+WORKER = ("--sim-step-ms", "2", "--sim-eos-rate", "0.02", "--served-model-name", "sim")
+
+
+class RecordedFleet:
+    """Workers that log what they sample, and a coordinator that records sessions."""
+
+    def __init__(self, folder: Path, stack: ExitStack, *options: str, workers: int = 3) -> None:
+        self.logs = [folder / f"sampled-{number}" for number in range(workers)]
+        started = [
+            stack.enter_context(simulated_worker(folder, *WORKER, "--sim-token-log", str(log), name=f"worker-{number}"))
+            for number, log in enumerate(self.logs)
+        ]
+        self.workers: list[Process] = [worker for worker, _ in started]
+        self.addresses = [address for _, address in started]
+        self.coordinator, self.url = stack.enter_context(coordinator(folder, self.addresses, ENABLED, *options))
+        wait_routable(self.url, workers)
+
+
+async def run_and_kill(fleet: RecordedFleet, sessions: list[ScriptedSession]) -> None:
+    """Run sessions, and kill a worker when a third of their requests were sent."""
+    left = [2 * len(sessions)]
+
+    def on_request() -> None:
+        left[0] -= 1
+        if not left[0]:
+            fleet.workers[0].signal(signal.SIGKILL)
+
+    await run_all(fleet.url, sessions, on_request)
+
+
+@pytest.mark.parametrize("count", [24, pytest.param(200, marks=pytest.mark.long)])
+def test_each_sampled_token_is_recorded_once(folder: Path, count: int) -> None:
+    """In three dialects, with branches, helpers, compaction, retries and cancels, and a worker that is killed."""
+    sessions = [ScriptedSession(f"s{number}", DIALECTS[number % 3], number) for number in range(count)]
+    kinds, runs_left = Counter[str](), 0
+    with ExitStack() as stack:
+        fleet = RecordedFleet(folder, stack, "--trajectories-store", str(folder / "store"))
+        asyncio.run(run_and_kill(fleet, sessions))
+        runs = runs_of(fleet.logs)
+        with httpx.Client(base_url=fleet.url) as client:
+            for session in sessions:
+                graph = client.get(f"/sessions/{session.id}/trajectory").json()
+                kinds += check_session(session, graph, runs)
+                exported = client.get(f"/sessions/{session.id}/export").text.splitlines()
+                check_rows(graph, [json.loads(line) for line in exported])
+                runs_left += sum(node["request_id"] not in runs for node in graph["nodes"])
+        assert "Traceback" not in fleet.coordinator.log, fleet.coordinator.log
+    assert {"stop", "length", "abort", "resumed"} <= {kind for kind, number in kinds.items() if number}, kinds
+
+
+def test_sessions_outlive_their_coordinator(folder: Path) -> None:
+    """Killed, with a directory; and the next turn continues the ids of the one before."""
+    body: dict[str, Any] = {"model": "sim", "messages": [{"role": "user", "content": "Hi."}], "max_tokens": 9}
+    (folder / "second").mkdir()
+    with ExitStack() as stack:
+        store = ("--trajectories-store", str(folder / "store"))
+        fleet = RecordedFleet(folder, stack, *store, workers=1)
+        first = httpx.post(f"{fleet.url}/sessions/kept/v1/chat/completions", json=body).json()["choices"][0]["message"]
+        before = httpx.get(f"{fleet.url}/sessions/kept/trajectory").json()
+        fleet.coordinator.signal(signal.SIGKILL)
+
+        _, url = stack.enter_context(coordinator(folder / "second", fleet.addresses, ENABLED, *store))
+        assert httpx.get(f"{url}/sessions/kept/trajectory").json() == before
+        body["messages"] += [first, {"role": "user", "content": "More."}]
+        httpx.post(f"{url}/sessions/kept/v1/chat/completions", json=body)
+        nodes = httpx.get(f"{url}/sessions/kept/trajectory").json()["nodes"]
+
+    assert len(nodes) == 2
+    assert nodes[1]["parent"] == nodes[0]["id"]
