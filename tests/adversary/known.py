@@ -35,7 +35,7 @@ def _flood_of_texts(attack: Attack) -> bool:
 
 
 KNOWN = (
-    # Seeds 1029, 1854 and 1995, of 2,000. No stream waits for more than 0.3 s.
+    # Of the first 2,000 seeds 4 may be such. No stream waits for more than 0.3 s.
     KnownCause("six requests at once with parameters of 7 MB", "260 to 307 MB", (), _large_parameters),
     # It is the memory of all of them together: no stream waits for more than 0.1 s.
     KnownCause(

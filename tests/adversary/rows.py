@@ -47,6 +47,11 @@ _SCORES = {
 _LARGE_EXTRA = value_of("8 MB", {"a": "x" * (8 * MIB)})
 _LONG = {"prompt": long_text(30 * MIB), "truncate_prompt_tokens": small(10)[0]}
 _ALLOWED = {"allowed_token_ids": id_list(VOCABULARY - 5, VOCABULARY - 5)}
+_SCORED_PROMPT = {"prompt": id_list(24_000), "prompt_logprobs": small(20)[0], "max_tokens": small(1)[0]}
+_LONG_REPLY = {
+    **{"prompt": small("hi")[0], "max_tokens": small(3_000)[0], "logprobs": small(20)[0]},
+    **{"ignore_eos": small(True)[0]},
+}
 _SCORED = {
     "sequences": id_lists(10, 9_900),
     "prompt_lengths": many(10, "zeros", "0"),
@@ -79,6 +84,9 @@ ROWS = {
         _attack("echoed text, streamed", fields=_TEXT_ECHO),
         _attack("prompt ids, streamed", _CHATS, {**_CONTINUATION, "return_token_ids": small(True)[0]}),
         _attack("scores, at once", fields=_SCORES),
+        _attack("prompt scores, 24 run", fields=_SCORED_PROMPT | {"max_tokens": small(6_000)[0]}, copies=24),
+        _attack("prompt scores, 36 unread", fields=_SCORED_PROMPT, reading="stand still", copies=36),
+        _attack("scores, a long reply", fields=_LONG_REPLY),
         _attack("n", fields={"prompt": id_list(CONTEXT - 64), "n": small(16_384)[0]}),
     )
 }
