@@ -31,7 +31,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("awkward")
     (key := folder / "admin").write_text("open")
     options = ("--sim-step-ms", "0", "--sim-max-model-len", "32", "--served-model-name", "sim")
-    ours = ("--enable-rl", "--enable-render-route", "--admin-key-file", str(key))
+    ours = ("--enable-rl", "--enable-render-route", "--admin-key-file", str(key), "--queue-timeout", "2")
     with simulated_service(folder, *options, coordinator_options=ours) as started:
         yield started
 
@@ -39,7 +39,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 async def _problem_of(client: httpx.AsyncClient, case: AwkwardRequest) -> str | None:
     """Send a case; return what is wrong with the response."""
     response = await client.request(case.method, case.path, content=case.body, headers=HEADERS)
-    fine = response.status_code not in (500, 503) and not any(sign in response.text for sign in BROKEN)
+    # A version of weights that does not exist yet is waited for.
+    bad = (500,) if case.field == "min_weight_version" else (500, 503)
+    fine = response.status_code not in bad and not any(sign in response.text for sign in BROKEN)
     return None if fine else f"{case.body[-200:]}: {response.status_code} {response.text[-300:]}"
 
 

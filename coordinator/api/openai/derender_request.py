@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -27,7 +27,7 @@ class GivenScore(RequestModel):
     """The log-probability of a token at a position."""
 
     token_id: NonNegativeInt
-    logprob: float
+    logprob: Annotated[float, Field(allow_inf_nan=False)]
     rank: int | None = None
 
 

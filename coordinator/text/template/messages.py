@@ -231,7 +231,10 @@ def _reject(part: Mapping[str, Any], kind: object, where: str) -> NoReturn:
     if kind is None:
         raise InvalidRequest(f"{where}.type is required.", param="messages")
     if kind in _PICTURES:
-        raise InvalidRequest(f"{where} is of type {kind!r}, but this model takes text only.", param="messages")
+        others = "in other APIs: input_image, image"  # whose parts were translated
+        raise InvalidRequest(
+            f"{where} is of type {kind!r} ({others}), but this model takes text only.", param="messages"
+        )
     if kind in _MEDIA:
         raise InvalidRequest(f"{where} is of type {kind!r}, which this server does not take.", param="messages")
     supported = ", ".join([*_TEXT_FIELDS, "tool_reference"])

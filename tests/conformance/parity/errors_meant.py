@@ -189,7 +189,7 @@ WORDS = (
         "continue_final_message",
     ),
     ErrorPair(
-        r"messages\[\d+\]\.content\[\d+\] is of type '\w+', (but this model takes text only|which .* not take)\.",
+        r"messages\[\d+\]\.content\[\d+\] is of type '\w+'( \(.*\), but this model .*|, which .* not take)\.",
         r"\S+ is not a multimodal model",
         "messages",
     ),

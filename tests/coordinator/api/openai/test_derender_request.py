@@ -1,9 +1,10 @@
 """Bodies of the derender routes."""
 
 import pytest
+from pydantic import ValidationError
 
 from tests.coordinator.history.models import small_model
-from tokenwire.coordinator.api.openai.derender_request import DerenderCompletionRequest, GivenChoice
+from tokenwire.coordinator.api.openai.derender_request import DerenderCompletionRequest, GivenChoice, GivenScore
 from tokenwire.errors import InvalidRequest
 
 
@@ -41,3 +42,10 @@ def test_a_stream_has_one_prompt() -> None:
             many.of_stream(name)
         with pytest.raises(InvalidRequest, match="one entry for each response"):
             one.each(name, 2)
+
+
+@pytest.mark.parametrize("score", ["Infinity", "-1e400", "NaN"])
+def test_scores_are_finite(score: str) -> None:
+    """JSON has no others, so a reply could not have them."""
+    with pytest.raises(ValidationError, match="finite"):
+        GivenScore.model_validate_json(f'{{"token_id": 1, "logprob": {score}}}')
