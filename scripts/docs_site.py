@@ -14,7 +14,7 @@ _PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
 """Files of the root that become pages."""
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
 """The path of a relative link."""
-_WEIGHTS = {"reference/options.md": 4, "reference/errors.md": 2, "changelog.md": 0.2}
+_WEIGHTS = {"reference/options.md": 4, "reference/errors.md": 4, "reference/http.md": 2, "changelog.md": 0.2}
 """What pages count in the search: those for whose tables readers search most, and the one for which they do not."""
 
 
