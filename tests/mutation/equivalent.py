@@ -58,9 +58,9 @@ EQUIVALENT = {
     ): INTERFACE,
     (
         "coordinator/fleet/failover/poison_cache.py: "
-        "for part in (model.encode(), submission.lora.name.encode(), params.SerializeToString(deterministic=True)):"
+        "for part in (model.encode(), submission.lora.name.encode(), how.SerializeToString(deterministic=True)):"
         "  ->  for part in (model.encode(), submission.lora.name.encode(), "
-        "params.SerializeToString(deterministic=None)):"
+        "how.SerializeToString(deterministic=None)):"
     ): ORDER,
     (
         "coordinator/fleet/failover/poison_cache.py: "

@@ -22,7 +22,7 @@ M = TypeVar("M", bound=Message)
 _PROTO = Path(__file__).resolve().parents[2] / "proto" / "tokenwire" / "v1"
 _SINCE = re.compile(r"Since (?:minor version |1\.)(\d+)")
 _DECLARATION = re.compile(
-    r"(?P<comment>(?:^ *//[^\n]*\n)*)^ *(?:(?P<block>message|service|enum|oneof) (?P<name>\w+) \{"
+    r"(?P<comment>(?:^ *//[^\n]*\n)*)^ *(?:(?P<block>message|service|enum|oneof) (?P<name>\w+) \{(?!\})"
     r"|(?:rpc (?P<call>\w+)\(|[\w.<>, ]+ (?P<field>\w+) = \d+;)|(?P<end>\}))",
     re.MULTILINE,
 )

@@ -27,7 +27,9 @@ class ConfiguredLlm:
         self._keeps_generators = keeps_generators
         usual: dict[str, Any] = {
             "device_config": SimpleNamespace(device_type=device),
-            "model_config": SimpleNamespace(dtype=torch.float32, get_vocab_size=lambda: 100, enable_sleep_mode=True),
+            "model_config": SimpleNamespace(
+                dtype=torch.float32, get_vocab_size=lambda: 100, enable_sleep_mode=True, runner_type="generate"
+            ),
             "scheduler_config": SimpleNamespace(enable_chunked_prefill=True),
             "parallel_config": SimpleNamespace(worker_extension_cls=WORKER_EXTENSION),
             "speculative_config": None,
@@ -67,7 +69,8 @@ async def test_seeds_are_safe_where_every_process_keeps_generators() -> None:
 async def test_noise_and_batches_depend_on_the_runner_and_the_type() -> None:
     """Noise is positional in the new runner without drafts; batches do not matter on CPUs in full precision."""
     drafting = ConfiguredLlm("cuda", use_v2_model_runner=True, speculative_config=object())
-    half = ConfiguredLlm(model_config=SimpleNamespace(dtype=torch.float16, enable_sleep_mode=True))
+    generating = SimpleNamespace(dtype=torch.float16, enable_sleep_mode=True, runner_type="generate")
+    half = ConfiguredLlm(model_config=generating)
     found = [
         await capabilities.engine_capabilities(llm)
         for llm in (ConfiguredLlm(), ConfiguredLlm("cuda", use_v2_model_runner=True), drafting, half)
