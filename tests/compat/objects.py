@@ -13,7 +13,11 @@ _OUTPUT = VllmClass(_ENGINE, "EngineCoreOutput")
 _OUTPUTS = VllmClass(_ENGINE, "EngineCoreOutputs")
 _CONFIG = VllmClass("vllm.config.vllm", "VllmConfig")
 _ENGINE_ARGS = VllmClass("vllm.engine.arg_utils", "AsyncEngineArgs")
+_MODEL = VllmClass("vllm.config.model", "ModelConfig")
+_MM_PROCESSOR = VllmClass("vllm.multimodal.processing", "BaseMultiModalProcessor")
+_MM_INFO = VllmClass("vllm.multimodal.processing", "BaseProcessingInfo")
 _PARAMS = VllmClass("vllm.sampling_params", "SamplingParams")
+_POOLING = VllmClass("vllm.pooling_params", "PoolingParams")
 _PREFILL = VllmClass("vllm.v1.metrics.stats", "PrefillStats")
 _REQUEST = VllmClass(_ENGINE, "EngineCoreRequest")
 _TIMES = VllmClass("vllm.v1.metrics.stats", "RequestStateStats")
@@ -33,9 +37,14 @@ OBJECTS: dict[str, VllmClass] = {
     "grammars.config": _CONFIG,
     "unsupported.config": _CONFIG,
     "weights.config": _CONFIG,
-    "model_config": VllmClass("vllm.config.model", "ModelConfig"),
-    "engine.config": VllmClass("vllm.config.model", "ModelConfig"),
-    "weights.model": VllmClass("vllm.config.model", "ModelConfig"),
+    "model_config": _MODEL,
+    "engine.config": _MODEL,
+    "media.config": _MODEL,
+    "media_processor.config": _MODEL,
+    "pooling.config": _MODEL,
+    "weights.model": _MODEL,
+    "multimodal_config": VllmClass("vllm.config.multimodal", "MultiModalConfig"),
+    "pooling.pooler": VllmClass("vllm.config.pooler", "PoolerConfig"),
     "weights.load": VllmClass("vllm.config.load", "LoadConfig"),
     "scheduler_config": VllmClass("vllm.config.scheduler", "SchedulerConfig"),
     "limits": VllmClass("vllm.config.scheduler", "SchedulerConfig"),
@@ -49,13 +58,33 @@ OBJECTS: dict[str, VllmClass] = {
     "params": _PARAMS,
     "verified": _PARAMS,
     "sampling.child": _PARAMS,
+    "pooling.params": _POOLING,
+    "pool.params": _POOLING,
+    "pooling.converted": _POOLING,
+    "pooling.own": _POOLING,
     "core_driver.child": _REQUEST,
     "core_driver.request": _REQUEST,
+    "pooling_driver.child": _REQUEST,
+    "pooling_driver.each": _REQUEST,
     "statistics.request": _REQUEST,
     "lora_request": VllmClass("vllm.lora.request", "LoRARequest"),
     "grammars.outputs": VllmClass("vllm.sampling_params", "StructuredOutputsParams"),
     "grammars.backend": VllmClass("vllm.v1.structured_output.backend_types", "StructuredOutputBackend"),
     "grammars.grammar": VllmClass("vllm.v1.structured_output.backend_types", "StructuredOutputGrammar"),
+    # Pictures.
+    "renderer": VllmClass("vllm.renderers.base", "BaseRenderer"),
+    "MULTIMODAL_REGISTRY": VllmClass("vllm.multimodal.registry", "MultiModalRegistry"),
+    "media._processor": _MM_PROCESSOR,
+    "media.processor": _MM_PROCESSOR,
+    "media_processor.processor": _MM_PROCESSOR,
+    "get_mm_processor()": _MM_PROCESSOR,
+    "media.info": _MM_INFO,
+    "media_processor.info": _MM_INFO,
+    "media.model": VllmClass("vllm.model_executor.models.interfaces", "SupportsMultiModal"),
+    "expand.each": VllmClass("vllm.multimodal.inputs", "PlaceholderRange"),
+    "ImageMediaIO()": VllmClass("vllm.multimodal.media.image", "ImageMediaIO"),
+    "MsgpackDecoder()": VllmClass("vllm.v1.serial_utils", "MsgpackDecoder"),
+    "MsgpackEncoder()": VllmClass("vllm.v1.serial_utils", "MsgpackEncoder"),
     # Steps.
     "outputs": _OUTPUTS,
     "output": _OUTPUT,
@@ -92,6 +121,7 @@ OBJECTS: dict[str, VllmClass] = {
 ARGUMENTS: dict[str, tuple[VllmClass, str]] = {
     "inputs": (OBJECTS["_processor"], "process_inputs"),
     "reasoning": (_REQUEST, ""),
+    "processor_inputs.given": (VllmClass("vllm.multimodal.processing", "ProcessorInputs"), ""),
     "load_weights.arguments": (OBJECTS["model_runner"], "reload_weights"),
 }
 """Dictionaries that collect arguments, and the method that gets them; without one they are fields."""
@@ -102,9 +132,12 @@ STAND_INS = {"statistics._Request": (OBJECTS["output_processor"], "do_tracing", 
 NOT_VLLMS = frozenset(
     {
         *("arguments.parser", "warm_up.handler", "grammars.kind", "partial_prefills.generators"),  # Python's
+        *("media.cloudpickle", "media_processor.cloudpickle"),
         *("grammars.mask", "logprobs.token_ids", "logprobs.ranks", "logprobs.values"),  # torch's and numpy's
         *("named_params.torch", "seeded_rows.torch", "grammar_process.compiler"),
+        *("media_processor.torch", "pooling.tensor"),
         *("embedded_model.tokenizer", "embedded_model.model", "embedded_model.logging", "tokenizer.tokenizer"),
+        "pooling.tokenizer",
         *("embedded_model.AutoTokenizer", "embedded_model.AutoModelForCausalLM"),  # transformers'
     }
 )
@@ -114,6 +147,7 @@ OURS = frozenset(
     {
         *(f"EngineCoreRequest: {name}" for name in ("cached_tokens", "lora_name", "max_tokens_param")),
         *(f"EngineCoreRequest: {name}" for name in ("prompt_tokens", "stats")),
+        *(f"PoolingParams: {name}" for name in ("HasField", "dtype")),
         *(f"SamplingParams: {name}" for name in ("HasField", "extra_args_json")),
         *(f"SamplingParams: {name}_transfer_params_json" for name in ("ec", "kv")),
         "StructuredOutputGrammar: ll_matcher",  # of guidance's alone

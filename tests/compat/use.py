@@ -94,7 +94,7 @@ class AdapterFile:
     def owner_of(self, node: ast.expr) -> VllmClass | None:
         """Return the class of an object, or the class or module that a name stands for; None if it is not vLLM's."""
         if isinstance(node, ast.Name) and node.id in self.imports:
-            return self.imports[node.id]
+            return OBJECTS.get(node.id, self.imports[node.id])
         if isinstance(node, ast.Attribute) and (package := self.owner_of(node.value)) and not package.name:
             is_module = node.attr in _MODULES.get(package.module, ())
             return VllmClass(f"{package.module}.{node.attr}", "") if is_module else None
@@ -126,7 +126,10 @@ class AdapterFile:
             case ast.Call(func=function, keywords=keywords):
                 if (called := self._callable(function)) is not None:
                     yield from (Argument(*called, each.arg) for each in keywords if each.arg)
-            case ast.Assign(targets=[target], value=ast.Dict(keys=keys)):
+            case (
+                ast.Assign(targets=[target], value=ast.Dict(keys=keys))
+                | ast.AnnAssign(target=target, value=ast.Dict(keys=keys))
+            ):
                 yield from self._collected(target, keys)
             case ast.Assign(targets=[ast.Subscript(value=target, slice=key)]):
                 yield from self._collected(target, [key])

@@ -99,10 +99,10 @@ def describe_pooling(
     return tasks, model
 
 
-def _labels(config: Any) -> list[str]:
+def _labels(hf_config: Any) -> list[str]:
     """Return the names of the classes; those without one have their number."""
-    names = getattr(config, "id2label", None) or {}
-    return [str(names.get(index, index)) for index in range(getattr(config, "num_labels", 0))]
+    names = getattr(hf_config, "id2label", None) or {}
+    return [str(names.get(index, index)) for index in range(getattr(hf_config, "num_labels", 0))]
 
 
 def _has_own_pairs(config: Any) -> bool:
