@@ -6,14 +6,14 @@ import mmap
 import pickle
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 from prometheus_client.core import Metric
 from vllm.multimodal.cache import BaseMultiModalProcessorCache
 from vllm.multimodal.inputs import MultiModalKwargsItem
-from vllm.multimodal.processing import BaseMultiModalProcessor, TimingContext
+from vllm.multimodal.processing import BaseMultiModalProcessor, ProcessorInputs, TimingContext
 from vllm.v1.serial_utils import MsgpackDecoder
 
 from tokenwire.errors import InvalidRequest, MediaMissing
@@ -198,6 +198,9 @@ def missing_for_pictures(llm: Any) -> list[str]:
     missing = [] if hasattr(getattr(llm, "renderer", None), "get_mm_processor") else ["renderer.get_mm_processor"]
     if not hasattr(BaseMultiModalProcessor, "_cached_apply_hf_processor"):
         missing.append("BaseMultiModalProcessor._cached_apply_hf_processor")
+    taken = {each.name for each in fields(ProcessorInputs)}
+    if "cache" not in taken or "media_io_kwargs" not in taken:  # before 0.31
+        missing.append("ProcessorInputs.cache")
     return missing
 
 
