@@ -1,22 +1,19 @@
 """Replies under grammars, written in a process of their own: a grammar may take long to compile, and steps go on."""
 
-import asyncio
-import contextlib
 import importlib.util
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from tokenwire.errors import EngineFailed, InvalidRequest
 from tokenwire.process.fair_turns import FairTurns
+from tokenwire.process.line_process import LineProcess
 from tokenwire.v1 import inference_pb2 as pb
 
 _LIMIT_S = 20.0
 """Time to compile a grammar and to write its replies."""
 _START_S = 120.0
-_LONGEST_ANSWER = 64 * 1024 * 1024
 _MOST_WAITING = 32
 _TOO_MANY = "Too many grammars of this client wait to be compiled."
 _PARAMS = {"json_schema": "json"}
@@ -34,7 +31,7 @@ class Grammars:
     def __init__(self, model_dir: Path | None, limit_s: float = _LIMIT_S) -> None:
         self._model_dir = model_dir
         self._limit_s = limit_s
-        self._process: asyncio.subprocess.Process | None = None
+        self._process = LineProcess((sys.executable, "-P", "-m", "tokenwire.worker.simulated_engine.grammar_process"))
         self._turns = FairTurns(1, 1, _MOST_WAITING, _TOO_MANY)
 
     async def replies(self, outputs: pb.StructuredOutputs, job: dict[str, Any], tenant: str) -> list[list[int]]:
@@ -56,43 +53,17 @@ class Grammars:
 
     async def close(self) -> None:
         """Kill the process, if there is one."""
-        process, self._process = self._process, None
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.communicate()
+        await self._process.close()
 
-    async def _ask(self, job: dict[str, Any]) -> dict[str, Any]:
-        process = self._process or await self._start()
-        answer = await self._exchange(process, job, self._limit_s)
-        return answer or {"error": f"takes longer than {self._limit_s:g} s to be compiled and to be written by"}
+    async def _ask(self, job: dict[str, Any]) -> Any:
+        if not self._process.is_running:
+            await self._start()
+        answer = await self._process.ask(json.dumps(job), self._limit_s)
+        if answer:
+            return json.loads(answer)
+        return {"error": f"takes longer than {self._limit_s:g} s to be compiled and to be written by"}
 
-    async def _start(self) -> asyncio.subprocess.Process:
-        process = self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "tokenwire.worker.simulated_engine.grammar_process"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=_LONGEST_ANSWER,
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-            start_new_session=True,  # Ctrl-C is for the worker
-        )
-        if await self._exchange(process, self._model_dir and str(self._model_dir), _START_S) is None:
+    async def _start(self) -> None:
+        await self._process.start()
+        if not await self._process.ask(json.dumps(self._model_dir and str(self._model_dir)), _START_S):
             raise EngineFailed("The process that writes replies under grammars did not start; its log says why.")
-        return process
-
-    async def _exchange(self, process: asyncio.subprocess.Process, message: Any, limit_s: float) -> Any:
-        """Send a message and return the answer; None if there is none in time, and then the process has ended."""
-        assert process.stdin is not None
-        assert process.stdout is not None
-        line = b""
-        try:
-            async with asyncio.timeout(limit_s):
-                process.stdin.write(json.dumps(message).encode() + b"\n")
-                await process.stdin.drain()
-                line = await process.stdout.readline()
-        except (TimeoutError, ConnectionError):
-            pass
-        finally:
-            if not line.endswith(b"\n"):
-                await self.close()
-        return json.loads(line) if line else None

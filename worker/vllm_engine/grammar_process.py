@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tokenwire.errors import EngineFailed
+from tokenwire.process.line_process import LineProcess
 
 _ANSWER = b"done\n"
 _THREADS = min(8, os.cpu_count() or 1)
@@ -32,62 +33,26 @@ class GrammarProcess:
     def __init__(self, tokenizer_info: Callable[[], str], command: Sequence[str] = ()) -> None:
         """`tokenizer_info` returns xgrammar's, serialized; it may take long. `command` replaces the process's own."""
         self._tokenizer_info = tokenizer_info
-        self._command = command or (sys.executable, "-P", "-m", __name__)
-        self._process: asyncio.subprocess.Process | None = None
+        self._process = LineProcess(command or (sys.executable, "-P", "-m", __name__))
 
     async def compiles_within(self, seconds: float, kind: str, grammar: str) -> bool:
         """Return whether a grammar is compiled, or found wrong, in so many seconds of idle CPUs.
 
         Raises EngineFailed if there is no process.
         """
-        process = self._process or await self._start()
-        answer = b""
-        try:
-            async with asyncio.timeout(_PATIENCE * seconds):
-                answer = await _exchange(process, json.dumps([kind, grammar, _THREADS * seconds]))
-        except (TimeoutError, ConnectionError):
-            pass
-        finally:
-            if answer != _ANSWER:
-                await self.close()  # it still compiles, or has died of it
-        return answer == _ANSWER
+        if not self._process.is_running:
+            await self._start()
+        return await self._process.ask(json.dumps([kind, grammar, _THREADS * seconds]), _PATIENCE * seconds) == _ANSWER
 
     async def close(self) -> None:
         """Kill the process, if there is one."""
-        process, self._process = self._process, None
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.communicate()
+        await self._process.close()
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> None:
         info = await asyncio.to_thread(self._tokenizer_info)
-        process = self._process = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-            start_new_session=True,  # Ctrl-C is for the worker
-        )
-        answer = b""
-        try:
-            with contextlib.suppress(ConnectionError):
-                answer = await _exchange(process, info)
-        finally:
-            if answer != _ANSWER:
-                await self.close()
-        if answer != _ANSWER:
+        await self._process.start()
+        if await self._process.ask(info) != _ANSWER:
             raise EngineFailed("The process that compiles grammars on trial did not start; its log says why.")
-        return process
-
-
-async def _exchange(process: asyncio.subprocess.Process, line: str) -> bytes:
-    """Send a line; return the answer, empty if the process has ended."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(line.encode() + b"\n")
-    await process.stdin.drain()
-    return await process.stdout.readline()
 
 
 def main() -> None:
