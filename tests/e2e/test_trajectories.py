@@ -19,7 +19,7 @@ from tests.e2e.trajectory_sessions import (
     run_all,
     runs_of,
 )
-from tests.processes import Process, coordinator, simulated_worker, wait_routable
+from tests.processes import coordinator, simulated_worker, wait_routable
 
 ENABLED = "--enable-trajectories"
 WORKER = ("--sim-step-ms", "2", "--sim-eos-rate", "0.02", "--served-model-name", "sim")
@@ -28,38 +28,27 @@ WORKER = ("--sim-step-ms", "2", "--sim-eos-rate", "0.02", "--served-model-name",
 class RecordedFleet:
     """Workers that log what they sample, and a coordinator that records sessions."""
 
-    def __init__(self, folder: Path, stack: ExitStack, *options: str, workers: int = 3) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, *options: str, workers: int = 3, fault: str = "") -> None:
+        """`fault` is the first worker's."""
         self.logs = [folder / f"sampled-{number}" for number in range(workers)]
-        started = [
-            stack.enter_context(simulated_worker(folder, *WORKER, "--sim-token-log", str(log), name=f"worker-{number}"))
-            for number, log in enumerate(self.logs)
-        ]
-        self.workers: list[Process] = [worker for worker, _ in started]
+        started = []
+        for number, log in enumerate(self.logs):
+            own = ("--sim-token-log", str(log), *(("--sim-fault", fault) if fault and not number else ()))
+            started.append(stack.enter_context(simulated_worker(folder, *WORKER, *own, name=f"worker-{number}")))
         self.addresses = [address for _, address in started]
         self.coordinator, self.url = stack.enter_context(coordinator(folder, self.addresses, ENABLED, *options))
         wait_routable(self.url, workers)
 
 
-async def run_and_kill(fleet: RecordedFleet, sessions: list[ScriptedSession]) -> None:
-    """Run sessions, and kill a worker when a third of their requests were sent."""
-    left = [2 * len(sessions)]
-
-    def on_request() -> None:
-        left[0] -= 1
-        if not left[0]:
-            fleet.workers[0].signal(signal.SIGKILL)
-
-    await run_all(fleet.url, sessions, on_request)
-
-
 @pytest.mark.parametrize("count", [24, pytest.param(200, marks=pytest.mark.long)])
 def test_each_sampled_token_is_recorded_once(folder: Path, count: int) -> None:
-    """In three dialects, with branches, helpers, compaction, retries and cancels, and a worker that is killed."""
+    """In three dialects, with branches, helpers, compaction, retries and cancels, and a worker that dies."""
     sessions = [ScriptedSession(f"s{number}", DIALECTS[number % 3], number) for number in range(count)]
     kinds, runs_left = Counter[str](), 0
     with ExitStack() as stack:
-        fleet = RecordedFleet(folder, stack, "--trajectories-store", str(folder / "store"))
-        asyncio.run(run_and_kill(fleet, sessions))
+        store = ("--trajectories-store", str(folder / "store"))
+        fleet = RecordedFleet(folder, stack, *store, fault=f"exit@tokens={20 * count}")
+        asyncio.run(run_all(fleet.url, sessions))
         runs = runs_of(fleet.logs)
         with httpx.Client(base_url=fleet.url) as client:
             for session in sessions:

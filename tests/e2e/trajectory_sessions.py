@@ -4,7 +4,7 @@ import asyncio
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -50,11 +50,9 @@ class ScriptedSession:
     seed: int
     turns: int = 5
     sent: list[SentRequest] = field(default_factory=list)
-    _on_request: Callable[[], None] = field(default=print, init=False)
 
-    async def run(self, client: httpx.AsyncClient, on_request: Callable[[], None]) -> None:
+    async def run(self, client: httpx.AsyncClient) -> None:
         """Send all of its requests."""
-        self._on_request = on_request
         chance = random.Random(self.seed)
         state = first = State((("user", f"Begin {self.id}."),))
         states = [first]
@@ -80,7 +78,6 @@ class ScriptedSession:
     ) -> SentRequest:
         sent = SentRequest(f"{self.id}-{len(self.sent)}", state.last)
         self.sent.append(sent)
-        self._on_request()
         most = 400 if cancels else chance.randint(3, 40)
         body = dialect_body(self.dialect, state, most, chance.choice(OPTIONS))
         headers = {"X-Request-Id": sent.request_id}
@@ -149,17 +146,15 @@ async def _events(response: httpx.Response) -> AsyncIterator[Mapping[str, Any]]:
             yield event
 
 
-async def run_all(
-    url: str, sessions: Iterable[ScriptedSession], on_request: Callable[[], None], at_once: int = 16
-) -> None:
-    """LoggedRun sessions, some at a time; `on_request` is called before each request."""
+async def run_all(url: str, sessions: Iterable[ScriptedSession], at_once: int = 16) -> None:
+    """Run sessions, some at a time."""
     room = asyncio.Semaphore(at_once)
     limits = httpx.Limits(max_connections=2 * at_once)
     async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits) as client:
 
         async def run(session: ScriptedSession) -> None:
             async with room:
-                await session.run(client, on_request)
+                await session.run(client)
 
         async with asyncio.TaskGroup() as group:
             for session in sessions:

@@ -5,7 +5,7 @@ creates a new one, and after a disconnect, or without failover, there is no requ
 a lost worker had just started are stored by a fingerprint of model, adapter, prompt and sampling parameters. One that
 was the only suspect common to enough deaths (see `incriminates`) is rejected for a while. If there were several, each
 is retried in isolation from the others, and rejected if a worker dies of its isolated retry. A request that gets its
-first few tokens, or finishes normally, is cleared.
+first few tokens, or finishes normally, is cleared. Until it is known whether enough workers died, it is told to wait.
 
 Limits: only the processes of one port share it, and changing a prompt by a token changes the fingerprint.
 """
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 _TTL_S = 600.0
 _RETRY_S = 30.0
 """Maximum time for which an isolated retry holds back the other suspects."""
+_UNKNOWN_S = 30.0
+"""Maximum time for which a loss that may not have been a death holds back its suspects."""
 _MAX_DEATHS = 64
 _MAX_POISON_REQUESTS = 1024
 _RETRY_AFTER_S = 1.0
@@ -75,13 +77,17 @@ class PoisonCache(PoolListener):
         self.journal = journal
 
     def check(self, model: str, submission: Submission) -> None:
-        """Check a request before it is sent. Raises PoisonRequest, or Unavailable during another isolated retry."""
+        """Check a request before it is sent.
+
+        Raises PoisonRequest, or Unavailable during another isolated retry, or until it is known which workers died.
+        """
         self._catch_up()
         self._expire()
         if not self.deaths and not self.poison:
             return
         fingerprint = fingerprint_of(model, submission)
-        mine = [death for death in self.deaths if fingerprint in death.suspects and self._is_death(death)]
+        losses = [death for death in self.deaths if fingerprint in death.suspects]
+        mine = [death for death in losses if self._is_death(death)]
         is_suspect = incriminates(death.unproven_at for death in mine)
         if is_suspect and self._confirmed_among(_last_that_counts(mine)) == 1:
             self._add(fingerprint)
@@ -92,6 +98,9 @@ class PoisonCache(PoolListener):
             )
         if is_suspect:
             self._retry_isolated(fingerprint)
+        elif incriminates(death.unproven_at for death in losses if self._may_be_death(death)):
+            message = "Workers were lost with this request, and it is not known yet whether they died. Try again soon."
+            raise Unavailable(message, retry_after_s=_RETRY_AFTER_S)
 
     def on_worker_lost(
         self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[Submission], unproven_at: str = ""
@@ -182,6 +191,10 @@ class PoisonCache(PoolListener):
 
     def _is_death(self, death: Death) -> bool:
         return death.certain or self._is_alive(death.instance_id) is False
+
+    def _may_be_death(self, death: Death) -> bool:
+        is_unknown = self._is_alive(death.instance_id) is None and self._clock() - death.when < _UNKNOWN_S
+        return is_unknown or self._is_death(death)
 
     def _expire(self) -> None:
         now = self._clock()

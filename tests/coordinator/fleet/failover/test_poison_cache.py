@@ -92,15 +92,30 @@ def test_a_worker_that_served_another_process_counts_in_full(time: Clock, tmp_pa
 
 
 def test_a_worker_that_responds_again_did_not_die(cache: PoisonCache, living: dict[str, bool | None]) -> None:
-    """A worker whose process may still run does not count either."""
+    """It does not count."""
     lose(cache, "a", POISON)
     lose(cache, "b", POISON)
-    for state in (True, None):
-        living["b"] = state
-        cache.check("m", POISON)
+    living["b"] = True
+    cache.check("m", POISON)
     living["b"] = False
     with pytest.raises(PoisonRequest):
         cache.check("m", POISON)
+
+
+def test_a_worker_that_may_have_died_holds_the_request_back(
+    cache: PoisonCache, time: Clock, living: dict[str, bool | None]
+) -> None:
+    """For half a minute, while it would be poison if the worker died; others are served."""
+    living["b"] = None
+    lose(cache, "b", POISON, OTHER)
+    cache.check("m", POISON)
+    lose(cache, "a", POISON)
+
+    with pytest.raises(Unavailable, match="not known yet whether they died"):
+        cache.check("m", POISON)
+    cache.check("m", OTHER)
+    time.now += 31
+    cache.check("m", POISON)
 
 
 def test_a_death_that_is_certain_needs_no_proof(cache: PoisonCache, living: dict[str, bool | None]) -> None:
