@@ -1,5 +1,6 @@
 """Limits on what workers announce of themselves, which becomes labels of metrics, lines of logs and the status page."""
 
+import itertools
 from collections.abc import Iterable
 
 from tokenwire.errors import InvalidRequest, ProtocolError
@@ -8,9 +9,12 @@ from tokenwire.v1 import inference_pb2 as pb
 LONGEST_NAME = 512
 """Characters of a name or a label."""
 _LONGEST_PATH = 4096
-_LONGEST_JSON = 64 * 1024
+_LONGEST_TEXT = 64 * 1024
 _MOST_NAMES = 256
 _MOST_ADAPTERS = 4096
+_MOST_LABELS = 2**17
+_LARGEST_MODEL = 4 * 2**20
+"""Bytes of all that is announced of a model, fields of newer versions among them."""
 
 
 def check_welcome(welcome: pb.Welcome) -> None:
@@ -18,6 +22,8 @@ def check_welcome(welcome: pb.Welcome) -> None:
     model, capabilities = welcome.model, welcome.capabilities
     if not model.names:
         raise ProtocolError("the worker's welcome names no model")
+    if (size := model.ByteSize()) > _LARGEST_MODEL:
+        raise ProtocolError(f"the worker announces a model of {size:,} bytes: {_LARGEST_MODEL:,} are allowed")
     named = {
         "instance_id": [welcome.instance_id],
         "weight_version": [welcome.weight_version],
@@ -28,6 +34,12 @@ def check_welcome(welcome: pb.Welcome) -> None:
         "model.weights_digest": [model.weights_digest],
         "model.dtype": [model.dtype],
         "model.quantization": [model.quantization],
+        "model.tasks": model.tasks,
+        "model.media": [kind.modality for kind in model.media],
+        "model.pooling.task": [model.pooling.task],
+        "model.pooling.score": [model.pooling.score],
+        "model.pooling.truncation_side": [model.pooling.truncation_side],
+        "model.pooling.instructions": model.pooling.instructions,
         "capabilities.unsupported": capabilities.unsupported,
         "capabilities.unsupported_operations": capabilities.unsupported_operations,
         "capabilities.seeded_noise": [capabilities.seeded_noise],
@@ -37,8 +49,9 @@ def check_welcome(welcome: pb.Welcome) -> None:
     # The digest of a plain vLLM server's tokenizer is a path.
     _check("model.root", [model.root], 1, _LONGEST_PATH)
     _check("model.tokenizer_digest", [model.tokenizer_digest], 1, 2 * _LONGEST_PATH)
-    if len(model.default_sampling_params_json) > _LONGEST_JSON:
-        raise ProtocolError(f"the worker announces more than {_LONGEST_JSON:,} characters of sampling defaults")
+    if len(model.default_sampling_params_json) > _LONGEST_TEXT:
+        raise ProtocolError(f"the worker announces more than {_LONGEST_TEXT:,} characters of sampling defaults")
+    _check_texts(model)
     check_state(welcome.serving)
 
 
@@ -57,11 +70,26 @@ def check_ordered_name(name: str, param: str) -> None:
         raise InvalidRequest(f"`{param}` must be at most {LONGEST_NAME} printable characters.", param=param)
 
 
+def _check_texts(model: pb.Model) -> None:
+    """Check what becomes a part of prompts and replies, and may have any characters."""
+    placeholders = (text for kind in model.media for text in kind.placeholders)
+    _check_sizes("model.media.placeholders", placeholders, _MOST_NAMES)
+    _check_sizes("model.pooling.labels", model.pooling.labels, _MOST_LABELS)
+    instructions = model.pooling.instructions.values()
+    _check_sizes("the texts of model.pooling.instructions", instructions, _MOST_NAMES, _LONGEST_TEXT)
+
+
 def _check(field: str, values: Iterable[str], most: int, longest: int = LONGEST_NAME) -> None:
-    for number, value in enumerate(values):
-        if number >= most:
-            raise ProtocolError(f"the worker announces more than {most} values of {field}")
-        if len(value) > longest:
-            raise ProtocolError(f"the worker announces {len(value):,} characters of {field}: {longest} are allowed")
-        if not value.isprintable():
-            raise ProtocolError(f"the worker announces a control character in {field}")
+    found = _check_sizes(field, values, most, longest)
+    if not all(map(str.isprintable, found)):
+        raise ProtocolError(f"the worker announces a control character in {field}")
+
+
+def _check_sizes(field: str, values: Iterable[str], most: int, longest: int = LONGEST_NAME) -> list[str]:
+    found = list(itertools.islice(values, most + 1))
+    if len(found) > most:
+        raise ProtocolError(f"the worker announces more than {most} values of {field}")
+    length = max(map(len, found), default=0)
+    if length > longest:
+        raise ProtocolError(f"the worker announces {length:,} characters of {field}: {longest} are allowed")
+    return found

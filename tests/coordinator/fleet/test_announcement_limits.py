@@ -11,6 +11,15 @@ from tokenwire.v1 import inference_pb2 as pb
 LONG = "n" * (LONGEST_NAME + 1)
 
 
+UNKNOWN = b"\xfa\x3e\x80\x80\x80\x02" + bytes(2**22)
+"""Field 1007 of a model, with 4 MiB."""
+
+
+def instruct(welcome: pb.Welcome, instructions: dict[str, str]) -> None:
+    """Add prompts of input types to a welcome."""
+    welcome.model.pooling.instructions.update(instructions)
+
+
 def welcome_of(change: Callable[[pb.Welcome], object]) -> pb.Welcome:
     """Return a welcome with a change."""
     welcome = pb.Welcome(instance_id="i", model=pb.Model(names=["m"], root="/m", engine="e 1"))
@@ -21,6 +30,17 @@ def welcome_of(change: Callable[[pb.Welcome], object]) -> pb.Welcome:
 def test_an_honest_welcome_is_accepted() -> None:
     """With the longest name, and paths as names."""
     check_welcome(welcome_of(lambda welcome: welcome.model.names.extend([LONG[1:], "/a path/of a model", "Modèle"])))
+
+
+def test_texts_of_prompts_and_replies_have_any_characters() -> None:
+    """A model's files have line breaks in prompts."""
+
+    def pool(welcome: pb.Welcome) -> None:
+        welcome.model.pooling.labels.extend(["yes\n"] * 2**17)
+        welcome.model.media.add(modality="image", placeholders=["<image>\n"] * 256)
+        instruct(welcome, {"query": "Instruct: Find passages.\nQuery: "})
+
+    check_welcome(welcome_of(pool))
 
 
 @pytest.mark.parametrize(
@@ -41,6 +61,25 @@ def test_an_honest_welcome_is_accepted() -> None:
         (lambda welcome: setattr(welcome.model, "model_type", LONG), "model.model_type"),
         (lambda welcome: setattr(welcome.model, "weights_digest", LONG), "model.weights_digest"),
         (lambda welcome: setattr(welcome.model, "tokenizer_digest", 17 * LONG), "model.tokenizer_digest"),
+        (lambda welcome: welcome.model.tasks.append(LONG), "model.tasks"),
+        (lambda welcome: welcome.model.tasks.extend(["t"] * 257), "more than 256 values of model.tasks"),
+        (lambda welcome: welcome.model.media.add(modality=LONG), "model.media"),
+        (lambda welcome: welcome.model.media.add(placeholders=[LONG]), "model.media.placeholders"),
+        (lambda welcome: [welcome.model.media.add(placeholders=["p"] * 129) for _ in range(2)], "256 values"),
+        (lambda welcome: setattr(welcome.model.pooling, "task", LONG), "model.pooling.task"),
+        (lambda welcome: setattr(welcome.model.pooling, "score", LONG), "model.pooling.score"),
+        (lambda welcome: setattr(welcome.model.pooling, "truncation_side", LONG), "model.pooling.truncation_side"),
+        (lambda welcome: welcome.model.pooling.labels.append(LONG), "model.pooling.labels"),
+        (lambda welcome: welcome.model.pooling.labels.extend([""] * (2**17 + 1)), "131072 values"),
+        (lambda welcome: instruct(welcome, {LONG: ""}), "model.pooling.instructions"),
+        (lambda welcome: instruct(welcome, {"a\nb": ""}), "a control character in model.pooling.instructions"),
+        (lambda welcome: instruct(welcome, {str(i): "" for i in range(257)}), "256 values"),
+        (lambda welcome: instruct(welcome, {"query": 130 * LONG}), "the texts of model.pooling.instructions"),
+        (
+            lambda welcome: welcome.model.pooling.labels.extend([LONG[1:]] * 8192),
+            "a model of 4,2.* 4,194,304 are allowed",
+        ),
+        (lambda welcome: welcome.model.MergeFromString(UNKNOWN), "a model of 4,.* 4,194,304 are allowed"),
         (lambda welcome: welcome.capabilities.unsupported.append(LONG), "capabilities.unsupported"),
         (lambda welcome: welcome.capabilities.unsupported_operations.append(LONG), "unsupported_operations"),
         (lambda welcome: setattr(welcome.capabilities, "seeded_noise", LONG), "capabilities.seeded_noise"),
