@@ -61,11 +61,14 @@ class GuardedFetcher:
         if self._session is not None:
             await self._session.close()
 
-    async def fetch(self, url: str) -> bytes:
-        """Return what is at a URL. Raises InvalidRequest for one that may not be fetched, else MediaUnavailable."""
+    async def fetch(self, url: str, count: Callable[[int], None] = lambda more: None) -> bytes:
+        """Return what is at a URL; `count` is called with the number of bytes of each piece, as it arrives.
+
+        Raises InvalidRequest for one that may not be fetched, else MediaUnavailable; and what `count` does.
+        """
         try:
             async with asyncio.timeout(self._settings.fetch_timeout_s):
-                return await self._follow(url)
+                return await self._follow(url, count)
         except TimeoutError as error:
             raise MediaUnavailable(
                 f"The picture could not be fetched within {self._settings.fetch_timeout_s:g} s.", param="messages"
@@ -78,12 +81,12 @@ class GuardedFetcher:
             # The reason is not reported: it would tell clients which ports of which machines are open.
             raise MediaUnavailable("The picture could not be fetched.", param="messages") from error
 
-    async def _follow(self, url: str) -> bytes:
+    async def _follow(self, url: str, count: Callable[[int], None]) -> bytes:
         for _ in range(_MOST_HOPS + 1):
             self._check(url)
             async with self._open().get(url, allow_redirects=False, headers=_HEADERS) as response:
                 if response.status not in _REDIRECTS:
-                    return await self._read(response)
+                    return await self._read(response, count)
                 url = urljoin(url, response.headers.get("Location", ""))
         raise MediaUnavailable(f"The picture is behind more than {_MOST_HOPS} redirects.", param="messages")
 
@@ -132,7 +135,7 @@ class GuardedFetcher:
             raise _NotPublic(f"{host} is not public")
         return self._make_socket(address)
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _read(self, response: aiohttp.ClientResponse, count: Callable[[int], None]) -> bytes:
         most = self._settings.max_bytes
         if response.status != 200:
             raise MediaUnavailable(
@@ -145,6 +148,7 @@ class GuardedFetcher:
             data += chunk
             if len(data) > most or (response.content_length or 0) > most:
                 raise too_large(most)
+            count(len(chunk))
         return bytes(data)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pybase64
 
@@ -92,8 +92,10 @@ class MediaLoader:
     async def _from_url(self, url: str, tenant: str) -> MediaContent:
         source = "data" if url[:5].lower() == "data:" else "fetch"
         try:
-            data = await (self._decode(url) if source == "data" else self._fetch(url, tenant))
-            content = await self._checked(data)
+            with self.store.arriving() as count:
+                data = await (self._decode(url, count) if source == "data" else self._fetch(url, tenant, count))
+                content = await self._checked(data)
+            content = self.store.add(content)
         except InvalidRequest as error:
             self.outcomes[source, "refused" if error.http_status == 400 else "failed"] += 1
             raise
@@ -103,20 +105,21 @@ class MediaLoader:
         self.outcomes[source, "ok"] += 1
         return content
 
-    async def _fetch(self, url: str, tenant: str) -> bytes:
+    async def _fetch(self, url: str, tenant: str, count: Callable[[int], None]) -> bytes:
         if not self._settings.fetch:
             raise InvalidRequest("This server fetches no pictures: send them as data: URLs.", param="messages")
         async with self._turns.turn(tenant):
-            data = await self._fetcher.fetch(url)
+            data = await self._fetcher.fetch(url, count)
         self.fetched_bytes += len(data)
         return data
 
-    async def _decode(self, url: str) -> bytes:
+    async def _decode(self, url: str, count: Callable[[int], None]) -> bytes:
         spec, comma, text = url[5:].partition(",")
         if not comma or not spec.endswith(";base64"):
             raise InvalidRequest("Only base64 data URLs are supported for now.", param="messages")
         if len(text) * 3 // 4 > self._settings.max_bytes + 2:
             raise too_large(self._settings.max_bytes)
+        count(len(text) * 3 // 4)
         try:
             if len(text) <= _INLINE_BYTES:
                 return pybase64.b64decode(text, validate=True)
@@ -125,7 +128,7 @@ class MediaLoader:
             raise InvalidRequest(str(error), param="messages") from error
 
     async def _checked(self, data: bytes) -> MediaContent:
-        """Return a picture that may be decoded, kept."""
+        """Return a picture that may be decoded."""
         if len(data) > self._settings.max_bytes:
             raise too_large(self._settings.max_bytes)
         header = read_header(data)
@@ -135,5 +138,4 @@ class MediaLoader:
                 f"{self._settings.max_pixels} pixels (--max-media-pixels).",
                 param="messages",
             )
-        content = MediaContent(data) if len(data) <= _INLINE_BYTES else await asyncio.to_thread(MediaContent, data)
-        return self.store.add(content)
+        return MediaContent(data) if len(data) <= _INLINE_BYTES else await asyncio.to_thread(MediaContent, data)

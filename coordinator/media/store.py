@@ -2,6 +2,8 @@
 
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tokenwire.coordinator.media.content import MediaContent
 from tokenwire.errors import Overloaded
@@ -16,7 +18,7 @@ class MediaStore:
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
         self.used_bytes = 0
-        """Of all pictures that are kept or that a request has."""
+        """Of all pictures that are kept, that a request has, or that are arriving."""
         self._live: weakref.WeakValueDictionary[bytes, MediaContent] = weakref.WeakValueDictionary()
         self._kept: OrderedDict[bytes, MediaContent] = OrderedDict()
         self._names: OrderedDict[tuple[str, str], bytes] = OrderedDict()
@@ -27,19 +29,30 @@ class MediaStore:
         known = self._live.get(content.digest)
         if known is None:
             size = len(content.data)
-            while self.used_bytes + size > self._memory_bytes and self._kept:
-                self._kept.popitem(last=False)  # frees its bytes, unless a request has them
-            if self.used_bytes + size > self._memory_bytes:
-                raise Overloaded(
-                    f"The pictures of requests take all of the {self._memory_bytes / 2**20:g} MiB that are for them.",
-                    retry_after_s=_RETRY_AFTER_S,
-                )
+            self._take(size)
             known = self._live[content.digest] = content
-            self.used_bytes += size
             weakref.finalize(content, self._free, size)
         self._kept[known.digest] = known
         self._kept.move_to_end(known.digest)
         return known
+
+    @contextmanager
+    def arriving(self) -> Iterator[Callable[[int], None]]:
+        """Count a picture that is not added yet, meanwhile, by the function that this yields.
+
+        It takes the number of further bytes, and raises Overloaded if there is no memory for them.
+        """
+        arrived = 0
+
+        def count(more: int) -> None:
+            nonlocal arrived
+            self._take(more)
+            arrived += more
+
+        try:
+            yield count
+        finally:
+            self._free(arrived)
 
     def name(self, tenant: str, name: str, content: MediaContent) -> None:
         """Let a tenant find a picture by a name of its own."""
@@ -55,6 +68,16 @@ class MediaStore:
         if content is not None:
             self._names.move_to_end((tenant, name))
         return content
+
+    def _take(self, size: int) -> None:
+        while self.used_bytes + size > self._memory_bytes and self._kept:
+            self._kept.popitem(last=False)  # frees its bytes, unless a request has them
+        if self.used_bytes + size > self._memory_bytes:
+            raise Overloaded(
+                f"The pictures of requests take all of the {self._memory_bytes / 2**20:g} MiB that are for them.",
+                retry_after_s=_RETRY_AFTER_S,
+            )
+        self.used_bytes += size
 
     def _free(self, size: int) -> None:
         self.used_bytes -= size

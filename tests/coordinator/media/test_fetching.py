@@ -13,7 +13,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from tests.coordinator.media import pictures
 from tokenwire.coordinator.media.fetching import GuardedFetcher
 from tokenwire.coordinator.media.settings import MediaSettings
-from tokenwire.errors import InvalidRequest, MediaUnavailable
+from tokenwire.errors import InvalidRequest, MediaUnavailable, Overloaded
 
 PUBLIC = "93.184.216.34"
 HTTP = MediaSettings(allow_http=True, fetch_timeout_s=20.0, max_bytes=1000)
@@ -227,6 +227,24 @@ async def test_a_body_without_end_is_cut_at_the_limit() -> None:
     """No more than the limit is read, however much is sent."""
     with pytest.raises(InvalidRequest, match="max-media-mb"):
         await fetch_from_server("http://pictures.test/endless")
+
+
+async def test_every_piece_is_counted_as_it_arrives() -> None:
+    """Who counts the bytes can end the fetch."""
+    counted: list[int] = []
+
+    def count(more: int) -> None:
+        counted.append(more)
+        if sum(counted) > len(pictures.png()):
+            raise Overloaded("too many")
+
+    async with server() as port:
+        fetcher = GuardedFetcher(HTTP, Names(pictures_test=[PUBLIC]), Spy(port))
+        assert await fetcher.fetch("http://pictures.test/picture", count) == pictures.png()
+        assert sum(counted) == len(pictures.png())
+        with pytest.raises(Overloaded, match="too many"):
+            await fetcher.fetch("http://pictures.test/picture", count)
+        await fetcher.close()
 
 
 async def test_a_server_that_never_answers_costs_the_timeout() -> None:

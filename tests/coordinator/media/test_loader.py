@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from collections.abc import Callable
 
 import pytest
 
@@ -28,9 +29,10 @@ class HeldFetches(GuardedFetcher):
         self.go = asyncio.Event()
         self.begun = asyncio.Event()
 
-    async def fetch(self, url: str) -> bytes:
-        """Return the picture of a URL."""
+    async def fetch(self, url: str, count: Callable[[int], None] = lambda more: None) -> bytes:
+        """Return the picture of a URL, whose bytes have arrived."""
         self.urls.append(url)
+        count(len(self.found.get(url, pictures.png())))
         self.now += 1
         self.most = max(self.most, self.now)
         self.begun.set()
@@ -130,3 +132,20 @@ async def test_pictures_beyond_the_memory_are_rejected_until_others_end() -> Non
         await load_urls(data_url(pictures.png(4, 4) + bytes(80)), loader=loader)
     del held
     assert await load_urls(data_url(pictures.png(4, 4) + bytes(80)), loader=loader)
+
+
+async def test_pictures_that_are_on_their_way_take_memory_too() -> None:
+    """However many are fetched at a time, they take no more than the memory; what was given up takes none."""
+    picture = pictures.png()
+    fetcher = HeldFetches()
+    loader = MediaLoader(MediaSettings(memory_bytes=len(picture)), fetcher)
+    arriving = asyncio.create_task(load_urls("https://a/1", loader=loader))
+    await fetcher.begun.wait()
+    assert loader.store.used_bytes == len(picture)
+    for url in ("https://a/2", data_url(pictures.png(4, 4))):
+        with pytest.raises(Overloaded):
+            await load_urls(url, loader=loader)
+    assert loader.store.used_bytes == len(picture)
+    fetcher.go.set()
+    assert await arriving == [picture]
+    assert loader.store.used_bytes == len(picture)
