@@ -14,6 +14,10 @@ _MOST_NODES = 256
 _MOST_CONVERSATIONS = 8
 """Of a session whose messages are compared: its agent's own, and those of its helpers."""
 _MOST_SESSIONS = 1024
+MOST_BYTES = 64 * 2**20
+"""Of all indexes together."""
+_END_BYTES = 280
+"""Measured, of a node by its ids, and without digests of one by its messages."""
 
 
 class IdDigest:
@@ -47,6 +51,9 @@ class KnownEnds:
         self._nodes: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
         """Length and node by digest."""
 
+    def __len__(self) -> int:
+        return len(self._nodes)
+
     def put(self, digest: IdDigest, node: str, most: int | None = None) -> None:
         """Add a node; beyond `most` the oldest one is dropped."""
         self._nodes[digest.value()] = (digest.length, node)
@@ -72,6 +79,12 @@ class SessionIndex:
         self._ends = KnownEnds()
         self._conversations: OrderedDict[str, tuple[bytes, bytes]] = OrderedDict()
         """Digests of the messages of recent nodes, one after the other, and of their tools."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in use."""
+        ends, conversations = len(self._ends), self._conversations.values()
+        return _END_BYTES * (ends + len(conversations)) + sum(len(messages) for messages, _ in conversations)
 
     def base_of(self, prompt: "array[int]") -> tuple[str, int] | None:
         """Return the node that a prompt continues, and how many of its ids are that node's."""
@@ -113,28 +126,42 @@ class PromptMessages:
 
 
 class SessionIndexes:
-    """The indexes of the sessions used last."""
+    """The indexes of the sessions used last, bounded in number and bytes."""
 
-    def __init__(self, ttl_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, ttl_s: float, clock: Callable[[], float] = time.monotonic, most_bytes: int = MOST_BYTES) -> None:
+        self.size = 0
+        """Bytes in use."""
         self._ttl_s = ttl_s
         self._clock = clock
+        self._most_bytes = most_bytes
         self._indexes: OrderedDict[tuple[str, str], tuple[SessionIndex, float]] = OrderedDict()
 
     def of(self, key: tuple[str, str]) -> SessionIndex:
-        """Return the index of a session, an empty one if it has been dropped."""
+        """Return the index of a session, an empty one if it has been dropped; to be read only."""
         now = self._clock()
-        index, expires = self._indexes.get(key, (SessionIndex(), now + self._ttl_s))
-        if expires <= now:
-            index = SessionIndex()
-        self._indexes[key] = index, now + self._ttl_s
-        self._indexes.move_to_end(key)
-        if len(self._indexes) > _MOST_SESSIONS:
-            self._indexes.popitem(last=False)
-        return index
+        index, expires = self._indexes.get(key, (SessionIndex(), now))
+        return index if now < expires else SessionIndex()
+
+    def put(
+        self,
+        key: tuple[str, str],
+        prompt: "array[int]",
+        nodes: Sequence[tuple[str, "array[int]"]],
+        conversation: "PromptMessages | None",
+    ) -> None:
+        """Add the nodes of a turn of a session; drop the indexes used least recently that there is no room for."""
+        index = self.of(key)
+        self.forget(key)
+        index.put(prompt, nodes, conversation)
+        self._indexes[key] = index, self._clock() + self._ttl_s
+        self.size += index.size
+        while self.size > self._most_bytes or len(self._indexes) > _MOST_SESSIONS:
+            self.forget(next(iter(self._indexes)))
 
     def forget(self, key: tuple[str, str]) -> None:
         """Drop a session's index: what it refers to may no longer be stored."""
-        self._indexes.pop(key, None)
+        if key in self._indexes:
+            self.size -= self._indexes.pop(key)[0].size
 
 
 def _shared(one: bytes, other: bytes) -> int:

@@ -197,7 +197,7 @@ class TrajectoryRecorder:
             changes |= {"base": base[0], "prompt_ids": whole[base[1] :]}
         if conversation is not None:
             changes |= _new_messages(conversation, index.message_base(conversation))
-        index.put(whole, [(choice.node, choice.token_ids) for choice in turn.choices], conversation)
+        self._indexes.put(key, whole, [(choice.node, choice.token_ids) for choice in turn.choices], conversation)
         fields = {name: getattr(turn, name) for name in turn.__slots__}
         self.append(key, share, RecordedTurn(**{**fields, **changes}))
 

@@ -55,12 +55,31 @@ def test_an_index_is_forgotten() -> None:
     """On demand, and after the time for which the session itself is kept."""
     clock = Clock()
     indexes = SessionIndexes(10.0, clock)
-    indexes.of(KEY).put(array_of(1), [("a", array_of(2))], None)
+    indexes.put(KEY, array_of(1), [("a", array_of(2))], None)
     assert indexes.of(KEY).base_of(array_of(1, 2, 3)) == ("a", 2)
 
     clock.now += 11
     assert indexes.of(KEY).base_of(array_of(1, 2, 3)) is None
 
-    indexes.of(KEY).put(array_of(1), [("a", array_of(2))], None)
+    indexes.put(KEY, array_of(1), [("a", array_of(2))], None)
     indexes.forget(KEY)
     assert indexes.of(KEY).base_of(array_of(1, 2, 3)) is None
+
+
+def test_indexes_used_least_recently_make_room() -> None:
+    """However many messages the sessions have: those of a session count for as long as they are known."""
+    indexes, other = SessionIndexes(10.0, most_bytes=3000), ("acme", "other")
+    conversation = PromptMessages([said_by_user("one")] * 100, None)
+    for key in (KEY, other, KEY):
+        indexes.put(key, array_of(1), [("a", array_of(2))], conversation)
+    assert indexes.of(other).base_of(array_of(1, 2)) == ("a", 2)
+    assert indexes.size == indexes.of(KEY).size + indexes.of(other).size
+
+    indexes.put(("acme", "third"), array_of(1), [("a", array_of(2))], conversation)
+    assert indexes.of(other).base_of(array_of(1, 2)) is None
+    assert indexes.of(KEY).base_of(array_of(1, 2)) == ("a", 2)
+    assert indexes.size < 3000
+
+    indexes.forget(KEY)
+    indexes.forget(("acme", "third"))
+    assert indexes.size == 0
