@@ -1,5 +1,6 @@
 """Keeps the bytes of pictures by digest: as long as a request has them, and after that while there is memory."""
 
+import hashlib
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -11,6 +12,9 @@ from tokenwire.errors import Overloaded
 _RETRY_AFTER_S = 1.0
 _MOST_NAMES = 65_536
 
+_PictureName = tuple[str, bytes]
+"""A tenant, and the digest of the name that it gave: clients choose how long that is."""
+
 
 class MediaStore:
     """Pictures within a bound of bytes, each once; those that nobody has may be dropped, least recently used first."""
@@ -21,8 +25,8 @@ class MediaStore:
         """Of all pictures that are kept, that a request has, or that are arriving."""
         self._live: weakref.WeakValueDictionary[bytes, MediaContent] = weakref.WeakValueDictionary()
         self._kept: OrderedDict[bytes, MediaContent] = OrderedDict()
-        self._names: OrderedDict[tuple[str, str], bytes] = OrderedDict()
-        """Digests by tenant and the name that it gave: what one tenant names, no other finds."""
+        self._names: OrderedDict[_PictureName, bytes] = OrderedDict()
+        """Digests by what tenants call them: what one tenant names, no other finds."""
 
     def add(self, content: MediaContent) -> MediaContent:
         """Keep a picture; return it, or the one with the same bytes. Raises Overloaded if there is no memory."""
@@ -56,17 +60,19 @@ class MediaStore:
 
     def name(self, tenant: str, name: str, content: MediaContent) -> None:
         """Let a tenant find a picture by a name of its own."""
-        self._names[tenant, name] = content.digest
-        self._names.move_to_end((tenant, name))
+        key = _key(tenant, name)
+        self._names[key] = content.digest
+        self._names.move_to_end(key)
         if len(self._names) > _MOST_NAMES:
             self._names.popitem(last=False)
 
     def find(self, tenant: str, name: str) -> MediaContent | None:
         """Return the picture to which a tenant gave a name, if it is still kept."""
-        digest = self._names.get((tenant, name))
+        key = _key(tenant, name)
+        digest = self._names.get(key)
         content = None if digest is None else self._live.get(digest)
         if content is not None:
-            self._names.move_to_end((tenant, name))
+            self._names.move_to_end(key)
         return content
 
     def _take(self, size: int) -> None:
@@ -81,3 +87,7 @@ class MediaStore:
 
     def _free(self, size: int) -> None:
         self.used_bytes -= size
+
+
+def _key(tenant: str, name: str) -> _PictureName:
+    return tenant, hashlib.blake2b(name.encode(), digest_size=16).digest()

@@ -48,3 +48,12 @@ def test_a_name_is_found_only_by_the_tenant_that_gave_it() -> None:
     del content
     store.add(MediaContent(b"b" * 60))
     assert store.find("one", "cat") is None
+
+
+def test_a_name_may_be_long() -> None:
+    """Little of it is kept."""
+    store = MediaStore(100)
+    content = store.add(MediaContent(b"a"))
+    store.name("one", "x" * 1000, content)
+    assert store.find("one", "x" * 1000) is content
+    assert store.find("one", "x" * 999) is None
