@@ -35,7 +35,6 @@ WITHOUT_TESTS_OF_THEIR_OWN = {
     "coordinator/auth/limit_store.py": INTERFACE,
     "coordinator/fleet/admission/settings.py": DECLARATIONS,
     "coordinator/fleet/failover/settings.py": DECLARATIONS,
-    "coordinator/fleet/media_delivery.py": "behaviour/test_media.py has it with workers that drop what they got",
     "coordinator/fleet/pool_listener.py": INTERFACE,
     "coordinator/fleet/request_handle.py": INTERFACE,
     "coordinator/fleet/session_listener.py": INTERFACE,

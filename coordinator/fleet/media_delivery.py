@@ -19,6 +19,8 @@ _CHUNK_BYTES = 256 * 1024
 _MOST_KNOWN = 65_536
 _MOST_PUTS = 3
 """Of a request whose items the worker drops again and again."""
+_TIMEOUT_S = 60.0
+"""Of a call: a worker that does not answer keeps neither pictures in memory, nor prompts that others can expand."""
 
 SendCommand = Callable[[pb.SessionRequest], None]
 EndSlots = Callable[[Sequence[int], TokenwireError], None]
@@ -80,7 +82,7 @@ class MediaDelivery:
         request = pb.ExpandRequest(token_ids=token_ids, media=[media_item(item, options_json) for item in items])
         for _ in range(_MOST_PUTS):
             await self._put(items)
-            response: pb.ExpandResponse = await self._call(lambda stub: stub.Expand(request))
+            response: pb.ExpandResponse = await self._call(lambda stub: stub.Expand(request, timeout=_TIMEOUT_S))
             if not response.missing:
                 return response
             self._forget(response.missing)
@@ -125,7 +127,7 @@ class MediaDelivery:
 
     async def _put_one(self, item: MediaContent) -> None:
         try:
-            await self._call(lambda stub: stub.Put(_chunks(item)))
+            await self._call(lambda stub: stub.Put(_chunks(item), timeout=_TIMEOUT_S))
             self.puts += 1
             self.put_bytes += len(item.data)
             self._known[item.digest] = None
@@ -142,6 +144,8 @@ class MediaDelivery:
             response: pb.ExpandResponse = await call(stub)  # type: ignore[misc]
         except grpc.aio.AioRpcError as error:
             check_cancelled()
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise Unavailable(f"The worker took no media within {_TIMEOUT_S:g} s.", retry_after_s=1) from error
             raise from_status(error.code(), error.details() or error.code().name) from error
         except (grpc.aio.UsageError, asyncio.CancelledError) as error:
             check_cancelled()
