@@ -12,13 +12,12 @@ from tokenwire.coordinator.generation.limits import (
     check_token_count,
 )
 from tokenwire.coordinator.generation.prompts import encode_truncated, kept_ids
-from tokenwire.coordinator.pooling.pairs import encode_pairs
+from tokenwire.coordinator.pooling.pairs import BATCH_CHARS, encode_pairs
 from tokenwire.coordinator.pooling.types import Input, PoolingRequest, TextPair
 from tokenwire.coordinator.types import ChatPrompt, ServedModel, TextPrompt, TokenPrompt, Truncation
 from tokenwire.errors import InvalidRequest
+from tokenwire.process.batches import batches_by_size
 
-_BATCH_CHARS = 256 * 1024
-"""Of texts that are tokenized together: until they are ids, encodings take a hundred bytes for each token."""
 _WHOLE_CHARS = 64 * 1024
 """Longer texts are truncated before they are tokenized as a whole, if they are to be."""
 _INPUTS_BETWEEN_YIELDS = 256
@@ -103,19 +102,10 @@ async def _text_of(each: Input, model: ServedModel, request: PoolingRequest, lim
 
 def _batches(texts: dict[int, str], truncated: bool) -> Iterator[dict[int, str]]:
     """Yield the texts in parts that are tokenized together; one that is long and to be truncated by itself."""
-    batch: dict[int, str] = {}
-    chars = 0
-    for position, text in texts.items():
-        if truncated and len(text) > _WHOLE_CHARS:
-            yield {position: text}
-            continue
-        batch[position] = text
-        chars += len(text)
-        if chars >= _BATCH_CHARS:
-            yield batch
-            batch, chars = {}, 0
-    if batch:
-        yield batch
+    alone = {position: text for position, text in texts.items() if truncated and len(text) > _WHOLE_CHARS}
+    yield from ({position: text} for position, text in alone.items())
+    together = [each for each in texts.items() if each[0] not in alone]
+    yield from (dict(batch) for batch in batches_by_size(together, lambda each: len(each[1]), BATCH_CHARS))
 
 
 async def _encode(

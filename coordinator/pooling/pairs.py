@@ -9,8 +9,10 @@ from tokenwire.coordinator.pooling.types import TextPair
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.coordinator.types import ServedModel, Truncation
 from tokenwire.errors import InvalidRequest
+from tokenwire.process.batches import batches_by_size
 
-_BATCH_CHARS = 256 * 1024
+BATCH_CHARS = 256 * 1024
+"""Of texts that are tokenized together: until they are ids, encodings take a hundred bytes for each token."""
 
 EncodedPair = tuple[Sequence[int], int]
 """The ids of a pair, and the position of the first one with the second text's type."""
@@ -26,17 +28,16 @@ async def encode_pairs(
     """Return each pair's ids, of which at most `keep` stay. Raises InvalidRequest."""
     encode = partial(_encode, tokenizer=model.tokenizer, truncation=truncation, keep=keep, cuts_second=cuts_second)
     encoded: list[EncodedPair] = []
-    batch: list[TextPair] = []
-    chars = 0
-    for pair in pairs:
-        batch.append(pair)
-        chars += len(pair.first) + len(pair.second)
-        if chars >= _BATCH_CHARS:
+    for batch in batches_by_size(pairs, _chars, BATCH_CHARS):
+        if sum(map(_chars, batch)) <= INLINE_CHARS:
+            encoded += encode(batch)
+        else:
             encoded += await asyncio.to_thread(encode, batch)
-            batch, chars = [], 0
-    if chars <= INLINE_CHARS:
-        return encoded + encode(batch)
-    return encoded + await asyncio.to_thread(encode, batch)
+    return encoded
+
+
+def _chars(pair: TextPair) -> int:
+    return len(pair.first) + len(pair.second)
 
 
 def _encode(
@@ -46,8 +47,6 @@ def _encode(
     keep: int | None,
     cuts_second: bool,
 ) -> list[EncodedPair]:
-    if not pairs:
-        return []
     # An empty second text is none, as in transformers.
     texts = [(pair.first, pair.second) if pair.second else pair.first for pair in pairs]
     try:

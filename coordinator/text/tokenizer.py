@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from tokenwire.coordinator.text import special_tokens, token_cache
 from tokenwire.errors import InvalidRequest
+from tokenwire.process.batches import batches_by_size
 
 # Up to this many characters encoding takes less than about 2 ms, and a thread would only add to that.
 INLINE_CHARS = 4096
@@ -147,14 +148,8 @@ class ModelTokenizer:
 
     def _encode_in_parts(self, texts: list[str]) -> Iterator[list[int]]:
         """Encode texts, some at a time: until they are ids, encodings take a hundred bytes for each token."""
-        part, chars = list[str](), 0
-        for text in texts:
-            part.append(text)
-            chars += len(text)
-            if chars >= _PART_CHARS:
-                yield from self._encode_all(part, False)
-                part, chars = [], 0
-        yield from self._encode_all(part, False)
+        for part in batches_by_size(texts, len, _PART_CHARS):
+            yield from self._encode_all(part, False)
 
     def _encode_pieces(self, pieces: Sequence[str]) -> list[int]:
         """Encode the pieces of a rendered conversation, of which all but the last may be cached."""
