@@ -1,7 +1,7 @@
 """Turns prompts of every kind into ids: renders, tokenizes, truncates."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -152,13 +152,20 @@ def encode_truncated(
         token_ids = tokenizer.encode(part, add_special_tokens)  # the whole, then cut, as vLLM does
         return len(token_ids), kept_ids(token_ids, truncation, keep)
 
-    chars = max(_LEAST_PART_CHARS, _CHARS_PER_TOKEN * keep)
-    while len(text) > chars:
-        tokens, token_ids = encode(text[:chars] if _side_of(truncation) == "right" else text[-chars:])
+    for part in growing_parts(text, keep, _side_of(truncation)):
+        tokens, token_ids = encode(part)
         if tokens > keep + PART_TOKENS:
-            return token_ids
+            break
+    return token_ids
+
+
+def growing_parts(text: str, tokens: int, cut_side: str) -> Iterator[str]:
+    """Yield ever larger parts of a text that may have so many tokens, the last one the whole text."""
+    chars = max(_LEAST_PART_CHARS, _CHARS_PER_TOKEN * tokens)
+    while len(text) > chars:
+        yield text[:chars] if cut_side == "right" else text[-chars:]
         chars *= 4
-    return encode(text)[1]
+    yield text
 
 
 def _encode_side(

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from tokenwire.coordinator.generation.limits import PART_TOKENS
+from tokenwire.coordinator.generation.prompts import growing_parts
 from tokenwire.coordinator.pooling.types import TextPair
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.coordinator.types import ServedModel, Truncation
@@ -118,11 +120,21 @@ def _second_begins(types: Sequence[int]) -> int:
 
 
 def cut_text(tokenizer: ModelTokenizer, text: str, tokens: int) -> str:
-    """Return the beginning of a text that has at most so many tokens, without special ones."""
-    while text:
-        encoding = tokenizer.backend.encode(text, add_special_tokens=False)
-        if len(encoding.ids) <= tokens:
+    """Return the beginning of a text that has at most so many tokens, without special ones.
+
+    No more of it is encoded than has some more tokens than these, as in `encode_truncated`.
+    """
+
+    def encode(part: str) -> Any:
+        # Unlike `encode`, the batch form releases the GIL.
+        return tokenizer.backend.encode_batch([part], add_special_tokens=False)[0]
+
+    for part in growing_parts(text, tokens, "right"):
+        encoding = encode(part)
+        if len(encoding.ids) > tokens + PART_TOKENS:
             break
+    while len(encoding.ids) > tokens:
         end = min(encoding.offsets[tokens - 1][1], encoding.offsets[tokens][0])
-        text = text[: min(end, len(text) - 1)]
-    return text
+        part = part[: min(end, len(part) - 1)]
+        encoding = encode(part)
+    return part

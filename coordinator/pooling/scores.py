@@ -1,17 +1,21 @@
 """Scores of pairs of texts, by the cosine of their embeddings or by a cross encoder, and their order."""
 
+import asyncio
 import math
 from collections.abc import Sequence
+from functools import partial
 from operator import mul
 
 from tokenwire.coordinator.pooling.pairs import cut_text
 from tokenwire.coordinator.pooling.types import Input, Results, TextPair
+from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.coordinator.types import ServedModel, TextPrompt
 from tokenwire.errors import InvalidRequest, NotFound
 from tokenwire.process.value_class import value_class
 
 _LEAST_NORM = 1e-8
 """Of a vector: torch's own, so that nothing is divided by zero."""
+_VECTORS_BETWEEN_YIELDS = 8
 
 
 @value_class
@@ -30,7 +34,7 @@ class ScoredTexts:
         if not self.second:
             raise InvalidRequest("At least one text_pair element must be given")
 
-    def cut(self, model: ServedModel, first_tokens: int, second_tokens: int) -> "ScoredTexts":
+    async def cut(self, model: ServedModel, first_tokens: int, second_tokens: int) -> "ScoredTexts":
         """Return the texts with at most so many tokens each; 0: any number. Raises InvalidRequest."""
         for name, limit in (("max_tokens_per_query", first_tokens), ("max_tokens_per_doc", second_tokens)):
             if limit < 0:
@@ -39,12 +43,10 @@ class ScoredTexts:
                 raise InvalidRequest(
                     f"{name} ({limit}) must be less than max_model_len ({model.max_model_len}).", param=name
                 )
-        first, second = self.first, self.second
-        if first_tokens:
-            first = [cut_text(model.tokenizer, text, first_tokens) for text in first]
-        if second_tokens:
-            second = [cut_text(model.tokenizer, text, second_tokens) for text in second]
-        return ScoredTexts(first, second)
+        return ScoredTexts(
+            await _cut(model.tokenizer, self.first, first_tokens),
+            await _cut(model.tokenizer, self.second, second_tokens),
+        )
 
     def inputs(self, model: ServedModel) -> Sequence[Input]:
         """Return what is pooled: each text, or the pairs. Raises NotFound if the model scores none."""
@@ -59,15 +61,42 @@ class ScoredTexts:
             return [TextPrompt(first + second) for first, second in pairs]
         return [TextPair(first, second) for first, second in pairs]
 
-    def scores(self, results: Results) -> list[float]:
+    async def scores(self, results: Results) -> list[float]:
         """Return the score of each pair from the results of these inputs."""
         if len(results.pooled) == len(self.second):  # of a cross encoder: a bi-encoder has those of the first texts too
             return [results.vector(index)[0] for index in range(len(self.second))]
-        count = len(self.first)
-        vectors = [results.vector(index) for index in range(len(results.pooled))]
-        lengths = [max(math.sqrt(sum(map(mul, each, each))), _LEAST_NORM) for each in vectors]
-        places = ((index if count > 1 else 0, count + index) for index in range(len(self.second)))
-        return [sum(map(mul, vectors[a], vectors[b])) / (lengths[a] * lengths[b]) for a, b in places]
+        vectors: list[Sequence[float]] = []
+        lengths: list[float] = []
+        for index in range(len(results.pooled)):
+            vectors.append(results.vector(index))
+            lengths.append(max(math.sqrt(_product(vectors[-1], vectors[-1])), _LEAST_NORM))
+            await _yield_to_others(index)
+        scores: list[float] = []
+        for index in range(len(self.second)):
+            a, b = index if len(self.first) > 1 else 0, len(self.first) + index
+            scores.append(_product(vectors[a], vectors[b]) / (lengths[a] * lengths[b]))
+            await _yield_to_others(index)
+        return scores
+
+
+async def _cut(tokenizer: ModelTokenizer, texts: Sequence[str], tokens: int) -> Sequence[str]:
+    """Return texts with at most so many tokens each; 0: any number."""
+    if not tokens:
+        return texts
+    cut = partial(cut_text, tokenizer, tokens=tokens)
+    if sum(map(len, texts)) <= INLINE_CHARS:
+        return [*map(cut, texts)]
+    return await asyncio.to_thread(lambda: [*map(cut, texts)])
+
+
+def _product(one: Sequence[float], other: Sequence[float]) -> float:
+    product: float = sum(map(mul, one, other))
+    return product
+
+
+async def _yield_to_others(index: int) -> None:
+    if index % _VECTORS_BETWEEN_YIELDS == _VECTORS_BETWEEN_YIELDS - 1:
+        await asyncio.sleep(0)
 
 
 def ranked(scores: Sequence[float], most: int) -> list[int]:

@@ -106,10 +106,11 @@ async def _score(
     whole = ScoredTexts(*(_texts(each, model) for each in given))
     whole.check()
     whole.inputs(model)  # whether it scores at all
-    texts = whole.cut(model, body.max_tokens_per_query, body.max_tokens_per_doc)
+    texts = await whole.cut(model, body.max_tokens_per_query, body.max_tokens_per_doc)
     translated = body.to_pooling(texts, model, headers)
     results = await pool(service, translated, model, request)
-    return _Scored(translated.request_id, model.name, whole.second, texts.scores(results), results.prompt_tokens)
+    scores = await texts.scores(results)
+    return _Scored(translated.request_id, model.name, whole.second, scores, results.prompt_tokens)
 
 
 def scoring_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:

@@ -3,7 +3,8 @@
 import json
 import random
 from dataclasses import replace
-from typing import Literal
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import pytest
 from tokenizers import Tokenizer, pre_tokenizers, processors
@@ -114,3 +115,18 @@ def test_texts_are_cut_between_tokens() -> None:
         "one two  three",
         "one two  three",
     ]
+
+
+def test_no_more_of_a_long_text_is_encoded_than_shows_where_to_cut() -> None:
+    """Encodings take a hundred bytes for each token. One that has no words for long is encoded further."""
+    encoded: list[int] = []
+
+    class Backend:
+        def encode_batch(self, texts: list[str], add_special_tokens: bool) -> Any:
+            encoded.append(max(map(len, texts)))
+            return bert_backend().encode_batch(texts, add_special_tokens=add_special_tokens)
+
+    tokenizer: Any = SimpleNamespace(backend=Backend())
+    assert cut_text(tokenizer, "one " * 10**6, 2) == "one one"
+    assert max(encoded) == 2**16
+    assert cut_text(tokenizer, " " * 10**5 + "one " * 100, 2).split() == ["one", "one"]

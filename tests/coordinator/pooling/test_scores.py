@@ -1,5 +1,7 @@
 """Scores of pairs, and their order."""
 
+import asyncio
+
 import pytest
 
 from tests.coordinator.fakes import served_model
@@ -10,24 +12,24 @@ from tokenwire.coordinator.types import TextPrompt
 from tokenwire.errors import InvalidRequest, NotFound
 
 
-def test_embeddings_are_compared_by_their_angle() -> None:
+async def test_embeddings_are_compared_by_their_angle() -> None:
     """One with all, or each with its own; a vector of zeros is like none."""
     one, other, zero = pooled_result([3.0, 4.0]), pooled_result([4.0, -3.0]), pooled_result([0.0, 0.0])
     one_to_many, pairs = ScoredTexts(["q"], ["a", "b", "c"]), ScoredTexts(["p", "q"], ["a", "b"])
 
-    assert one_to_many.scores(Results("r", [one, one, other, zero], [1] * 4)) == [1.0, 0.0, 0.0]
-    assert pairs.scores(Results("r", [one, other, one, one], [1] * 4)) == [1.0, 0.0]
+    assert await one_to_many.scores(Results("r", [one, one, other, zero], [1] * 4)) == [1.0, 0.0, 0.0]
+    assert await pairs.scores(Results("r", [one, other, one, one], [1] * 4)) == [1.0, 0.0]
     assert pairs.inputs(embedding_model()) == [TextPrompt(each) for each in "pqab"]
 
 
-def test_a_cross_encoder_gets_pairs() -> None:
+async def test_a_cross_encoder_gets_pairs() -> None:
     """With a separator between both texts, or joined if it knows none."""
     texts = ScoredTexts(["q"], ["a", "b"])
     separated = embedding_model(task="classify", score="cross-encoder", separates_texts=True)
 
     assert texts.inputs(separated) == [TextPair("q", "a"), TextPair("q", "b")]
     assert texts.inputs(embedding_model(score="cross-encoder")) == [TextPrompt("qa"), TextPrompt("qb")]
-    assert texts.scores(Results("r", [pooled_result([0.25]), pooled_result([0.5])], [1, 1])) == [0.25, 0.5]
+    assert await texts.scores(Results("r", [pooled_result([0.25]), pooled_result([0.5])], [1, 1])) == [0.25, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -52,15 +54,37 @@ def test_texts_must_pair(first: int, second: int) -> None:
         ScoredTexts(["q"] * first, ["a"] * second).check()
 
 
-def test_each_text_may_have_a_limit() -> None:
+async def test_each_text_may_have_a_limit() -> None:
     """Below the model's context."""
     texts, model = ScoredTexts(["one two three"], ["four five", "six"]), embedding_model()
 
-    assert texts.cut(model, 2, 1) == ScoredTexts(["one two"], ["four", "six"])
-    assert texts.cut(model, 0, 0) == texts
+    assert await texts.cut(model, 2, 1) == ScoredTexts(["one two"], ["four", "six"])
+    assert await texts.cut(model, 0, 0) == texts
     for limits in ((-1, 0), (0, 20)):
         with pytest.raises(InvalidRequest, match="max_tokens_per_"):
-            texts.cut(model, *limits)
+            await texts.cut(model, *limits)
+
+
+async def test_others_have_turns_while_many_texts_are_cut_and_compared() -> None:
+    """Long texts in a thread, some vectors at a time."""
+    model, turns, done = embedding_model(), 0, asyncio.Event()
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while not done.is_set():
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(count_turns())
+    documents = ["one " * 20_000] * 80
+    assert (await ScoredTexts(["two"], documents).cut(model, 0, 1)).second == ["one"] * 80
+    assert turns
+    turns = 0
+    vectors = [pooled_result([1.0, 1.0])] * 81
+    await ScoredTexts(["two"], documents).scores(Results("r", vectors, [1] * 81))
+    assert turns >= 10
+    done.set()
+    await others
 
 
 def test_the_highest_scores_come_first() -> None:
