@@ -87,7 +87,9 @@ class ResumableRequest:
 
     @property
     def has_output(self) -> bool:
-        """Whether the client has a part of the reply, be it of another sequence."""
+        """Whether the client has a part of the reply, be it of another sequence; results of inputs come together."""
+        if self.submission.pooled is not None:  # it may have very many, each of which asks
+            return False
         return any(sequence.prompt_scored or sequence.token_ids for sequence in self.sequences)
 
     def running_on(self, session: "WorkerSession") -> "list[ResumableSequence]":

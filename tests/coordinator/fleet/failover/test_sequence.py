@@ -3,6 +3,7 @@
 One file, since what a sequence is told and what it counts are of one object.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,7 @@ from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.request_handle import NEW
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener, SlotTable
-from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.coordinator.fleet.submission import PooledInputs, Submission
 from tokenwire.coordinator.output.choice import Choice
 from tokenwire.coordinator.output.sse import StreamedReply
 from tokenwire.coordinator.parsing.message import ParserFailed
@@ -306,3 +307,14 @@ def test_a_second_terminal_event_is_a_fault() -> None:
         sequence.step([], STOP)
 
     assert listener.steps_after_end == 0
+
+
+def test_inputs_to_pool_are_not_searched_for_output() -> None:
+    """Each of those that lose their worker asks for it, and a request may have thousands."""
+
+    class Unread(list[ResumableSequence]):
+        def __iter__(self) -> Iterator[ResumableSequence]:
+            raise AssertionError("searched")
+
+    submission = Submission(prompt_token_ids=[1], pooled=PooledInputs(pb.PoolingParams(), [1]))
+    assert not ResumableRequest("m", submission, NEW, Unread()).has_output
