@@ -120,7 +120,10 @@ async def _encode(
     if len(texts) == 1 and len(texts[0]) > _WHOLE_CHARS:
         return [await asyncio.to_thread(truncate, texts[0])]
     whole = await model.tokenizer.encode_many_async(texts, request.add_special_tokens)
-    return [ids if len(ids) <= keep else truncate(text) for text, ids in zip(texts, whole, strict=True)]
+    if all(len(ids) <= keep for ids in whole):
+        return [*whole]
+    pairs = zip(texts, whole, strict=True)
+    return await asyncio.to_thread(lambda: [ids if len(ids) <= keep else truncate(text) for text, ids in pairs])
 
 
 def _truncate(model: ServedModel, special: bool, truncation: Truncation, keep: int, text: str) -> Sequence[int]:

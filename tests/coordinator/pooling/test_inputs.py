@@ -1,5 +1,8 @@
 """Inputs of every kind become ids, and those that cannot be embedded are refused."""
 
+import threading
+from typing import Any
+
 import pytest
 
 from tests.coordinator.fakes import ids
@@ -48,6 +51,28 @@ async def test_long_texts_are_truncated_apart_from_others() -> None:
     )
 
     assert [list(each) for each in prepared.token_ids] == [[1], [2, 2, 2], [3, 3, 3]]
+
+
+async def test_texts_are_truncated_in_a_thread() -> None:
+    """Others have their turns meanwhile, as while texts are tokenized."""
+    model, threads = embedding_model(2), set[threading.Thread]()
+
+    class Backend:
+        def __init__(self, backend: Any) -> None:
+            self.backend = backend
+
+        def __getattr__(self, name: str) -> Any:
+            threads.add(threading.current_thread())
+            return getattr(self.backend, name)
+
+    backend: Any = Backend(model.tokenizer.backend)
+    model.tokenizer.backend = backend
+    inputs = [TextPrompt("one " * 2000)] * 2
+    prepared = await prepare_inputs(pooling_request(*inputs, truncation=Truncation(2, None, "right")), model)
+
+    assert [list(each) for each in prepared.token_ids] == [[1, 1]] * 2
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_many_texts_are_tokenized_in_batches() -> None:
