@@ -39,9 +39,6 @@ class MediaDelivery:
         """Digests of what was put, the latest last."""
         self._putting: dict[bytes, asyncio.Task[None]] = {}
         self._submitting: set[asyncio.Task[None]] = set()
-        self.puts = 0
-        """Items that were put."""
-        self.put_bytes = 0
 
     def begin(self, transport: WorkerTransport) -> None:
         """Begin with a worker that is connected, of which nothing is known."""
@@ -128,8 +125,6 @@ class MediaDelivery:
     async def _put_one(self, item: MediaContent) -> None:
         try:
             await self._call(lambda stub: stub.Put(_chunks(item), timeout=_TIMEOUT_S))
-            self.puts += 1
-            self.put_bytes += len(item.data)
             self._known[item.digest] = None
             if len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)

@@ -61,8 +61,8 @@ class MediaExpander:
     def _choose(
         self, model: str, items: Sequence[MediaContent], placement: Placement, failed: Sequence[WorkerSession]
     ) -> WorkerSession:
-        found = [each for each in self._workers.candidates_to_place(model, 0, placement) if each.takes_media]
-        found = [each for each in found if each not in failed]
+        candidates = self._workers.candidates_to_place(model, 0, placement)
+        found = [each for each in candidates if each.takes_media and each not in failed]
         if not found:
             reason = self._workers.unavailable_reason(model) or f"No other worker of {model} takes media right now."
             raise Unavailable(reason, retry_after_s=1)

@@ -13,11 +13,10 @@ class MediaContent:
 
     __slots__ = ("__weakref__", "data", "digest", "modality")
 
-    def __init__(self, data: bytes, modality: str = "image", digest: bytes | None = None) -> None:
-        """`digest`: SHA-256 of the data, if it is known already."""
+    def __init__(self, data: bytes, modality: str = "image") -> None:
         self.data = data
         self.modality = modality
-        self.digest = digest or hashlib.sha256(data).digest()
+        self.digest = hashlib.sha256(data).digest()
 
 
 @value_class
