@@ -17,7 +17,7 @@ from tokenwire.coordinator.output.choice import Reply
 from tokenwire.coordinator.text.template.content_format import ContentFormat
 from tokenwire.coordinator.types import ChatPrompt, Prefill, ServedModel
 
-_MAX_BYTES, _TTL_S = 16 * 1024 * 1024, 1800.0
+MAX_BYTES, _TTL_S = 16 * 1024 * 1024, 1800.0
 _BRANCHES = 4
 """Prompts of a session that are kept: an agent's own, and those of its helpers."""
 _ENTRY_BYTES = 600
@@ -48,7 +48,7 @@ class PrefixWatch:
     """Keeps hashes of the last prompts of sessions, bounded in bytes and time."""
 
     def __init__(
-        self, max_bytes: int = _MAX_BYTES, ttl_s: float = _TTL_S, clock: Callable[[], float] = time.monotonic
+        self, max_bytes: int = MAX_BYTES, ttl_s: float = _TTL_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.causes: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """How many requests of sessions had each cause, by model."""

@@ -11,8 +11,10 @@ from tokenwire.coordinator.api.responses.background import LOG_SHARE
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.auth.settings import AdminSettings
+from tokenwire.coordinator.history.prefix_watch import MAX_BYTES as PREFIX_WATCH_BYTES
 from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
 from tokenwire.coordinator.settings import CoordinatorSettings, TemplateSettings
+from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.errors import InvalidRequest
 
 WORKER = {"--worker": ("x:1",)}
@@ -118,11 +120,14 @@ def test_everything_that_is_bounded_fits_into_the_chart_at_once() -> None:
         + settings.history.max_bytes
         + store.max_bytes
         + store.max_background * (store.max_bytes // LOG_SHARE)
+        + PREFIX_WATCH_BYTES
     )
 
     limit = yaml.safe_load((CHART / "values.yaml").read_text())["coordinator"]["resources"]["limits"]["memory"]
     assert limit == "2Gi"
     assert most < 2 * 2**30
+    with_more = most + settings.media.memory_bytes + TrajectorySettings(enabled=True).max_bytes
+    assert with_more < 3 * 2**30  # what the guide asks for with pictures and trajectories
 
 
 def test_the_largest_request_is_one_that_may_run() -> None:
