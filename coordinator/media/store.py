@@ -11,6 +11,8 @@ from tokenwire.errors import Overloaded
 
 _RETRY_AFTER_S = 1.0
 _MOST_NAMES = 65_536
+NAMES_BYTES = 256 * _MOST_NAMES
+"""What all names take, about."""
 
 _PictureName = tuple[str, bytes]
 """A tenant, and the digest of the name that it gave: clients choose how long that is."""

@@ -12,8 +12,10 @@ from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.history.prefix_watch import MAX_BYTES as PREFIX_WATCH_BYTES
+from tokenwire.coordinator.media.store import NAMES_BYTES
 from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
 from tokenwire.coordinator.settings import CoordinatorSettings, TemplateSettings
+from tokenwire.coordinator.trajectories.index import MOST_BYTES as INDEXES_BYTES
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.errors import InvalidRequest
 
@@ -126,8 +128,15 @@ def test_everything_that_is_bounded_fits_into_the_chart_at_once() -> None:
     limit = yaml.safe_load((CHART / "values.yaml").read_text())["coordinator"]["resources"]["limits"]["memory"]
     assert limit == "2Gi"
     assert most < 2 * 2**30
-    with_more = most + settings.media.memory_bytes + TrajectorySettings(enabled=True).max_bytes
-    assert with_more < 3 * 2**30  # what the guide asks for with pictures and trajectories
+    more = settings.media.memory_bytes + NAMES_BYTES + TrajectorySettings(enabled=True).max_bytes + INDEXES_BYTES
+    assert most + more < 3 * 2**30  # what the guide asks for with pictures and trajectories
+    with_rl = build(CoordinatorSettings, {**WORKER, "--enable-rl": True}).admission.max_running_bytes
+    most_with_rl = most - settings.admission.max_running_bytes + with_rl
+    assert most_with_rl < 6 * 2**30
+    assert most_with_rl + more < 7 * 2**30
+    guide = (CHART.parents[2] / "docs" / "guides" / "tuning.md").read_text()
+    assert f"{most >> 20} MiB together" in guide
+    assert f"these are {more >> 20} MiB" in guide
 
 
 def test_the_largest_request_is_one_that_may_run() -> None:
