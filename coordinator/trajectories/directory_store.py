@@ -1,6 +1,7 @@
 """Sessions in a directory, a file for each, which the processes of a host share and which outlives them."""
 
 import asyncio
+import errno
 import hashlib
 import json
 import math
@@ -11,7 +12,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tokenwire.coordinator.trajectories.store import OnDropped, SessionKey, StoredSession
 from tokenwire.coordinator.trajectories.write_queue import Append, WriteQueue
@@ -24,6 +25,8 @@ _SUFFIX = ".session"
 _MAGIC = b"TWS1"
 _FRAME = struct.Struct("<4sII")
 """Before each event: a mark by which readers find the next one after a part that was cut off, its length, its CRC."""
+_HEAD_BYTES = 64 * 1024
+"""More than the head of a file has."""
 _SWEEP_S = 60.0
 _QUEUED_PART = 4
 """The part of the directory's size that may wait to be written."""
@@ -83,6 +86,10 @@ class DirectoryTrajectoryStore:
 
     async def _write(self, batch: Sequence[Append]) -> None:
         await asyncio.to_thread(self._append_all, batch)
+        if time.monotonic() - self._swept_at > _SWEEP_S:
+            self._swept_at = time.monotonic()
+            for key in await asyncio.to_thread(self._sweep):
+                self._on_dropped(key)
 
     # In threads.
 
@@ -99,12 +106,11 @@ class DirectoryTrajectoryStore:
                     head = {"tenant": key[0], "session": key[1], "created_at": time.time()}
                     events.insert(0, json.dumps(head).encode())
                 # One call for all: what processes append at once is not mixed up.
-                os.write(file, b"".join(map(_framed, events)))
+                contents = b"".join(map(_framed, events))
+                if os.write(file, contents) < len(contents):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 os.close(file)
-        if time.monotonic() - self._swept_at > _SWEEP_S:
-            self._swept_at = time.monotonic()
-            self._sweep()
 
     def _read(self, path: Path) -> list[bytes]:
         try:
@@ -115,15 +121,13 @@ class DirectoryTrajectoryStore:
     def _list(self, tenant: str) -> list[StoredSession]:
         found = []
         for path in self._tenant_folder(tenant).glob(f"*{_SUFFIX}"):
-            with open(path, "rb") as file:
-                first = next(_events_in(file.read(64 * 1024)), b"{}")
-            head = json.loads(first)
+            head = _head_of(path)
             if head.get("tenant") == tenant:
                 found.append(StoredSession(head["session"], head["created_at"]))
         return sorted(found, key=lambda each: -each.created_at)
 
-    def _sweep(self) -> None:
-        """Delete what is too old, and beyond the size what was used least recently."""
+    def _sweep(self) -> list[SessionKey]:
+        """Delete what is too old, and beyond the size what was used least recently; return which sessions."""
         files = []
         for path in self._folder.glob(f"*/*{_SUFFIX}"):
             try:
@@ -131,19 +135,17 @@ class DirectoryTrajectoryStore:
             except FileNotFoundError:
                 continue  # another process was faster
             files.append((status.st_mtime, status.st_size, path))
+        dropped: list[SessionKey] = []
         size, oldest = sum(each[1] for each in files), time.time() - self._ttl_s
         for changed_at, file_size, path in sorted(files):
             if changed_at > oldest and size <= self._max_bytes:
                 break
-            self._forget(path)
+            head = _head_of(path)
+            if head:
+                dropped.append((head["tenant"], head["session"]))
             _unlink(path)
             size -= file_size
-
-    def _forget(self, path: Path) -> None:
-        head = next(_events_in(path.read_bytes()), b"{}")
-        known = json.loads(head)
-        if "session" in known:
-            self._on_dropped((known["tenant"], known["session"]))
+        return dropped
 
     def _path(self, key: SessionKey) -> Path:
         return self._tenant_folder(key[0]) / f"{_name(key[1])}{_SUFFIX}"
@@ -158,6 +160,16 @@ def _unlink(path: Path) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _head_of(path: Path) -> dict[str, Any]:
+    """Return whose session a file has, and since when; nothing if it is gone, or its beginning was cut off."""
+    try:
+        with open(path, "rb") as file:
+            head = json.loads(next(_events_in(file.read(_HEAD_BYTES)), b""))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return head if isinstance(head, dict) and "tenant" in head else {}
 
 
 def _name(text: str) -> str:

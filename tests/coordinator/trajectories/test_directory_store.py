@@ -1,7 +1,9 @@
 """Sessions in a directory outlive their process, survive what a crash cuts off, and are bounded in time and size."""
 
 import os
+import resource
 from pathlib import Path
+from threading import get_ident
 
 import pytest
 
@@ -84,6 +86,53 @@ async def test_old_sessions_are_deleted_first_by_time_then_by_size(tmp_path: Pat
     assert dropped == [("acme", "expired"), ("acme", "older")]
     await store.close()
     await before.close()
+
+
+async def test_sessions_are_dropped_where_they_are_recorded(tmp_path: Path) -> None:
+    """In the thread of the event loop, so that no recording sees half of it."""
+    threads: list[int] = []
+    before = directory_store(tmp_path)
+    before.append(KEY, "", b"x" * 3000)
+    await before.close()
+
+    store = DirectoryTrajectoryStore(tmp_path / "sessions", 1000, 60.0, lambda key: threads.append(get_ident()))
+    store.append(OTHER, "", b"1")
+    await store.close()
+
+    assert set(threads) == {get_ident()}
+
+
+async def test_files_that_are_gone_or_cut_off_are_not_listed(tmp_path: Path) -> None:
+    """Another process may have dropped one just now; the others are listed."""
+    store = directory_store(tmp_path)
+    store.append(KEY, "", b"1")
+    await store.flush()
+    (file,) = (tmp_path / "sessions").glob("*/*")
+    file.with_stem("gone").symlink_to(tmp_path / "nowhere")
+    file.with_stem("cut").write_bytes(file.read_bytes()[5:])
+
+    assert [session.id for session in await store.sessions("acme")] == ["a/../b"]
+    await store.close()
+
+
+async def test_what_a_full_disk_cuts_off_is_dropped(tmp_path: Path) -> None:
+    """And said to be, so that later turns do not refer to it."""
+    dropped: list[SessionKey] = []
+    store = directory_store(tmp_path, dropped=dropped)
+    store.append(KEY, "", b"1")
+    await store.flush()
+    (file,) = (tmp_path / "sessions").glob("*/*")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 100, before[1]))
+    try:
+        store.append(KEY, "", b"x" * 1000)
+        await store.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert dropped == [KEY]
+    assert await store.read(KEY) == [b"1"]
+    await store.close()
 
 
 async def test_a_folder_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
