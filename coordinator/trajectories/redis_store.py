@@ -20,14 +20,17 @@ _SESSIONS = b"tokenwire:trajectories-of:1:"
 _TIMEOUT_S = 5.0
 """Of one command: long sessions have many megabytes."""
 _QUEUED_PART = 4
+_MOST_LISTED = 10_000
+"""Sessions that a tenant's list has, the newest: what expires stays there until somebody reads the list."""
 
 
 class RedisTrajectoryStore:
     """Writes in the background, in order. Whoever cannot be answered gets Unavailable, within some seconds."""
 
-    def __init__(self, settings: TrajectorySettings, on_dropped: OnDropped) -> None:
+    def __init__(self, settings: TrajectorySettings, on_dropped: OnDropped, most_listed: int = _MOST_LISTED) -> None:
         """Configure the client; it connects on first use."""
         assert settings.store is not None
+        self._most_listed = most_listed
         self._ttl_s = max(1, round(settings.ttl_s))
         self._redis = open_redis(settings.store, settings.store_password, _TIMEOUT_S)
         self._health = RedisHealth("recording no sessions")
@@ -91,7 +94,9 @@ class RedisTrajectoryStore:
             for key in {key for key, _ in batch}:
                 pipe.expire(_name(_EVENTS, *key), self._ttl_s)
                 pipe.zadd(_name(_SESSIONS, key[0]), {_member(key[1]): now}, nx=True)
-                pipe.expire(_name(_SESSIONS, key[0]), self._ttl_s)
+            for tenant in {tenant for (tenant, _), _ in batch}:
+                pipe.zremrangebyrank(_name(_SESSIONS, tenant), 0, -self._most_listed - 1)
+                pipe.expire(_name(_SESSIONS, tenant), self._ttl_s)
             await self._answer(pipe.execute())
 
     async def _answer(self, command: Awaitable[Answer]) -> Answer:

@@ -55,6 +55,19 @@ async def test_a_deleted_or_expired_session_is_gone(redis_url: str) -> None:
     await client.aclose()
 
 
+async def test_the_list_of_a_tenant_is_bounded(redis_url: str) -> None:
+    """It has the newest sessions, whether or not somebody reads it; the others are still there."""
+    settings = TrajectorySettings(enabled=True, store=redis_url, store_password=PASSWORD, ttl_s=60.0)
+    store = RedisTrajectoryStore(settings, [].append, most_listed=2)
+    for name in ("a", "b", "c"):
+        store.append(("many", name), "", b"1")
+        await store.flush()
+
+    assert [session.id for session in await store.sessions("many")] == ["c", "b"]
+    assert await store.read(("many", "a")) == [b"1"]
+    await store.close()
+
+
 async def test_what_is_of_another_session_is_not_returned(redis_url: str) -> None:
     """Whatever Redis holds under its name."""
     store, client = redis_store_of(redis_url), open_redis(redis_url, PASSWORD)
