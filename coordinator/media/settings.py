@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 
 from tokenwire.errors import InvalidRequest
-from tokenwire.options import Bounds, Option, Section, Unit, option
+from tokenwire.options import Bounds, Option, Section, Unit, check_bounds, option
 
 
 def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -99,3 +99,6 @@ class MediaSettings:
             bounds=Bounds(above=0),
         ),
     )
+
+    def __post_init__(self) -> None:
+        check_bounds(self)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from tokenwire.options import Bounds, Option, Section, Unit, option, shared
+from tokenwire.options import Bounds, Option, Section, Unit, check_bounds, option, shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +86,6 @@ class ApiSettings:
     )
     abort_all: bool = shared(False, "--enable-rl")
     """Whether a client may abort the requests of all clients at once."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self)

@@ -18,6 +18,7 @@ from tokenwire.coordinator.settings import CoordinatorSettings, TemplateSettings
 from tokenwire.coordinator.trajectories.index import MOST_BYTES as INDEXES_BYTES
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.errors import InvalidRequest
+from tokenwire.options import declared
 
 WORKER = {"--worker": ("x:1",)}
 CHART = Path(__file__).parents[2] / "deploy" / "k8s" / "tokenwire"
@@ -144,3 +145,12 @@ def test_the_largest_request_is_one_that_may_run() -> None:
     for flags in ({}, {"--enable-rl": True}):
         settings = build(CoordinatorSettings, {**WORKER, **flags})
         assert settings.api.max_request_bytes <= settings.admission.max_running_bytes // 2
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, each in declared(CoordinatorSettings).items() if each.option.bounds is not None]
+)
+def test_numbers_out_of_bounds_are_rejected_by_flag(name: str) -> None:
+    """Each part of the settings checks its own."""
+    with pytest.raises(InvalidRequest, match=f"{name} must be "):
+        build(CoordinatorSettings, WORKER | {name: -(10**6)})

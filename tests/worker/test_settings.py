@@ -6,6 +6,7 @@ import pytest
 
 from tokenwire.cli.click_options import build
 from tokenwire.errors import InvalidRequest
+from tokenwire.options import declared
 from tokenwire.worker.settings import WorkerSettings
 
 
@@ -33,3 +34,12 @@ def test_roots_of_weights_are_absolute(tmp_path: Path, monkeypatch: pytest.Monke
     settings = build(WorkerSettings, {"--weights-root": (Path("weights"), tmp_path / "link")})
 
     assert settings.weights_roots == ((tmp_path / "weights").resolve(),) * 2
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, each in declared(WorkerSettings).items() if each.option.bounds is not None]
+)
+def test_numbers_out_of_bounds_are_rejected_by_flag(name: str) -> None:
+    """Each part of the settings checks its own."""
+    with pytest.raises(InvalidRequest, match=f"{name} must be "):
+        build(WorkerSettings, {name: -(10**6)})

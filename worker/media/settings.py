@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tokenwire.options import Bounds, Option, Unit, option
+from tokenwire.options import Bounds, Option, Unit, check_bounds, option
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +27,6 @@ class MediaMemory:
             default_text="half of the CPUs, 8 at most",
         ),
     )
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
