@@ -293,14 +293,14 @@ class CoordinatorSettings:
             check_source(worker, self.kubernetes)
             if is_vllm_http(worker) and self.tokenizer is None:
                 raise InvalidRequest(f"--worker {worker}: a plain vLLM server needs --tokenizer DIR too")
-        if self.processes > 1 and self.trajectories.enabled and self.trajectories.store is None:
-            raise InvalidRequest(
-                "--enable-trajectories with several --processes needs a --trajectories-store they share"
-            )
         if self.auth.enabled and self.admin.admin_key is None and (self.admin.rl_routes or self.admin.lora_routes):
             raise InvalidRequest("With API keys, admin routes need an admin key: --admin-key-file")
         if self.processes > 1 and self.response_store.is_of_one_process:
             raise InvalidRequest(
                 "--enable-responses-store with several --processes needs --responses-store: a request may reach a "
                 "process that did not make the response"
+            )
+        if self.processes > 1 and self.trajectories.is_of_one_process:
+            raise InvalidRequest(
+                "--enable-trajectories with several --processes needs a --trajectories-store they share"
             )

@@ -76,3 +76,8 @@ class TrajectorySettings:
     def is_redis(self) -> bool:
         """Whether the store is a Redis, and no directory."""
         return self.store is not None and "://" in self.store
+
+    @property
+    def is_of_one_process(self) -> bool:
+        """Whether sessions are recorded, and only the process that recorded a turn knows it."""
+        return self.enabled and self.store is None
