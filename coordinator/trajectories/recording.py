@@ -7,7 +7,7 @@ import time
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -198,8 +198,7 @@ class TrajectoryRecorder:
         if conversation is not None:
             changes |= _new_messages(conversation, index.message_base(conversation))
         self._indexes.put(key, whole, [(choice.node, choice.token_ids) for choice in turn.choices], conversation)
-        fields = {name: getattr(turn, name) for name in turn.__slots__}
-        self.append(key, share, RecordedTurn(**{**fields, **changes}))
+        self.append(key, share, replace(turn, **changes))
 
     async def settled(self, key: SessionKey) -> None:
         """Wait for the turns of a session whose replies have ended: their clients may be faster than this process."""
