@@ -1,11 +1,12 @@
 """Finds out, for requests of sessions, where their prompts left the last ones, and why caches were missed."""
 
 import time
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from tokenwire.coordinator.fair_memory import FairMemory
 from tokenwire.coordinator.history.prompt_digest import (
     BLOCK_TOKENS,
     PromptDigest,
@@ -36,14 +37,6 @@ class Branch:
     weights: str = ""
 
 
-@dataclass(slots=True)
-class _Session:
-    branches: list[Branch] = field(default_factory=list)
-    """The last one last."""
-    expires: float = 0.0
-    size: int = 0
-
-
 class PrefixWatch:
     """Keeps hashes of the last prompts of sessions, bounded in bytes and time."""
 
@@ -52,36 +45,26 @@ class PrefixWatch:
     ) -> None:
         self.causes: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """How many requests of sessions had each cause, by model."""
-        self.size = 0
-        """Bytes in use."""
-        self._max_bytes = max_bytes
-        self._ttl_s = ttl_s
-        self._clock = clock
-        self._sessions: OrderedDict[Hashable, _Session] = OrderedDict()
-        """Least recently used first."""
+        self._sessions = FairMemory[Hashable, Sequence[Branch]](max_bytes, ttl_s, clock)
+        """The branches of each, the last one last; nobody has a share of his own."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def size(self) -> int:
+        """Bytes in use."""
+        return self._sessions.size
+
     def branches(self, key: Hashable) -> Sequence[Branch]:
         """Return the last prompts of a session."""
-        session = self._sessions.get(key)
-        return [] if session is None or session.expires <= self._clock() else session.branches
+        return self._sessions.find(key) or ()
 
     def put(self, key: Hashable, branch: Branch, replaced: Branch | None) -> None:
         """Keep a prompt, in place of the one that it continues."""
         kept = [each for each in self.branches(key) if each is not replaced][1 - _BRANCHES :]
-        if (old := self._sessions.pop(key, None)) is not None:
-            self.size -= old.size
         branches = [*kept, branch]
-        size = _ENTRY_BYTES + sum(each.digest.size_bytes for each in branches)
-        self._sessions[key] = _Session(branches, self._clock() + self._ttl_s, size)
-        self.size += size
-        while self._sessions:
-            oldest = next(iter(self._sessions.values()))
-            if self.size <= self._max_bytes and oldest.expires > self._clock():
-                break
-            self.size -= self._sessions.popitem(last=False)[1].size
+        self._sessions.put(key, branches, "", _ENTRY_BYTES + sum(each.digest.size_bytes for each in branches))
 
 
 class WatchedPrompt:

@@ -1,11 +1,10 @@
 """The interface of stores of responses, and the in-memory store, bounded in bytes and time."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+from tokenwire.coordinator.fair_memory import FairMemory
 from tokenwire.coordinator.response_store.stored_response import StoredResponse
 
 ResponseKey = tuple[str, str]
@@ -37,36 +36,19 @@ class ResponseStore(Protocol):
         """Release connections and tasks."""
 
 
-@dataclass(slots=True)
-class _StoredEntry:
-    response: StoredResponse
-    expires: float
-
-
-@dataclass(slots=True)
-class _Share:
-    """What one client has stored."""
-
-    keys: OrderedDict[ResponseKey, None] = field(default_factory=OrderedDict)
-    """In order of use."""
-    size: int = 0
-
-
 class MemoryResponseStore:
     """An LRU store with a TTL. If it is full, the client with most of it loses its least recently used responses."""
 
     def __init__(self, max_bytes: int, ttl_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._max_bytes = max_bytes
-        self._ttl_s = ttl_s
-        self._clock = clock
-        # In order of use, and so of expiry.
-        self._entries: OrderedDict[ResponseKey, _StoredEntry] = OrderedDict()
-        self._shares: dict[str, _Share] = {}
-        self.size = 0
-        """Bytes in use."""
+        self._memory = FairMemory[ResponseKey, StoredResponse](max_bytes, ttl_s, clock)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._memory)
+
+    @property
+    def size(self) -> int:
+        """Bytes in use."""
+        return self._memory.size
 
     async def find(self, keys: Sequence[ResponseKey]) -> Sequence[StoredResponse | None]:
         """Return each response, and mark it as used."""
@@ -74,30 +56,16 @@ class MemoryResponseStore:
 
     def find_now(self, keys: Sequence[ResponseKey]) -> list[StoredResponse | None]:
         """Return each response; the first one stays longest: without it, those that continue it are of no use."""
-        now = self._clock()
-        self._evict(now)
-        for key in reversed(keys):
-            entry = self._entries.get(key)
-            if entry is not None:
-                entry.expires = now + self._ttl_s
-                self._entries.move_to_end(key)
-                self._shares[entry.response.share].keys.move_to_end(key)
-        return [None if (entry := self._entries.get(key)) is None else entry.response for key in keys]
+        found = {key: self._memory.use(key) for key in reversed(keys)}
+        return [found[key] for key in keys]
 
     def put(self, response: StoredResponse) -> None:
         """Store a response."""
-        now, key = self._clock(), (response.tenant, response.id)
-        self._drop(key)
-        self._entries[key] = _StoredEntry(response, now + self._ttl_s)
-        share = self._shares.setdefault(response.share, _Share())
-        share.keys[key] = None
-        share.size += response.size_bytes
-        self.size += response.size_bytes
-        self._evict(now)
+        self._memory.put((response.tenant, response.id), response, response.share, response.size_bytes)
 
     async def delete(self, key: ResponseKey) -> None:
         """Delete a response."""
-        self._drop(key)
+        self._memory.drop(key)
 
     async def renew(self, keys: Collection[ResponseKey]) -> Collection[ResponseKey]:
         """Return none: there are no others."""
@@ -112,25 +80,3 @@ class MemoryResponseStore:
 
     async def close(self) -> None:
         """Do nothing."""
-
-    def _evict(self, now: float) -> None:
-        while self._entries:
-            key, entry = next(iter(self._entries.items()))
-            if entry.expires > now:
-                break
-            self._drop(key)
-        while self.size > self._max_bytes:
-            largest = max(self._shares.values(), key=lambda share: share.size)
-            self._drop(next(iter(largest.keys)))
-
-    def _drop(self, key: ResponseKey) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is None:
-            return
-        name, size = entry.response.share, entry.response.size_bytes
-        share = self._shares[name]
-        del share.keys[key]
-        share.size -= size
-        self.size -= size
-        if not share.keys:
-            del self._shares[name]

@@ -1,10 +1,11 @@
 """The interface of stores of trajectories, and the in-memory store, bounded in bytes and time."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
+
+from tokenwire.coordinator.fair_memory import FairMemory
 
 SessionKey = tuple[str, str]
 """A tenant, and the id of its session."""
@@ -53,20 +54,8 @@ class TrajectoryStore(Protocol):
 
 @dataclass(slots=True)
 class _MemorySession:
-    share: str
     created_at: float
-    expires: float = 0.0
-    size: int = _SESSION_BYTES
-    events: list[bytes] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _TenantPart:
-    """What one tenant has stored."""
-
-    keys: OrderedDict[SessionKey, None] = field(default_factory=OrderedDict)
-    """In order of use."""
-    size: int = 0
+    events: list[bytes]
 
 
 class MemoryTrajectoryStore:
@@ -80,81 +69,42 @@ class MemoryTrajectoryStore:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._max_bytes = max_bytes
-        self._ttl_s = ttl_s
-        self._on_dropped = on_dropped
-        self._clock = clock
+        self._memory = FairMemory[SessionKey, _MemorySession](max_bytes, ttl_s, clock, on_dropped)
         self._wall_clock = wall_clock
-        self._sessions: OrderedDict[SessionKey, _MemorySession] = OrderedDict()
-        """In order of use, and so of expiry."""
-        self._parts: dict[str, _TenantPart] = {}
-        self.size = 0
-        """Bytes in use."""
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self._memory)
+
+    @property
+    def size(self) -> int:
+        """Bytes in use."""
+        return self._memory.size
 
     def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Append an event."""
-        now = self._clock()
-        session = self._sessions.get(key)
+        session, size = self._memory.find(key), len(event) + _EVENT_BYTES
         if session is None:
-            session = self._sessions[key] = _MemorySession(share, self._wall_clock())
-            self._resize(session, _SESSION_BYTES)
-        session.events.append(event)
-        session.size += len(event) + _EVENT_BYTES
-        self._resize(session, len(event) + _EVENT_BYTES)
-        session.expires = now + self._ttl_s
-        self._sessions.move_to_end(key)
-        keys = self._parts[session.share].keys
-        keys[key] = None
-        keys.move_to_end(key)
-        self._evict(now)
+            self._memory.put(key, _MemorySession(self._wall_clock(), [event]), share, _SESSION_BYTES + size)
+        else:
+            session.events.append(event)
+            self._memory.grow(key, size)
 
     async def read(self, key: SessionKey) -> Sequence[bytes]:
         """Return the events of a session."""
-        self._evict(self._clock())
-        session = self._sessions.get(key)
+        session = self._memory.find(key)
         return [] if session is None else [*session.events]
 
     async def delete(self, key: SessionKey) -> bool:
         """Delete a session."""
-        return self._drop(key)
+        return self._memory.drop(key)
 
     async def sessions(self, tenant: str) -> Sequence[StoredSession]:
         """Return the sessions of a tenant."""
-        self._evict(self._clock())
-        own = [(key[1], session.created_at) for key, session in self._sessions.items() if key[0] == tenant]
-        return [StoredSession(*each) for each in sorted(own, key=lambda each: -each[1])]
+        own = [StoredSession(key[1], session.created_at) for key, session in self._memory.items() if key[0] == tenant]
+        return sorted(own, key=lambda each: -each.created_at)
 
     async def flush(self) -> None:
         """Do nothing."""
 
     async def close(self) -> None:
         """Do nothing."""
-
-    def _resize(self, session: _MemorySession, more: int) -> None:
-        self.size += more
-        self._parts.setdefault(session.share, _TenantPart()).size += more
-
-    def _evict(self, now: float) -> None:
-        while self._sessions:
-            key, session = next(iter(self._sessions.items()))
-            if session.expires > now:
-                break
-            self._drop(key)
-        while self.size > self._max_bytes:
-            largest = max(self._parts.values(), key=lambda part: part.size)
-            self._drop(next(iter(largest.keys)))
-
-    def _drop(self, key: SessionKey) -> bool:
-        session = self._sessions.pop(key, None)
-        if session is None:
-            return False
-        self._resize(session, -session.size)
-        part = self._parts[session.share]
-        del part.keys[key]
-        if not part.keys:
-            del self._parts[session.share]
-        self._on_dropped(key)
-        return True

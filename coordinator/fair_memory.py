@@ -1,0 +1,128 @@
+"""Memory that clients share: bounded in bytes and time, and who has most of it loses what was used least recently."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+@dataclass(slots=True)
+class _Entry(Generic[Value]):
+    value: Value
+    share: str
+    size: int = 0
+    expires: float = 0.0
+
+
+@dataclass(slots=True)
+class _Share(Generic[Key]):
+    """What one client has."""
+
+    keys: OrderedDict[Key, None] = field(default_factory=OrderedDict)
+    """In order of use."""
+    size: int = 0
+
+
+class FairMemory(Generic[Key, Value]):
+    """Values by key, each kept for a time after its last use, unless there is no room for it."""
+
+    def __init__(
+        self,
+        max_bytes: int,
+        ttl_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        on_dropped: Callable[[Key], None] | None = None,
+    ) -> None:
+        """`on_dropped` is called with each key that is dropped, for whatever reason."""
+        self._max_bytes = max_bytes
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._on_dropped = on_dropped
+        self._entries: OrderedDict[Key, _Entry[Value]] = OrderedDict()
+        """In order of use, and so of expiry."""
+        self._shares: dict[str, _Share[Key]] = {}
+        self.size = 0
+        """Bytes in use."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: Key) -> Value | None:
+        """Return a value, which does not count as a use."""
+        self._expire()
+        entry = self._entries.get(key)
+        return None if entry is None else entry.value
+
+    def use(self, key: Key) -> Value | None:
+        """Return a value, and keep it for longer."""
+        self._expire()
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._touch(key, entry)
+        return entry.value
+
+    def items(self) -> Iterator[tuple[Key, Value]]:
+        """Yield all keys with their values, the least recently used one first."""
+        self._expire()
+        return ((key, entry.value) for key, entry in self._entries.items())
+
+    def put(self, key: Key, value: Value, share: str, size: int) -> None:
+        """Keep a value, in place of an earlier one; `share`: whose part of the memory it takes, `size`: in bytes."""
+        self._take_out(key)
+        self._entries[key] = _Entry(value, share)
+        self._shares.setdefault(share, _Share())
+        self.grow(key, size)
+
+    def grow(self, key: Key, more: int) -> None:
+        """Count so many more bytes for a value that is there, and keep it for longer, if there is room for it."""
+        entry = self._entries[key]
+        self._resize(entry, more)
+        self._touch(key, entry)
+        self._expire()
+        while self.size > self._max_bytes:
+            largest = max(self._shares.values(), key=lambda share: share.size)
+            self.drop(next(iter(largest.keys)))
+
+    def drop(self, key: Key) -> bool:
+        """Drop a value; return whether there was one."""
+        if not self._take_out(key):
+            return False
+        if self._on_dropped is not None:
+            self._on_dropped(key)
+        return True
+
+    def _expire(self) -> None:
+        now = self._clock()
+        while self._entries:
+            key, entry = next(iter(self._entries.items()))
+            if entry.expires > now:
+                return
+            self.drop(key)
+
+    def _touch(self, key: Key, entry: _Entry[Value]) -> None:
+        entry.expires = self._clock() + self._ttl_s
+        self._entries.move_to_end(key)
+        keys = self._shares[entry.share].keys
+        keys[key] = None
+        keys.move_to_end(key)
+
+    def _resize(self, entry: _Entry[Value], more: int) -> None:
+        entry.size += more
+        self._shares[entry.share].size += more
+        self.size += more
+
+    def _take_out(self, key: Key) -> bool:
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return False
+        self._resize(entry, -entry.size)
+        keys = self._shares[entry.share].keys
+        del keys[key]
+        if not keys:
+            del self._shares[entry.share]
+        return True

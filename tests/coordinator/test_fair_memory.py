@@ -1,0 +1,74 @@
+"""Memory is bounded in bytes and time, and nobody loses what is theirs because others have much."""
+
+import pytest
+
+from tests.clock import Clock
+from tokenwire.coordinator.fair_memory import FairMemory
+
+
+@pytest.fixture
+def dropped() -> list[str]:
+    """The keys that were dropped."""
+    return []
+
+
+@pytest.fixture
+def memory(time: Clock, dropped: list[str]) -> FairMemory[str, int]:
+    """Memory of 100 bytes for a minute."""
+    return FairMemory(100, 60.0, time, dropped.append)
+
+
+def test_who_has_most_loses_what_was_used_least_recently(memory: FairMemory[str, int], dropped: list[str]) -> None:
+    """However long others have not used theirs."""
+    memory.put("other", 0, "other", 30)
+    for number, key in enumerate("abc"):
+        memory.put(key, number, "acme", 20)
+    assert memory.use("a") == 0
+    assert memory.find("b") == 1  # which is no use
+    memory.put("d", 3, "acme", 20)
+
+    assert dropped == ["b"]
+    assert [*memory.items()] == [("other", 0), ("c", 2), ("a", 0), ("d", 3)]
+    assert (memory.size, len(memory)) == (90, 4)
+
+
+def test_values_are_kept_for_a_time_after_their_last_use(
+    memory: FairMemory[str, int], time: Clock, dropped: list[str]
+) -> None:
+    """Which is when they are put, used, or grow."""
+    for key in ("found", "used", "grown"):
+        memory.put(key, 1, "acme", 10)
+    time.now += 50
+    assert memory.find("found") == memory.use("used") == 1
+    memory.grow("grown", 5)
+    time.now += 20
+
+    assert memory.find("found") is None
+    assert memory.use("found") is None
+    assert dropped == ["found"]
+    assert memory.size == 25
+    time.now += 50
+    assert not [*memory.items()]
+    assert memory.size == 0
+
+
+def test_a_value_that_takes_the_place_of_another_is_not_dropped(
+    memory: FairMemory[str, int], dropped: list[str]
+) -> None:
+    """Its size and whose it is may be others; one that is too large is dropped at once."""
+    memory.put("a", 1, "acme", 50)
+    memory.put("a", 2, "other", 20)
+    assert (memory.find("a"), memory.size, dropped) == (2, 20, [])
+
+    memory.put("a", 3, "acme", 101)
+    assert (memory.find("a"), memory.size, dropped) == (None, 0, ["a"])
+
+
+def test_what_was_dropped_once_is_not_there(memory: FairMemory[str, int], dropped: list[str]) -> None:
+    """And is not dropped again."""
+    memory.put("a", 1, "acme", 50)
+
+    assert memory.drop("a")
+    assert not memory.drop("a")
+    assert dropped == ["a"]
+    assert memory.size == 0
