@@ -1,13 +1,15 @@
 """Redis as coordinators share state in it: every wait is bounded, and after an error it is skipped for a while."""
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tokenwire.errors import InvalidRequest
+from tokenwire.errors import InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -82,3 +84,21 @@ class RedisHealth:
         if self._paused_until is not None:
             log.warning("Redis responds again")
             self._paused_until = None
+
+    @asynccontextmanager
+    async def answers(self, store: str, wait_s: float) -> AsyncIterator[None]:
+        """Surround what waits for a store in this Redis. Raises Unavailable in place of errors, and after `wait_s`."""
+        if self.is_paused:
+            raise no_answer(store)
+        try:
+            async with asyncio.timeout(wait_s):
+                yield
+        except Exception as error:  # whatever a server says
+            self.on_error(error)
+            raise no_answer(store) from error
+        self.on_success()
+
+
+def no_answer(store: str) -> Unavailable:
+    """Return the error for what needs a store that does not answer now."""
+    return Unavailable(f"{store} does not answer. Try again.", retry_after_s=PAUSE_S)

@@ -6,6 +6,7 @@ A deleted response leaves an empty value, so that no process brings back a copy 
 import asyncio
 import logging
 from collections.abc import Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -13,7 +14,6 @@ from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
 from tokenwire.coordinator.response_store.store import ResponseKey
 from tokenwire.coordinator.response_store.stored_response import StoredResponse, pack, unpack
 from tokenwire.coordinator.shared_redis import PAUSE_S, TIMEOUT_S, RedisHealth, open_redis
-from tokenwire.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -121,8 +121,8 @@ class RedisResponseStore:
             self._writer.cancel()
         await self._redis.aclose()
 
-    def _answer(self) -> "_BoundedAnswer":
-        return _BoundedAnswer(self._health)
+    def _answer(self) -> AbstractAsyncContextManager[None]:
+        return self._health.answers("The store of responses", _WAIT_S)
 
     def _enqueue(self, write: _Write) -> bool:
         """Queue a write; return whether there was room for it."""
@@ -160,40 +160,12 @@ class RedisResponseStore:
             write.done.set_result(None)
 
 
-class _BoundedAnswer:
-    """Waits for an answer of Redis, not for long. Raises Unavailable instead of its errors."""
-
-    def __init__(self, health: RedisHealth) -> None:
-        self._health = health
-        self._timeout = asyncio.timeout(_WAIT_S)
-
-    async def __aenter__(self) -> None:
-        if self._health.is_paused:
-            raise _unavailable()
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        try:
-            await self._timeout.__aexit__(kind, error, trace)  # type: ignore[arg-type]
-        except TimeoutError as late:
-            error = late
-        if error is None:
-            self._health.on_success()
-        elif isinstance(error, Exception):
-            self._health.on_error(error)
-            raise _unavailable() from error
-
-
 def _found(value: bytes | None, key: ResponseKey) -> StoredResponse | type[Deleted] | None:
     """Return what was found under a key; nothing that is another tenant's, whatever Redis answers."""
     if value is None or value == _DELETED:
         return None if value is None else Deleted
     response = unpack(value)
     return response if response is not None and (response.tenant, response.id) == key else None
-
-
-def _unavailable() -> Unavailable:
-    return Unavailable("The store of responses does not answer. Try again.", retry_after_s=PAUSE_S)
 
 
 def _name(key: ResponseKey) -> bytes:

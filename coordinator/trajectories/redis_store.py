@@ -1,19 +1,16 @@
 """Sessions in Redis, for several coordinators: a list of events for each, and a set of each tenant's sessions."""
 
-import asyncio
 import json
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any
 
-from tokenwire.coordinator.shared_redis import PAUSE_S, RedisHealth, open_redis
+from tokenwire.coordinator.shared_redis import RedisHealth, open_redis
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.coordinator.trajectories.store import OnDropped, SessionKey, StoredSession
-from tokenwire.coordinator.trajectories.write_queue import Append, WriteQueue
-from tokenwire.errors import Unavailable
-
-Answer = TypeVar("Answer")
+from tokenwire.coordinator.trajectories.write_queue import STORE, Append, WriteQueue
 
 _EVENTS = b"tokenwire:trajectories:1:"
 _SESSIONS = b"tokenwire:trajectories-of:1:"
@@ -44,7 +41,8 @@ class RedisTrajectoryStore:
     async def read(self, key: SessionKey) -> Sequence[bytes]:
         """Return the events of a session."""
         await self._queue.flush()
-        reply: Any = await self._answer(self._redis.lrange(_name(_EVENTS, *key), 0, -1))
+        async with self._answer():
+            reply: Any = await self._redis.lrange(_name(_EVENTS, *key), 0, -1)
         mark = _digest(*key)
         # Whatever Redis holds there, only what was stored for this session is its tenant's.
         return [each[len(mark) :] for each in reply if each.startswith(mark)]
@@ -53,26 +51,25 @@ class RedisTrajectoryStore:
         """Delete a session."""
         await self._queue.flush()
         self._on_dropped(key)
-        async with self._redis.pipeline() as pipe:
+        async with self._answer(), self._redis.pipeline() as pipe:
             pipe.delete(_name(_EVENTS, *key))
             pipe.zrem(_name(_SESSIONS, key[0]), _member(key[1]))
-            deleted, _ = await self._answer(pipe.execute())
+            deleted, _ = await pipe.execute()
         return bool(deleted)
 
     async def sessions(self, tenant: str) -> Sequence[StoredSession]:
         """Return the sessions of a tenant; those that have expired are forgotten."""
         await self._queue.flush()
         name = _name(_SESSIONS, tenant)
-        reply: Any = await self._answer(self._redis.zrevrange(name, 0, -1, withscores=True))
-        members: list[tuple[bytes, float]] = reply
-        found = [StoredSession(json.loads(member), created_at) for member, created_at in members]
-        async with self._redis.pipeline(transaction=False) as pipe:
+        async with self._answer(), self._redis.pipeline(transaction=False) as pipe:
+            members: list[tuple[bytes, float]] = await self._redis.zrevrange(name, 0, -1, withscores=True)
+            found = [StoredSession(json.loads(member), created_at) for member, created_at in members]
             for session in found:
                 pipe.exists(_name(_EVENTS, tenant, session.id))
-            exist = await self._answer(pipe.execute()) if found else []
-        expired = [member for (member, _), exists in zip(members, exist, strict=True) if not exists]
-        if expired:
-            await self._answer(self._redis.zrem(name, *expired))
+            exist = await pipe.execute()
+            expired = [member for (member, _), exists in zip(members, exist, strict=True) if not exists]
+            if expired:
+                await self._redis.zrem(name, *expired)
         return [session for session, exists in zip(found, exist, strict=True) if exists]
 
     async def flush(self) -> None:
@@ -85,10 +82,8 @@ class RedisTrajectoryStore:
         await self._redis.aclose()
 
     async def _write(self, batch: Sequence[Append]) -> None:
-        if self._health.is_paused:
-            raise TimeoutError("Redis failed a moment ago")
         now = time.time()
-        async with self._redis.pipeline(transaction=False) as pipe:
+        async with self._answer(), self._redis.pipeline(transaction=False) as pipe:
             for key, event in batch:
                 pipe.rpush(_name(_EVENTS, *key), _digest(*key) + event)
             for key in {key for key, _ in batch}:
@@ -97,18 +92,10 @@ class RedisTrajectoryStore:
             for tenant in {tenant for (tenant, _), _ in batch}:
                 pipe.zremrangebyrank(_name(_SESSIONS, tenant), 0, -self._most_listed - 1)
                 pipe.expire(_name(_SESSIONS, tenant), self._ttl_s)
-            await self._answer(pipe.execute())
+            await pipe.execute()
 
-    async def _answer(self, command: Awaitable[Answer]) -> Answer:
-        """Return an answer of Redis. Raises Unavailable instead of its errors."""
-        try:
-            answer = await asyncio.wait_for(command, 2 * _TIMEOUT_S)
-        except Exception as error:  # whatever a server says
-            self._health.on_error(error)
-            message = "The store of trajectories does not answer. Try again."
-            raise Unavailable(message, retry_after_s=PAUSE_S) from error
-        self._health.on_success()
-        return answer
+    def _answer(self) -> AbstractAsyncContextManager[None]:
+        return self._health.answers(STORE, 2 * _TIMEOUT_S)
 
 
 def _name(prefix: bytes, *parts: str) -> bytes:

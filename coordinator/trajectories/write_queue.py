@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from tokenwire.coordinator.shared_redis import PAUSE_S
+from tokenwire.coordinator.shared_redis import no_answer
 from tokenwire.coordinator.trajectories.store import OnDropped, SessionKey
 from tokenwire.errors import Unavailable
 
@@ -13,6 +13,8 @@ log = logging.getLogger(__name__)
 Append = tuple[SessionKey, bytes]
 """A session, and an event of it."""
 
+STORE = "The store of trajectories"
+"""In errors."""
 _MOST_AT_ONCE = 256
 _MOST_QUEUED = 16 * 1024
 _WAIT_S = 2.0
@@ -50,8 +52,7 @@ class WriteQueue:
         try:
             await asyncio.wait_for(self._queue.join(), timeout_s)
         except TimeoutError as error:
-            message = "The store of trajectories does not answer. Try again."
-            raise Unavailable(message, retry_after_s=PAUSE_S) from error
+            raise no_answer(STORE) from error
 
     async def close(self) -> None:
         """Write what is queued, if the store is quick enough, and end."""

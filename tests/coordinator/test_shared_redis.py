@@ -1,12 +1,13 @@
 """Redis as coordinators share state in it."""
 
+import asyncio
 import logging
 
 import pytest
 
 from tests.clock import Clock
 from tokenwire.coordinator.shared_redis import PAUSE_S, RedisHealth, check_url
-from tokenwire.errors import InvalidRequest
+from tokenwire.errors import InvalidRequest, Unavailable
 
 
 @pytest.mark.parametrize("url", ["redis://:secret@host:1", "http://host:1", "host:1"])
@@ -36,3 +37,23 @@ def test_after_an_error_it_is_skipped_for_a_while(time: Clock, caplog: pytest.Lo
         "Redis failed, doing without it until it responds: refused",
         "Redis responds again",
     ]
+
+
+async def test_errors_and_silence_are_unavailable(time: Clock) -> None:
+    """With the store's name, and at once for a while after them."""
+    health, never = RedisHealth("doing without it", time), asyncio.Event()
+
+    with pytest.raises(Unavailable, match="The store does not answer"):
+        async with health.answers("The store", 60.0):
+            raise ConnectionError("refused")
+    with pytest.raises(Unavailable, match="Try again"):
+        async with health.answers("The store", 60.0):
+            pytest.fail("it was asked while it is skipped")
+    time.now += PAUSE_S
+    with pytest.raises(Unavailable):
+        async with health.answers("The store", 0.0):
+            await never.wait()
+    time.now += PAUSE_S
+    async with health.answers("The store", 60.0):
+        pass
+    assert not health.has_failed
