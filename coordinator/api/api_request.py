@@ -57,8 +57,9 @@ _UNSUPPORTED_MESSAGES = {
 _JSON = b"application/json"
 _MAX_RANK = 2**32 - 1
 """The largest uint32."""
-_LAG_HEADER, _VERSION_HEADER = "x-max-weight-lag", "x-min-weight-version"
 _TURNS_OF_OTHERS = 4
+
+LAG_HEADER, VERSION_HEADER = "x-max-weight-lag", "x-min-weight-version"
 
 _OWN_HEADER = "X-Session-Id"
 PLACE_OF_SESSION = "x-:session"
@@ -259,18 +260,15 @@ def caller_of(request: Request) -> Caller:
 class RequestHeaders:
     """The headers that belong to a request, and its caller."""
 
-    def __init__(
-        self, headers: Mapping[str, str], caller: Caller = ANYBODY, session_weights: WeightLimits | None = None
-    ) -> None:
-        """`session_weights` are the limits that a session has set for all of its requests."""
+    def __init__(self, headers: Mapping[str, str], caller: Caller = ANYBODY) -> None:
         self.caller = caller
-        self.weights = session_weights
+        self.weights: WeightLimits | None = None
         """Limits on the age of weights, where the body has none."""
-        if _LAG_HEADER in headers or _VERSION_HEADER in headers:
-            lag = headers.get(_LAG_HEADER)
+        if LAG_HEADER in headers or VERSION_HEADER in headers:
+            lag = headers.get(LAG_HEADER)
             number = int(lag) if lag is not None and lag.isascii() and lag.isdigit() and len(lag) < 20 else lag
-            version = checked_version(headers.get(_VERSION_HEADER), "X-Min-Weight-Version")
-            self.weights = WeightLimits(version, checked_lag(number, "X-Max-Weight-Lag")).over(session_weights)
+            version = checked_version(headers.get(VERSION_HEADER), "X-Min-Weight-Version")
+            self.weights = WeightLimits(version, checked_lag(number, "X-Max-Weight-Lag"))
         self._headers = headers
         self._priority = headers.get("x-vllm-priority")
         self._rank = headers.get("x-data-parallel-rank")
@@ -289,7 +287,7 @@ class RequestHeaders:
             for name, value in context.headers.items()
             if name[:2] == b"x-" or name in SESSION_HEADERS
         }
-        return cls(own, context.caller, context.session_weights)
+        return cls(own, context.caller)
 
     def identifier(self, name: str) -> str | None:
         """Return the identifier in a header. Raises InvalidRequest."""

@@ -16,7 +16,6 @@ from tokenwire.coordinator.http.content_coding import Decoder
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.errors import DeadlineExceeded, Unavailable
-from tokenwire.protocol.weight_limits import WeightLimits
 
 CONTEXT = "tokenwire.context"
 """The key of the context in an ASGI scope, where the middleware puts it."""
@@ -41,8 +40,6 @@ class RequestContext:
     caller: Caller = ANYBODY
     account: Account | None = None
     """Its caller's, if that is charged for the request."""
-    session_weights: WeightLimits | None = None
-    """What its session allows of the age of weights, where the request itself says nothing; None: anything."""
     deadline: float | None = None
     """When its generation ends at the latest, by the clock, however long it took until then; None: no limit."""
     clock: Callable[[], float] = time.monotonic

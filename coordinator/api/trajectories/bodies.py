@@ -3,11 +3,13 @@
 import math
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, field_validator
 from starlette.datastructures import QueryParams
 
 from tokenwire.coordinator.api.fields.common import Identifier
+from tokenwire.coordinator.api.fields.weight_limits import WeightLimitFields
 from tokenwire.coordinator.api.json_text import json_bytes
+from tokenwire.coordinator.api.trajectories.session_paths import split_limits
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
 
@@ -15,9 +17,18 @@ _MOST_METADATA_BYTES = 64 * 1024
 _MOST_NAME_CHARS = 128
 
 
-def _without_slash(value: str) -> str:
+def _fits_path(value: str) -> str:
     if not value or "/" in value:
         raise InvalidRequest("`session_id` must have characters, and no slash.", param="session_id")
+    if split_limits(value.encode(errors="surrogatepass"))[1]:
+        raise InvalidRequest("`session_id` must not end with limits on the age of weights.", param="session_id")
+    return value
+
+
+def _label_fits_path(value: str | None) -> str | None:
+    if value is not None and (not value.isascii() or "/" in value or ";" in value):
+        message = "`min_weight_version` is in the URL of the session: it must be ASCII, without slash and semicolon."
+        raise InvalidRequest(message, param="min_weight_version")
     return value
 
 
@@ -28,14 +39,19 @@ def _small(value: dict[str, Any] | None) -> dict[str, Any] | None:
     return value
 
 
-class NewSession(RequestModel):
-    """A session to create; one that exists gets the metadata in addition."""
+class NewSession(WeightLimitFields):
+    """A session to create; one that exists gets the metadata in addition. Limits are in the URL that is returned."""
 
     model_config = ConfigDict(extra="forbid")
 
-    session_id: Annotated[Identifier, AfterValidator(_without_slash)] | None = None
+    session_id: Annotated[Identifier, AfterValidator(_fits_path)] | None = None
     """Its id; a new one if there is none."""
     metadata: Annotated[dict[str, Any] | None, AfterValidator(_small)] = None
+
+    @field_validator("min_weight_version")
+    @classmethod
+    def _in_a_path(cls, value: str | None) -> str | None:
+        return _label_fits_path(value)
 
 
 class RewardBody(RequestModel):

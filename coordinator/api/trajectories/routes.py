@@ -12,6 +12,7 @@ from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.trajectories.bodies import NewSession, RewardBody, number_of, one_of, time_of
 from tokenwire.coordinator.api.trajectories.export import FORMATS, encode
+from tokenwire.coordinator.api.trajectories.session_paths import path_of
 from tokenwire.coordinator.api.trajectories.sessions import (
     MOST_LISTED,
     RecordedSessions,
@@ -24,6 +25,7 @@ from tokenwire.coordinator.trajectories.graph import SessionGraph
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
 from tokenwire.coordinator.trajectories.rows import rows_of
 from tokenwire.errors import NotFound
+from tokenwire.protocol.weight_limits import WeightLimits
 
 _SESSIONS = "/sessions"
 _SESSION = f"{_SESSIONS}/{{session_id}}"
@@ -58,7 +60,8 @@ def _session_routes(sessions: RecordedSessions) -> ApiRouter:
     @router.post(_SESSIONS, NewSession, body_required=False)
     async def create_session(body: NewSession, request: Request) -> Response:
         session_id = await sessions.create(caller_of(request), body.session_id, body.metadata)
-        return JSONResponse({"session_id": session_id, "url": f"{_SESSIONS}/{session_id}/v1"})
+        limits = WeightLimits(body.min_weight_version, body.max_weight_lag)
+        return JSONResponse({"session_id": session_id, "url": path_of(session_id, limits)})
 
     @router.get(_SESSIONS)
     async def list_sessions(request: Request) -> Response:

@@ -1,10 +1,16 @@
-"""Reads the session of a request from its path, /sessions/{id}/v1/..., or from a suffix of its key, before all else."""
+"""Reads the session of a request from its path, /sessions/{id}/v1/..., or from a suffix of its key, before all else.
+
+Limits on the age of weights may follow the id, as parameters of the path: `{id};max_weight_lag=2`. They are the
+defaults of all requests that come with them, so coordinators need not share what a session's are.
+"""
 
 import re
+from urllib.parse import quote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tokenwire.coordinator.api.api_request import PLACE_OF_SESSION
+from tokenwire.coordinator.api.api_request import LAG_HEADER, PLACE_OF_SESSION, VERSION_HEADER
+from tokenwire.protocol.weight_limits import WeightLimits
 
 KEY_MARK = b":session:"
 """Stands between a key and the id of a session: `KEY:session:ID`."""
@@ -12,6 +18,26 @@ KEY_MARK = b":session:"
 _PATH = re.compile(r"/sessions/([^/]+)(/(?:v1|inference)(?:/.*)?|/(?:generate|chat)/?|/(?:de)?tokenize)")
 _NAME = PLACE_OF_SESSION.encode()
 _KEYS = (b"authorization", b"x-api-key")
+_LIMIT = re.compile(rb"(.+);(max_weight_lag|min_weight_version)=([^;]*)", re.DOTALL)
+_LIMIT_HEADERS = {b"max_weight_lag": LAG_HEADER.encode(), b"min_weight_version": VERSION_HEADER.encode()}
+
+_Headers = list[tuple[bytes, bytes]]
+
+
+def path_of(session_id: str, limits: WeightLimits) -> str:
+    """Return the path below which the requests of a session go that have these limits by default."""
+    given = {"max_weight_lag": limits.max_lag, "min_weight_version": limits.min_version}
+    named = [f";{name}={quote(str(value), safe='')}" for name, value in given.items() if value is not None]
+    return f"/sessions/{session_id}{''.join(named)}/v1"
+
+
+def split_limits(named: bytes) -> tuple[bytes, _Headers]:
+    """Return a session's id without the limits that follow it, and these as headers."""
+    headers: _Headers = []
+    while (found := _LIMIT.fullmatch(named)) is not None:
+        named = found[1]
+        headers.append((_LIMIT_HEADERS[found[2]], found[3]))
+    return named, headers
 
 
 class SessionPaths:
@@ -30,10 +56,13 @@ def _named(scope: Scope) -> Scope:
     if found is not None:
         session_id, path = found[1].encode(), found[2]
         scope = {**scope, "path": path, "raw_path": path.encode()}
-    return {**scope, "headers": [(_NAME, session_id), *headers]} if session_id else scope
+    if not session_id:
+        return scope
+    session_id, limits = split_limits(session_id)
+    return {**scope, "headers": [(_NAME, session_id), *headers, *limits]}  # the client's own headers go first
 
 
-def _without_suffix(headers: list[tuple[bytes, bytes]]) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+def _without_suffix(headers: _Headers) -> tuple[bytes, _Headers]:
     """Return the session that a key names, if it does, and the headers with the key alone."""
     session_id, kept = b"", []
     for name, value in headers:

@@ -12,8 +12,8 @@ from tokenwire.protocol.weight_limits import WeightLimits
 
 
 def test_a_body_goes_before_extra_arguments_and_headers() -> None:
-    """Each limit is the first that is given: in the body, in vllm_xargs, in a header, by the session."""
-    headers = RequestHeaders({"x-max-weight-lag": "1"}, session_weights=WeightLimits("step_1", 9))
+    """Each limit is the first that is given: in the body, in vllm_xargs, in a header."""
+    headers = RequestHeaders({"x-max-weight-lag": "1", "x-min-weight-version": "step_1"})
     body = RequestFields.model_validate({"vllm_xargs": {"max_weight_lag": 2, "min_weight_version": "step_2", "a": 1}})
     own = RequestFields.model_validate({"max_weight_lag": 3})
 

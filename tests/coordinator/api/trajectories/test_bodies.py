@@ -25,7 +25,19 @@ def test_a_reward_has_a_name() -> None:
             RewardBody(value=1, name=name)
 
 
-@pytest.mark.parametrize("fields", [{"session_id": "a/b"}, {"session_id": ""}, {"metadata": {"a": "x" * 70_000}}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"session_id": "a/b"},
+        {"session_id": ""},
+        {"session_id": "a;max_weight_lag=1"},
+        {"metadata": {"a": "x" * 70_000}},
+        {"min_weight_version": "steps/1"},
+        {"min_weight_version": "1;max_weight_lag=9"},
+        {"min_weight_version": "schritt_ä"},
+        {"max_weight_lag": -1},
+    ],
+)
 def test_a_session_is_small_and_fits_a_path(fields: dict[str, Any]) -> None:
     """The error names the field."""
     with pytest.raises(InvalidRequest) as raised:

@@ -1,10 +1,13 @@
 """A session is read from the path or the key, and neither routes nor keys see it there."""
 
+from urllib.parse import unquote
+
 import pytest
 from starlette.types import Message, Scope
 
 from tokenwire.coordinator.api.api_request import PLACE_OF_SESSION
-from tokenwire.coordinator.api.trajectories.session_paths import SessionPaths
+from tokenwire.coordinator.api.trajectories.session_paths import SessionPaths, path_of
+from tokenwire.protocol.weight_limits import WeightLimits
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -65,3 +68,17 @@ async def test_a_key_names_a_session(name: bytes) -> None:
 
     assert await seen("/v1/messages", given) == ("/v1/messages", [session("run-1"), (name, b"Bearer sesame")])
     assert await seen("/sessions/a/v1/messages", given) == ("/v1/messages", [session("a"), (name, b"Bearer sesame")])
+
+
+async def test_limits_of_weights_follow_the_name_of_a_session() -> None:
+    """In the path and in the key; the client's own headers go before them."""
+    lag, version = (b"x-max-weight-lag", b"2"), (b"x-min-weight-version", b"step 1")
+    own = (b"x-max-weight-lag", b"0")
+    path = path_of("a", WeightLimits("step 1", 2))
+
+    assert path == "/sessions/a;max_weight_lag=2;min_weight_version=step%201/v1"
+    assert await seen(unquote(path), own) == ("/v1", [session("a"), own, version, lag])
+    key = (b"x-api-key", b"sesame:session:b;max_weight_lag=2")
+    assert await seen("/v1/messages", key) == ("/v1/messages", [session("b"), (b"x-api-key", b"sesame"), lag])
+    assert await seen("/sessions/a;other=1/v1") == ("/v1", [session("a;other=1")])
+    assert path_of("a", WeightLimits()) == "/sessions/a/v1"
