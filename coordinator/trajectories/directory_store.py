@@ -50,9 +50,9 @@ class DirectoryTrajectoryStore:
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise InvalidRequest(f"--trajectories-store: {folder} is not writable")
 
-    def append(self, key: SessionKey, share: str, event: bytes) -> None:
+    def append(self, key: SessionKey, share: str, event: bytes, refers: bool = False) -> None:
         """Queue an event."""
-        self._queue.put(key, event)
+        self._queue.put(key, event, refers)
 
     async def read(self, key: SessionKey) -> Sequence[bytes]:
         """Return the events of a session."""
@@ -85,7 +85,8 @@ class DirectoryTrajectoryStore:
             raise Unavailable(f"The store of trajectories failed: {error.strerror}.") from error
 
     async def _write(self, batch: Sequence[Append]) -> None:
-        await asyncio.to_thread(self._append_all, batch)
+        for key in await asyncio.to_thread(self._append_all, batch):
+            self._on_dropped(key)
         if time.monotonic() - self._swept_at > _SWEEP_S:
             self._swept_at = time.monotonic()
             for key in await asyncio.to_thread(self._sweep):
@@ -93,11 +94,14 @@ class DirectoryTrajectoryStore:
 
     # In threads.
 
-    def _append_all(self, batch: Sequence[Append]) -> None:
-        by_session: defaultdict[SessionKey, list[bytes]] = defaultdict(list)
-        for key, event in batch:
-            by_session[key].append(event)
-        for key, events in by_session.items():
+    def _append_all(self, batch: Sequence[Append]) -> list[SessionKey]:
+        """Append events to files; return the sessions that another process has dropped since their last events."""
+        dropped: list[SessionKey] = []
+        by_session: defaultdict[SessionKey, list[Append]] = defaultdict(list)
+        for each in batch:
+            by_session[each.key].append(each)
+        for key, appends in by_session.items():
+            events = [each.event for each in appends]
             path = self._path(key)
             path.parent.mkdir(mode=0o700, exist_ok=True)
             file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -105,12 +109,15 @@ class DirectoryTrajectoryStore:
                 if not os.fstat(file).st_size:
                     head = {"tenant": key[0], "session": key[1], "created_at": time.time()}
                     events.insert(0, json.dumps(head).encode())
+                    if appends[0].refers:
+                        dropped.append(key)
                 # One call for all: what processes append at once is not mixed up.
                 contents = b"".join(map(_framed, events))
                 if os.write(file, contents) < len(contents):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 os.close(file)
+        return dropped
 
     def _read(self, path: Path) -> list[bytes]:
         try:

@@ -34,9 +34,9 @@ class RedisTrajectoryStore:
         self._on_dropped = on_dropped
         self._queue = WriteQueue(self._write, max(1, settings.max_bytes // _QUEUED_PART), on_dropped)
 
-    def append(self, key: SessionKey, share: str, event: bytes) -> None:
+    def append(self, key: SessionKey, share: str, event: bytes, refers: bool = False) -> None:
         """Queue an event."""
-        self._queue.put(key, event)
+        self._queue.put(key, event, refers)
 
     async def read(self, key: SessionKey) -> Sequence[bytes]:
         """Return the events of a session."""
@@ -84,15 +84,18 @@ class RedisTrajectoryStore:
     async def _write(self, batch: Sequence[Append]) -> None:
         now = time.time()
         async with self._answer(), self._redis.pipeline(transaction=False) as pipe:
-            for key, event in batch:
-                pipe.rpush(_name(_EVENTS, *key), _digest(*key) + event)
-            for key in {key for key, _ in batch}:
+            for each in batch:
+                pipe.rpush(_name(_EVENTS, *each.key), _digest(*each.key) + each.event)
+            for key in {each.key for each in batch}:
                 pipe.expire(_name(_EVENTS, *key), self._ttl_s)
                 pipe.zadd(_name(_SESSIONS, key[0]), {_member(key[1]): now}, nx=True)
-            for tenant in {tenant for (tenant, _), _ in batch}:
+            for tenant in {each.key[0] for each in batch}:
                 pipe.zremrangebyrank(_name(_SESSIONS, tenant), 0, -self._most_listed - 1)
                 pipe.expire(_name(_SESSIONS, tenant), self._ttl_s)
-            await pipe.execute()
+            lengths = (await pipe.execute())[: len(batch)]
+        for each, length in zip(batch, lengths, strict=True):
+            if length == 1 and each.refers:  # what it refers to was deleted by another process, or by Redis
+                self._on_dropped(each.key)
 
     def _answer(self) -> AbstractAsyncContextManager[None]:
         return self._health.answers(STORE, 2 * _TIMEOUT_S)

@@ -11,7 +11,7 @@ SessionKey = tuple[str, str]
 """A tenant, and the id of its session."""
 
 OnDropped = Callable[[SessionKey], None]
-"""Called with a session of which something that was to be stored is not: later turns must not refer to it."""
+"""Called with a session of which something is not stored, or no more: later turns must not refer to it."""
 
 _EVENT_BYTES = 120
 _SESSION_BYTES = 800
@@ -30,10 +30,11 @@ class StoredSession:
 class TrajectoryStore(Protocol):
     """Appends events to sessions, in order."""
 
-    def append(self, key: SessionKey, share: str, event: bytes) -> None:
+    def append(self, key: SessionKey, share: str, event: bytes, refers: bool = False) -> None:
         """Append an event, at once for this process, soon for others; `share`: whose part of the memory it takes.
 
-        Raises nothing: what cannot be stored is dropped.
+        refers: whether it needs earlier events of the session, which somebody else may have dropped. Raises nothing:
+        what cannot be stored is dropped.
         """
 
     async def read(self, key: SessionKey) -> Sequence[bytes]:
@@ -80,7 +81,7 @@ class MemoryTrajectoryStore:
         """Bytes in use."""
         return self._memory.size
 
-    def append(self, key: SessionKey, share: str, event: bytes) -> None:
+    def append(self, key: SessionKey, share: str, event: bytes, refers: bool = False) -> None:
         """Append an event."""
         session, size = self._memory.find(key), len(event) + _EVENT_BYTES
         if session is None:

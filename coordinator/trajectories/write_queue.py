@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 from tokenwire.coordinator.shared_redis import no_answer
 from tokenwire.coordinator.trajectories.store import OnDropped, SessionKey
@@ -10,8 +11,15 @@ from tokenwire.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
-Append = tuple[SessionKey, bytes]
-"""A session, and an event of it."""
+
+class Append(NamedTuple):
+    """An event of a session."""
+
+    key: SessionKey
+    event: bytes
+    refers: bool = False
+    """Whether it needs earlier ones."""
+
 
 STORE = "The store of trajectories"
 """In errors."""
@@ -37,15 +45,16 @@ class WriteQueue:
         self._writer: asyncio.Task[None] | None = None
         self._failing = False
 
-    def put(self, key: SessionKey, event: bytes) -> None:
+    def put(self, key: SessionKey, event: bytes, refers: bool = False) -> None:
         """Queue an event; what there is no room for is dropped."""
+        append = Append(key, event, refers)
         if self._queue.full() or self._bytes + len(event) > self._max_bytes:
-            self._drop([(key, event)], "they come faster than they are written")
+            self._drop([append], "they come faster than they are written")
             return
         if self._writer is None:
             self._writer = asyncio.create_task(self._run())
         self._bytes += len(event)
-        self._queue.put_nowait((key, event))
+        self._queue.put_nowait(append)
 
     async def flush(self, timeout_s: float = _WAIT_S) -> None:
         """Wait until everything is written, or was dropped. Raises Unavailable if that takes long."""
@@ -77,7 +86,7 @@ class WriteQueue:
             except Exception as error:  # no answer of a store may end the writer
                 self._drop(batch, str(error) or "no answer")
             finally:
-                self._bytes -= sum(len(event) for _, event in batch)
+                self._bytes -= sum(len(each.event) for each in batch)
                 for _ in batch:
                     self._queue.task_done()
 
@@ -85,5 +94,5 @@ class WriteQueue:
         if not self._failing:
             log.warning("events of sessions are not stored: %s", reason)
         self._failing = True
-        for key, _ in appends:
-            self._on_dropped(key)
+        for each in appends:
+            self._on_dropped(each.key)

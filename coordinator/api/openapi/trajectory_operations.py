@@ -18,8 +18,8 @@ TRAJECTORY_OPERATIONS = {
         _GROUP,
         "Create a session, or list those that were recorded",
         recorded.CreatedSession | list[recorded.SessionInfo],
-        description="A session is also created by its first request. Limits on the age of weights are in the `url` that "
-        "is returned, and hold for requests that come by it. Parameters of the list: `since`, `limit`.",
+        description="A session is also created by its first request. Limits on the age of weights are in the `url` "
+        "that is returned, and hold for requests that come by it. Parameters of the list: `since`, `limit`.",
     ),
     "/sessions/{session_id}": Operation(
         _GROUP, "Show or delete a session", recorded.SessionInfo | recorded.DeletedSession, finds=True

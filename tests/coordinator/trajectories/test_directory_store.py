@@ -102,6 +102,25 @@ async def test_sessions_are_dropped_where_they_are_recorded(tmp_path: Path) -> N
     assert set(threads) == {get_ident()}
 
 
+async def test_a_session_that_another_process_dropped_is_begun_anew(tmp_path: Path) -> None:
+    """The event that refers to what is gone says so, and only that one."""
+    dropped: list[SessionKey] = []
+    one, other = directory_store(tmp_path, dropped=dropped), directory_store(tmp_path)
+    one.append(KEY, "", b"1")
+    one.append(KEY, "", b"2", refers=True)
+    await one.flush()
+    assert await other.delete(KEY)
+    assert dropped == []
+    one.append(KEY, "", b"3", refers=True)
+    await one.flush()
+    one.append(KEY, "", b"4", refers=True)
+    await one.flush()
+
+    assert dropped == [KEY]
+    await one.close()
+    await other.close()
+
+
 async def test_files_that_are_gone_or_cut_off_are_not_listed(tmp_path: Path) -> None:
     """Another process may have dropped one just now; the others are listed."""
     store = directory_store(tmp_path)

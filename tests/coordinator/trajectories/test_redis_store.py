@@ -68,6 +68,26 @@ async def test_the_list_of_a_tenant_is_bounded(redis_url: str) -> None:
     await store.close()
 
 
+async def test_a_session_that_another_process_dropped_is_begun_anew(redis_url: str) -> None:
+    """The event that refers to what is gone says so, and only that one."""
+    dropped: list[SessionKey] = []
+    one, other = redis_store_of(redis_url, dropped), redis_store_of(redis_url)
+    key = ("acme", "anew")
+    one.append(key, "", b"1")
+    one.append(key, "", b"2", refers=True)
+    await one.flush()
+    assert await other.delete(key)
+    assert dropped == []
+    one.append(key, "", b"3", refers=True)
+    await one.flush()
+    one.append(key, "", b"4", refers=True)
+    await one.flush()
+
+    assert dropped == [key]
+    await one.close()
+    await other.close()
+
+
 async def test_what_is_of_another_session_is_not_returned(redis_url: str) -> None:
     """Whatever Redis holds under its name."""
     store, client = redis_store_of(redis_url), open_redis(redis_url, PASSWORD)

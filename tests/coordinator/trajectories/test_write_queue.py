@@ -27,7 +27,7 @@ class Written:
         await self.goes_on.wait()
         if self.error is not None:
             raise self.error
-        self.events += [event for _, event in batch]
+        self.events += [each.event for each in batch]
 
 
 async def test_appends_are_written_in_order() -> None:
