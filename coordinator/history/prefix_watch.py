@@ -122,7 +122,7 @@ class WatchedPrompt:
             return PrefixDivergence("salt" if old.model == new.model else "model", token=self._common)
         place, same = new.digest.alike(old.digest)
         if place < min(len(messages), len(old.digest.messages)):
-            text = text_at_difference(messages[place], place, form, old.digest.pieces[place])
+            text = text_at_difference(messages[place], place, form, new.digest.pieces[place], old.digest.pieces[place])
             return PrefixDivergence(_kind(old.digest, new.digest, same > place), place, text, self._common)
         blocks = min(len(old.digest.blocks), len(new.digest.blocks))
         # Less than a block may be different: where the last prompt ended, a template may have begun the reply.

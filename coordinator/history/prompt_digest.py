@@ -64,11 +64,12 @@ def digest_prompt(
     )
 
 
-def text_at_difference(message: Mapping[str, Any], position: int, form: ContentFormat, old: "array[int]") -> str:
-    """Return a message's text around the first piece that another one does not have."""
+def text_at_difference(
+    message: Mapping[str, Any], position: int, form: ContentFormat, pieces: "array[int]", old: "array[int]"
+) -> str:
+    """Return the text of a message with these pieces around the first one that another message does not have."""
     text = message_text(message, position, form)
-    size = _piece_chars(text)
-    start = size * _common(old[1:], _pieces(message, position, form)[1:])
+    start = _piece_chars(text) * _common(old[1:], pieces[1:])
     return text[max(0, start - SHOWN_CHARS) : start + SHOWN_CHARS]
 
 

@@ -38,7 +38,8 @@ def test_the_difference_is_shown(place: int) -> None:
     """The shown text has the first character that differs, and is short."""
     old = "." * 10_000
     new = messages_of(f"{old[:place]}X{old[place + 1 :]}")
-    shown = text_at_difference(new[0], 0, FORM, digest_prompt(messages_of(old), FORM, []).pieces[0])
+    before, after = (digest_prompt(messages, FORM, []).pieces[0] for messages in (messages_of(old), new))
+    shown = text_at_difference(new[0], 0, FORM, after, before)
 
     assert "X" in shown
     assert len(shown) <= 160
