@@ -62,7 +62,8 @@ class RedisTrajectoryStore:
         await self._queue.flush()
         name = _name(_SESSIONS, tenant)
         async with self._answer(), self._redis.pipeline(transaction=False) as pipe:
-            members: list[tuple[bytes, float]] = await self._redis.zrevrange(name, 0, -1, withscores=True)
+            reply: Any = await self._redis.zrevrange(name, 0, -1, withscores=True)
+            members: list[tuple[bytes, float]] = reply
             found = [StoredSession(json.loads(member), created_at) for member, created_at in members]
             for session in found:
                 pipe.exists(_name(_EVENTS, tenant, session.id))

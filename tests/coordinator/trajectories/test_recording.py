@@ -105,7 +105,7 @@ async def test_turns_are_stored_whole_after_another_process_dropped_their_sessio
     """But for the one by which that is found out."""
     indexes = SessionIndexes(60.0)
     store = DirectoryTrajectoryStore(tmp_path, 2**20, 60.0, indexes.forget)
-    other = DirectoryTrajectoryStore(tmp_path, 2**20, 60.0, [].append)
+    other = DirectoryTrajectoryStore(tmp_path, 2**20, 60.0, list[SessionKey]().append)
     recorder, prompt = TrajectoryRecorder(store, indexes), [1]
     for node in ("first", "second", "lost", "whole", "last"):
         recorder.append_turn(KEY, "", turn_of(prompt, sampled_choice(node, [2])), TokenPrompt(prompt))

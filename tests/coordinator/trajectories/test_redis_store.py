@@ -58,7 +58,7 @@ async def test_a_deleted_or_expired_session_is_gone(redis_url: str) -> None:
 async def test_the_list_of_a_tenant_is_bounded(redis_url: str) -> None:
     """It has the newest sessions, whether or not somebody reads it; the others are still there."""
     settings = TrajectorySettings(enabled=True, store=redis_url, store_password=PASSWORD, ttl_s=60.0)
-    store = RedisTrajectoryStore(settings, [].append, most_listed=2)
+    store = RedisTrajectoryStore(settings, list[SessionKey]().append, most_listed=2)
     for name in ("a", "b", "c"):
         store.append(("many", name), "", b"1")
         await store.flush()
