@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from tokenwire.coordinator.parsing.message import MessageDelta, RawMessage, ToolCallDelta
@@ -11,15 +10,18 @@ from tokenwire.coordinator.parsing.rules import ParsedToolCall
 
 def joined(deltas: Sequence[MessageDelta]) -> RawMessage:
     """Return the message that deltas add up to."""
-    calls: dict[int, ParsedToolCall] = {}
+    parts: dict[int, list[ToolCallDelta]] = {}
     for delta in deltas:
         for new in delta.tool_calls:
-            call = calls.get(new.index) or ParsedToolCall(new.id or "", "", "")
-            name, arguments = call.name + (new.name or ""), call.arguments + (new.arguments or "")
-            calls[new.index] = replace(call, name=name, arguments=arguments)
+            parts.setdefault(new.index, []).append(new)
     reasoning = "".join(delta.reasoning or "" for delta in deltas)
     content = "".join(delta.content or "" for delta in deltas)
-    return reasoning or None, content or None, tuple(calls.values())
+    return reasoning or None, content or None, tuple(map(_joined_call, parts.values()))
+
+
+def _joined_call(parts: Sequence[ToolCallDelta]) -> ParsedToolCall:
+    name = "".join(part.name or "" for part in parts)
+    return ParsedToolCall(parts[0].id or "", name, "".join(part.arguments or "" for part in parts))
 
 
 def agreed(sent: RawMessage, whole: RawMessage, reasons: bool = True) -> RawMessage:
