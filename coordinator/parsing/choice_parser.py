@@ -26,7 +26,7 @@ AnyCall = TypeVar("AnyCall", ParsedToolCall, ToolCallDelta)
 Text = TypeVar("Text", str, str | None)
 
 
-_AT_ONCE = ParserBudget(per_token_s=0.0, wait_s=math.inf)
+_AT_ONCE = ParserBudget(per_token_s=0.0, cheap_s=0.0, wait_s=math.inf)
 """Batches as much as possible: what a parser returns does not depend on it."""
 
 

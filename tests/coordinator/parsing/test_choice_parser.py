@@ -109,3 +109,17 @@ def test_a_reply_is_the_same_streamed_or_not(whole: str, kept: str, count: int) 
     assert [call.arguments for call in message.tool_calls] == [kept]
     assert message.finish_reason == ("length" if count else "tool_calls")
     assert len(counted) == count
+
+
+def test_a_whole_output_is_fed_in_few_calls() -> None:
+    """However cheap they are: nobody waits for its parts, and other requests wait for it."""
+    made: list[ScriptedRawParser] = []
+
+    def new_parser() -> ScriptedRawParser:
+        made.append(ScriptedRawParser())
+        return made[-1]
+
+    ChoiceParser(new_parser, AUTO, "").full("x" * 1000, [1] * 1000, "stop", ["x"] * 1000)
+    (fed,) = [each.texts for each in made if each.fed]
+    assert "".join(fed) == "x" * 1000
+    assert len(fed) == 3  # the first and the last token are passed alone
