@@ -17,13 +17,13 @@ class VllmParser:
     __slots__ = ("_full", "_parser", "_prompt", "_request", "_rules")
 
     def __init__(
-        self, parser: Parser, full: Parser, request: ChatCompletionRequest, prompt: Sequence[int], rules: MessageRules
+        self, parser: Parser, full: Parser, request: ChatCompletionRequest, prompt: list[int], rules: MessageRules
     ) -> None:
         """`parser` parses deltas and `full` complete outputs; they may be the same."""
         self._parser = parser
         self._full = full
         self._request = request
-        self._prompt = list(prompt)
+        self._prompt = prompt
         self._rules = rules
 
     def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:

@@ -72,7 +72,6 @@ class VllmParsers:
     ) -> None:
         """Load the parser classes, and the tokenizer from its files if it is not given. Raises ParserUnusable."""
         self.budget = budget
-        self.disagreements = Disagreements() if disagreements is None else disagreements
         self.settings = settings
         self.is_harmony = model.kind(settings) == "gpt_oss"
         self.model_config = model.as_config(settings)
@@ -87,6 +86,9 @@ class VllmParsers:
         """The parser class for output before calls."""
         self.always_adjusts = cls.always_adjust_request or cls.reasoning_parser_cls is not None
         self.marks = frozenset(self.tokenizer.added_tokens_decoder)
+        self.name = " with ".join(f"{what} {name}" for what, name in settings.names.items())
+        """The operator's name of both parsers, for errors."""
+        self.count_disagreement = partial((disagreements or Disagreements()).count, "+".join(settings.names.values()))
 
     @property
     def counts_reasoning(self) -> bool:
@@ -187,18 +189,18 @@ class VllmPlan:
 
     def parser(self, prompt_token_ids: Sequence[int]) -> MessageParser:
         """Return a parser for one choice."""
-        parsers, settings = self._parsers, self._parsers.settings
+        parsers = self._parsers
         prompt = list(prompt_token_ids)
         # vLLM parses a complete output as a new message, and continues the prompt's message only in streams.
         continues = self._request.continue_final_message and self._new_parser(self._request).is_reasoning_end(prompt)
         return ChoiceParser(
             partial(self._raw_parser, prompt, parsers.answer_parser_cls if continues else None),
             self.rules,
-            " with ".join(f"{what} {name}" for what, name in settings.names.items()),
+            parsers.name,
             parsers.marks,
             splits_text=not parsers.incremental,
             budget=parsers.budget,
-            disagreed=partial(parsers.disagreements.count, "+".join(settings.names.values())),
+            disagreed=parsers.count_disagreement,
         )
 
     def _raw_parser(self, prompt: list[int], full_cls: type[Parser] | None) -> RawParser:

@@ -13,7 +13,7 @@ from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 vllm_output = Lazily("tokenwire.coordinator.parsing.vllm_output")
 
-REQUEST, PROMPT = object(), (1, 2)
+REQUEST, PROMPT = object(), [1, 2]
 RULES = MessageRules("auto", parses_tools=True)
 
 
