@@ -17,12 +17,8 @@ from tokenwire.coordinator.api.openai.derender_request import (
     GivenChunkChoice,
 )
 from tokenwire.coordinator.api.openai.message import delta_object
-from tokenwire.coordinator.parsing.message import (
-    MessageDelta,
-    ParserFailed,
-    ParserPlan,
-    ToolCallDelta,
-)
+from tokenwire.coordinator.parsing.agreement import joined
+from tokenwire.coordinator.parsing.message import MessageDelta, ParserFailed, ParserPlan, RawMessage, ToolCallDelta
 from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
 from tokenwire.coordinator.text.text_window import WindowDecoder
 from tokenwire.coordinator.types import ServedModel, Usage
@@ -78,8 +74,8 @@ class ChatDerenderer:
             delta = {"content": text or None}
         else:
             message, reason = _parsed(self._plan, choice, self._body, self._model, self._rules)
-            delta = {"content": None, **delta_object(message.beyond(state))}
-            state = message.sent(state, choice.token_ids or [])
+            delta = {"content": None, **delta_object(_beyond(message, state))}
+            state = _after(message, state, choice.token_ids or [])
         shown = {
             "index": choice.index,
             "delta": {"role": "assistant" if opening else None, "reasoning": None, **delta},
@@ -173,7 +169,7 @@ def _decoded(
 
 def _parsed(
     plan: ParserPlan, choice: GivenChunkChoice, body: DerenderChatRequest, model: ServedModel, rules: TextRules
-) -> tuple["_Message", str | None]:
+) -> tuple[RawMessage, str | None]:
     """Return the message up to the end of a chunk, and its finish reason.
 
     A parser's state cannot be carried, so a new one gets all tokens again.
@@ -181,74 +177,51 @@ def _parsed(
     prompt, state = body.prompt_token_ids or [], body.stream_state or DerenderState()
     token_ids, reason = choice.token_ids or [], choice.finish_reason
     texts = TextStreams(model.tokenizer, replace(rules, stop=())).stream(prompt)
-    parser, message, start = plan.parser(prompt), _Message(), 0
+    parser, start = plan.parser(prompt), 0
+    deltas: list[MessageDelta | None] = []
     try:
         for count in state.output_chunk_lens:
             part = state.output_token_ids[start : start + count]
-            message.add(parser.delta(texts.step(part, False, False)[0], part, False))
+            deltas.append(parser.delta(texts.step(part, False, False)[0], part, False))
             start += count
         if token_ids or reason is not None:
             text = texts.step(token_ids, choice.is_terminated(model), reason is not None)[0] if token_ids else ""
-            message.add(parser.delta(text, token_ids, reason is not None))
+            deltas.append(parser.delta(text, token_ids, reason is not None))
     except ParserFailed as error:
         raise InvalidRequest(f"invalid stream_state: derender failed: {error}", param="stream_state") from error
+    message = joined([delta for delta in deltas if delta is not None])
     return message, None if reason is None else parser.finish_reason(reason)
 
 
-class _Call:
-    """A tool call, as far as it is parsed."""
+def _beyond(message: RawMessage, state: DerenderState) -> MessageDelta:
+    """Return what a message has beyond what was sent.
 
-    def __init__(self) -> None:
-        self.id = self.name = self.arguments = ""
-
-
-class _Message:
-    """A message, as far as it is parsed.
-
-    What a parser returns for a chunk, one before may have held back or not, as its work permits. So a chunk has what
-    the whole message has beyond what was sent.
+    What a parser returns for a chunk, one before may have held back or not, as its work permits.
     """
+    reasoning, content, calls = message
+    known, new_calls = len(state.last_tool_call_ids), []
+    for index, call in enumerate(calls):
+        if index >= known:
+            new_calls.append(ToolCallDelta(index, call.id, call.name, call.arguments))
+        elif arguments := call.arguments[state.sent_arguments[index] :]:
+            new_calls.append(ToolCallDelta(index, arguments=arguments))
+    new_content, new_reasoning = (content or "")[state.sent_content :], (reasoning or "")[state.sent_reasoning :]
+    return MessageDelta(new_content or None, new_reasoning or None, tuple(new_calls))
 
-    def __init__(self) -> None:
-        self.content = self.reasoning = ""
-        self.calls: list[_Call] = []
 
-    def add(self, delta: MessageDelta | None) -> None:
-        """Add a delta."""
-        if delta is None:
-            return
-        self.content += delta.content or ""
-        self.reasoning += delta.reasoning or ""
-        for each in delta.tool_calls:
-            while len(self.calls) <= each.index:
-                self.calls.append(_Call())
-            call = self.calls[each.index]
-            call.id, call.name = call.id or each.id or "", call.name + (each.name or "")
-            call.arguments += each.arguments or ""
-
-    def beyond(self, state: DerenderState) -> MessageDelta:
-        """Return what it has beyond what was sent."""
-        content, reasoning = self.content[state.sent_content :], self.reasoning[state.sent_reasoning :]
-        known, calls = len(state.last_tool_call_ids), []
-        for index, call in enumerate(self.calls):
-            if index >= known:
-                calls.append(ToolCallDelta(index, call.id, call.name, call.arguments))
-            elif arguments := call.arguments[state.sent_arguments[index] :]:
-                calls.append(ToolCallDelta(index, arguments=arguments))
-        return MessageDelta(content or None, reasoning or None, tuple(calls))
-
-    def sent(self, state: DerenderState, token_ids: Sequence[int]) -> DerenderState:
-        """Return the state after a chunk of these tokens."""
-        known, arguments = state.last_tool_call_ids, [len(call.arguments) for call in self.calls]
-        return state.model_copy(
-            update={
-                "output_token_ids": [*state.output_token_ids, *token_ids],
-                "output_chunk_lens": [*state.output_chunk_lens, *([len(token_ids)] if token_ids else ())],
-                "logprob_context_token_ids": [*state.logprob_context_token_ids, *token_ids][-CONTEXT_TOKENS:],
-                "tools_streamed": bool(self.calls) or state.tools_streamed,
-                "last_tool_call_ids": [*known, *(call.id for call in self.calls[len(known) :])],
-                "sent_content": max(len(self.content), state.sent_content),
-                "sent_reasoning": max(len(self.reasoning), state.sent_reasoning),
-                "sent_arguments": [max(pair) for pair in zip_longest(arguments, state.sent_arguments, fillvalue=0)],
-            }
-        )
+def _after(message: RawMessage, state: DerenderState, token_ids: Sequence[int]) -> DerenderState:
+    """Return the state after a chunk of these tokens, up to which the message is."""
+    reasoning, content, calls = message
+    known, arguments = state.last_tool_call_ids, [len(call.arguments) for call in calls]
+    return state.model_copy(
+        update={
+            "output_token_ids": [*state.output_token_ids, *token_ids],
+            "output_chunk_lens": [*state.output_chunk_lens, *([len(token_ids)] if token_ids else ())],
+            "logprob_context_token_ids": [*state.logprob_context_token_ids, *token_ids][-CONTEXT_TOKENS:],
+            "tools_streamed": bool(calls) or state.tools_streamed,
+            "last_tool_call_ids": [*known, *(call.id for call in calls[len(known) :])],
+            "sent_content": max(len(content or ""), state.sent_content),
+            "sent_reasoning": max(len(reasoning or ""), state.sent_reasoning),
+            "sent_arguments": [max(pair) for pair in zip_longest(arguments, state.sent_arguments, fillvalue=0)],
+        }
+    )
