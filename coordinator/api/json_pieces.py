@@ -97,10 +97,24 @@ def slices_of(text: bytes) -> Iterator[bytes]:
     return (text[start : start + _BYTES_BETWEEN_YIELDS + 1] for start in range(0, len(text), _BYTES_BETWEEN_YIELDS + 1))
 
 
-async def in_turns(pieces: Iterable[bytes]) -> bytes:
-    """Return all pieces as one, with a turn for others after each."""
-    made = bytearray()
+def in_parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield pieces together, as many as are worth a turn."""
+    some: list[bytes] = []
+    size = 0
     for piece in pieces:
-        made += piece
+        some.append(piece)
+        size += len(piece)
+        if size > _BYTES_BETWEEN_YIELDS:
+            part, some, size = b"".join(some), [], 0
+            yield part
+    if some:
+        yield b"".join(some)
+
+
+async def in_turns(pieces: Iterable[bytes]) -> bytes:
+    """Return all pieces as one, with a turn for others after each part."""
+    made = bytearray()
+    for part in in_parts(pieces):
+        made += part
         await asyncio.sleep(0)
     return bytes(made)

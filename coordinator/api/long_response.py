@@ -9,10 +9,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tokenwire.coordinator.api.api_request import context_of
-from tokenwire.coordinator.api.json_pieces import array_of, is_long, long_object, object_pieces
+from tokenwire.coordinator.api.json_pieces import array_of, in_parts, is_long, long_object, object_pieces
 from tokenwire.coordinator.api.json_text import json_bytes
-
-_BYTES_BETWEEN_YIELDS = 64 * 1024
 
 
 class LongResponse(Response):
@@ -23,9 +21,9 @@ class LongResponse(Response):
     def __init__(self, pieces: Iterable[bytes]) -> None:
         """Make the first part. Raises what making it raises."""
         self.status_code, self.background = 200, None
-        self._pieces = iter(pieces)
-        self._first = self._next_part()
-        self._second = self._next_part() if len(self._first) > _BYTES_BETWEEN_YIELDS else b""
+        self._parts = in_parts(pieces)
+        self._first = next(self._parts, b"")
+        self._second = next(self._parts, b"")
         self.init_headers({} if self._second else {"content-length": str(len(self._first))})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,19 +36,11 @@ class LongResponse(Response):
             while following and not context.connection.lost:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
                 await asyncio.sleep(0)
-                part, following = following, self._next_part()
+                part, following = following, next(self._parts, b"")
             if context.connection.lost:
                 context.record.client = "client_slow" if context.connection.was_cut else "client_disconnected"
                 return
         await send({"type": "http.response.body", "body": part, "more_body": False})
-
-    def _next_part(self) -> bytes:
-        part = b""
-        for piece in self._pieces:
-            part = part + piece if part else piece
-            if len(part) > _BYTES_BETWEEN_YIELDS:
-                break
-        return part
 
 
 def long_response(body: Mapping[str, Any], array: str) -> LongResponse:
