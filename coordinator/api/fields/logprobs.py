@@ -6,7 +6,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from tokenwire.coordinator.api.json_pieces import JsonPieces, array_in_parts, slices
+from tokenwire.coordinator.api.json_pieces import JsonPieces, array_in_parts, object_pieces, slices
 from tokenwire.coordinator.api.json_text import compact, json_bytes
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.errors import ProtocolError
@@ -15,7 +15,6 @@ from tokenwire.process.value_class import value_class
 LOGPROB_FLOOR = -9999.0
 """Replaces minus infinity, which JSON cannot represent."""
 _TEXT, _LOGPROB = attrgetter("text"), attrgetter("logprob")
-_CONTENT, _END = '{"content":[', "]}"
 _TOKENS_BETWEEN_YIELDS = 2048
 """Log-probabilities that are rendered at once."""
 _MOST_RENDERED = 32_768
@@ -48,15 +47,7 @@ class LogprobStyle:
 
 def chat_logprobs(positions: Sequence[ScoredPosition], style: LogprobStyle) -> JsonPieces:
     """Return chat's logprobs object."""
-
-    def pieces() -> Iterator[bytes]:
-        start = b'{"content":'
-        for entries in chat_entries(positions, style):
-            yield start + entries
-            start = b""
-        yield b"}"
-
-    return JsonPieces(pieces)
+    return JsonPieces(lambda: object_pieces({"content": chat_entries(positions, style)}))
 
 
 def chat_entries(positions: Sequence[ScoredPosition], style: LogprobStyle) -> JsonPieces:
@@ -65,8 +56,7 @@ def chat_entries(positions: Sequence[ScoredPosition], style: LogprobStyle) -> Js
     def pieces() -> Iterator[bytes]:
         start = "["
         for some in batches(positions):
-            entries = chat_logprobs_json(some, style)[len(_CONTENT) : -len(_END)]
-            yield (start + entries).encode()
+            yield (start + chat_entries_json(some, style)).encode()
             start = ","
         yield b"[]" if start == "[" else b"]"
 
@@ -88,7 +78,12 @@ def batches(positions: Iterable[Position]) -> Iterator[list[Position]]:
 
 
 def chat_logprobs_json(positions: Sequence[ScoredPosition], style: LogprobStyle) -> str:
-    """Return chat's logprobs object as JSON, of parts that are rendered once for each token."""
+    """Return chat's logprobs object as JSON."""
+    return f'{{"content":[{chat_entries_json(positions, style)}]}}'
+
+
+def chat_entries_json(positions: Sequence[ScoredPosition], style: LogprobStyle) -> str:
+    """Return the entries as JSON without brackets, of parts that are rendered once for each token."""
     most, entries = style.most, []
     for position in positions:
         names = [*map(style.name if style.as_token_ids else _TEXT, position)]
@@ -101,7 +96,7 @@ def chat_logprobs_json(positions: Sequence[ScoredPosition], style: LogprobStyle)
         top = ",".join([f"{before}{number}{after}}}" for (before, after), number in rendered])
         token = f"{_around(names[0])[0]}{numbers[0]}{_around(position[0].text)[1]}"
         entries.append(f'{token},"top_logprobs":[{top}]}}')
-    return f"{_CONTENT}{','.join(entries)}{_END}"
+    return ",".join(entries)
 
 
 @lru_cache(_MOST_RENDERED)

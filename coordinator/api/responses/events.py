@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from json.encoder import encode_basestring
 from typing import Any
 
-from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_entries
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_entries, chat_entries_json
 from tokenwire.coordinator.api.json_pieces import JsonPieces, object_pieces
 from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.api.message_parts import MessagePart, abort_error
@@ -89,8 +89,8 @@ class ResponseEvents:
         self._number += 1
         tail = "}\n\n"
         if part.kind == "text":
-            shown = b"".join(chat_entries(logprobs, self._style)).decode() if logprobs and self._style else "[]"
-            tail = f',"logprobs":{shown}}}\n\n'
+            shown = chat_entries_json(logprobs, self._style) if self._style else ""
+            tail = f',"logprobs":[{shown}]}}\n\n'
         return f"{self._head}{number}{self._middle}{encode_basestring(text)}{tail}"
 
     def close_part(self, part: MessagePart, finish: Finish | None) -> str:
