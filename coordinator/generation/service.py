@@ -197,7 +197,7 @@ class GenerationService:
         prompts: list[PreparedPrompt] = []
         max_tokens: list[int] = []
         for position, prompt in enumerate(request.prompts):
-            prepared = await self._prepare_prompt(
+            prepared = await self.prepare_prompt(
                 prompt, model, request.truncation, caller, request.media_options, params.max_tokens, must_fit=True
             )
             if prepared.media is not None:
@@ -229,21 +229,13 @@ class GenerationService:
         truncation: Truncation | None = None,
         caller: Caller = ANYBODY,
         media_options: str | None = None,
-    ) -> PreparedPrompt:
-        """Turn one prompt into unchecked ids; see `prepare_prompt`. Raises InvalidRequest, or what media may raise."""
-        return await self._prepare_prompt(prompt, model, truncation, caller, media_options)
-
-    async def _prepare_prompt(
-        self,
-        prompt: Prompt,
-        model: ServedModel,
-        truncation: Truncation | None,
-        caller: Caller,
-        media_options: str | None,
         max_tokens: int = 0,
         must_fit: bool = False,
     ) -> PreparedPrompt:
-        """Turn a prompt into ids; those of media are expanded."""
+        """Turn one prompt into unchecked ids; those of media are expanded. See `prepare_prompt`.
+
+        Raises InvalidRequest, or what media may raise.
+        """
         items: Sequence[MediaContent] = ()
         if model.media and self.media is not None and isinstance(prompt, ChatPrompt):
             prompt, items = await self.media.load(prompt, model, caller.tenant)
