@@ -71,12 +71,13 @@ class InputFields(ChatFields):
         headers: RequestHeaders,
         dtype: str = "float32",
         bytes_per_number: int = 32,
+        dimensions: int | None = None,
     ) -> PoolingRequest:
         """Translate into a PoolingRequest with an id that has a prefix. Raises InvalidRequest."""
         return PoolingRequest(
             request_id=self.response_id(prefix, headers),
             inputs=self.inputs(),
-            params=self.pooling_params(task, None, dtype),
+            params=self.pooling_params(task, dimensions, dtype),
             add_special_tokens=self.adds_special_tokens,
             truncation=self.truncation(model),
             pads=self.padding == "max_length",
@@ -94,10 +95,9 @@ class EmbeddingRequest(InputFields, EncodingFields):
     def to_pooling(self, model: ServedModel, headers: RequestHeaders) -> PoolingRequest:
         """Translate into a PoolingRequest. Raises InvalidRequest."""
         most = 0 if model.pooling is None else model.pooling.max_embed_len
-        dtype = wire_dtype(self)
-        common = self.pooling_request("embd-", "embed", model, headers, dtype, bytes_per_number(self))
-        params = self.pooling_params("embed", self.dimensions, dtype)
-        return replace(common, params=params, max_tokens=most or None)
+        size = bytes_per_number(self)
+        common = self.pooling_request("embd-", "embed", model, headers, wire_dtype(self), size, self.dimensions)
+        return replace(common, max_tokens=most or None)
 
 
 def embedding_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
@@ -116,6 +116,6 @@ def embedding_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRout
         results = await running
         shown = {"id": results.request_id, "object": "list", "created": created, "model": model.name, "data": []}
         shown["usage"] = full_usage_object(Usage(results.prompt_tokens))
-        return await encoded(results, encoding, shown, "embedding", "embedding")
+        return encoded(results, encoding, shown, "embedding", "embedding")
 
     return router

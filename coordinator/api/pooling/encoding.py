@@ -4,7 +4,7 @@ import binascii
 import json
 import sys
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
@@ -28,7 +28,7 @@ def bytes_per_number(fields: EncodingFields) -> int:
     return _BYTES_PER_FLOAT if fields.encoding_format == "float" else 4 * NUMBER_BYTES[fields.embed_dtype]
 
 
-async def encoded(results: Results, fields: EncodingFields, body: Mapping[str, Any], kind: str, name: str) -> Response:
+def encoded(results: Results, fields: EncodingFields, body: Mapping[str, Any], kind: str, name: str) -> Response:
     """Return the response: `body` with the results as objects of a kind, each with its numbers under a name.
 
     As bytes it has only the numbers, and the rest in a header.
@@ -48,7 +48,7 @@ async def encoded(results: Results, fields: EncodingFields, body: Mapping[str, A
     return long_response({**body, "data": elements()}, "data")
 
 
-def floats(data: bytes, shape: "Any") -> list[Any]:
+def floats(data: bytes, shape: Sequence[int]) -> list[Any]:
     """Return numbers as a list, or as a list of rows."""
     values = numbers(data).tolist()
     if len(shape) == 1:

@@ -70,7 +70,7 @@ def result_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
         results = await running
         shown = {"id": results.request_id, "object": "list", "created": created, "model": model.name, "data": []}
         shown["usage"] = full_usage_object(Usage(results.prompt_tokens))
-        return await encoded(results, encoding, shown, "pooling", "data")
+        return encoded(results, encoding, shown, "pooling", "data")
 
     @router.post("/classify", ClassifyRequest)
     async def classify(body: ClassifyRequest, request: Request) -> Response:

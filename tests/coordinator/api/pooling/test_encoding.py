@@ -20,7 +20,7 @@ def test_numbers_of_several_rows_stay_in_rows() -> None:
 
 async def test_json_has_all_fields_of_the_body_and_an_element_for_each_result() -> None:
     """Under the names that the route chose."""
-    response = await encoded(Results("r", [pooled_result([0.5])], [1]), EncodingFields(), BODY, "pooling", "data")
+    response = encoded(Results("r", [pooled_result([0.5])], [1]), EncodingFields(), BODY, "pooling", "data")
 
     made = json.loads(response._first)  # type: ignore[attr-defined]
     assert made == {**BODY, "data": [{"index": 0, "object": "pooling", "data": [0.5]}]}
