@@ -1,15 +1,18 @@
 """POST /v2/embed: Cohere's embeddings."""
 
 import binascii
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.fields.common import Int64
 from tokenwire.coordinator.api.fields.wire_values import checked_prompts
+from tokenwire.coordinator.api.json_pieces import JsonPieces, array_in_parts, object_pieces
+from tokenwire.coordinator.api.long_response import LongResponse
 from tokenwire.coordinator.api.pooling.collect import pool
 from tokenwire.coordinator.api.pooling.fields import check_route, truncation_of
 from tokenwire.coordinator.api.router import ApiRouter
@@ -115,14 +118,15 @@ def cohere_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
                 "Set truncate to END or START to allow truncation.",
                 param="max_tokens",
             )
-        shown: dict[str, Any] = {"id": translated.request_id, "embeddings": {}}
-        for kind in body.embedding_types or ["float"]:
-            shown["embeddings"][kind] = [_typed(results, index, kind) for index in range(len(results.pooled))]
+        kinds = body.embedding_types or ["float"]
+        _check_bits(results, kinds)
+        vectors = {kind: _vectors(results, kind) for kind in kinds}
+        shown: dict[str, Any] = {"id": translated.request_id, "embeddings": JsonPieces(lambda: object_pieces(vectors))}
         if body.texts is not None:
             shown["texts"] = body.texts
         units = {"input_tokens": results.prompt_tokens, "image_tokens": 0}
         shown["meta"] = {"api_version": {"version": "2"}, "billed_units": units}
-        return JSONResponse({**shown, "response_type": "embeddings_by_type"})
+        return LongResponse(object_pieces({**shown, "response_type": "embeddings_by_type"}))
 
     return router
 
@@ -142,18 +146,28 @@ def _parts(given: dict[str, Any]) -> list[dict[str, Any]]:
     return content
 
 
+def _check_bits(results: Results, kinds: Sequence[str]) -> None:
+    """Check that vectors can be packed, if they are to be. Raises InvalidRequest."""
+    width = len(results.vector(0))
+    if width % 8 and not {"binary", "ubinary"}.isdisjoint(kinds):
+        raise InvalidRequest(
+            f"Embedding dimension must be a multiple of 8 for binary embedding types, but got {width}.",
+            param="embedding_types",
+        )
+
+
+def _vectors(results: Results, kind: str) -> JsonPieces:
+    """Return all vectors as one of Cohere's types."""
+    return array_in_parts([_typed(results, index, kind)] for index in range(len(results.pooled)))
+
+
 def _typed(results: Results, index: int, kind: str) -> Any:
-    """Return a vector as one of Cohere's types; bits are packed, the highest first. Raises InvalidRequest."""
+    """Return a vector as one of Cohere's types; bits are packed, the highest first."""
     if kind == "base64":
         return binascii.b2a_base64(results.pooled[index].data, newline=False).decode("ascii")
     values = results.vector(index)
     if kind == "float":
         return values.tolist()
-    if len(values) % 8:
-        raise InvalidRequest(
-            f"Embedding dimension must be a multiple of 8 for binary embedding types, but got {len(values)}.",
-            param="embedding_types",
-        )
     bits = int("".join(["1" if value >= 0 else "0" for value in values]), 2)
     packed = bits.to_bytes(len(values) // 8, "big")
     return [byte - 128 for byte in packed] if kind == "binary" else list(packed)

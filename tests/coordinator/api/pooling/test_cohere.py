@@ -36,6 +36,16 @@ async def test_vectors_come_in_every_type(tmp_path: Path) -> None:
     assert "texts" not in plain
 
 
+async def test_many_vectors_are_encoded_as_they_are_sent(tmp_path: Path) -> None:
+    """Others have their turn in between, and the length is not known before."""
+    async with served(tmp_path, embedding_width=64) as client:
+        body = {"texts": ["a"] * 100, "embedding_types": ["float", "binary"]}
+        response = await client.post("/v2/embed", json=body)
+
+    assert "content-length" not in response.headers
+    assert [len(vectors) for vectors in response.json()["embeddings"].values()] == [100, 100]
+
+
 def sent_inputs(has_template: bool, **fields: Any) -> Sequence[Any]:
     """Return the inputs of a request to a model with instructions."""
     model = embedding_model(instructions={"query": "q: ", "none": ""})
