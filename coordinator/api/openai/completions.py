@@ -140,12 +140,7 @@ def completion_routes(generation: GenerationService, models: ModelDirectory, api
     @router.post("/v1/completions", CompletionRequest)
     async def create_completion(body: CompletionRequest, request: Request) -> Response:
         unsupported.check_body(body)
-        body.check()
-        headers = RequestHeaders.of(request)
-        generation_request = body.to_generation(headers)
-        conversation = partial(Conversation, headers.caller.tenant, generation_request.conversation_id)
-        model = await models.resolve(body.model, headers.caller, conversation)
-        prepared = await generation.prepare(generation_request, model, headers.caller)
+        prepared = await prepare_completion(body, RequestHeaders.of(request), generation, models)
         created = int(time.time())
         if body.stream:
             return EventStream(generation, prepared, CompletionChunks(prepared, created, body.chunk_options(api)))
@@ -153,6 +148,24 @@ def completion_routes(generation: GenerationService, models: ModelDirectory, api
         return long_response(_full_response(body, api, prepared, choices, created), "choices")
 
     return router
+
+
+async def prepare_completion(
+    body: CompletionRequest,
+    headers: RequestHeaders,
+    generation: GenerationService,
+    models: ModelDirectory,
+    submits: bool = True,
+) -> PreparedRequest:
+    """Check, translate and tokenize. Raises InvalidRequest, NotFound, Forbidden or Unavailable.
+
+    submits: whether the completion is to be generated; without that, a full queue does not concern it.
+    """
+    body.check()
+    wanted = body.to_generation(headers)
+    conversation = partial(Conversation, headers.caller.tenant, wanted.conversation_id)
+    model = await models.resolve(body.model, headers.caller, conversation)
+    return await generation.prepare(wanted, model, headers.caller, submits)
 
 
 def _full_response(

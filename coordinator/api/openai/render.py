@@ -1,7 +1,6 @@
 """POST /v1/chat/completions/render and /v1/completions/render: requests for /inference/v1/generate, as by vLLM."""
 
 from collections.abc import Iterable
-from functools import partial
 from itertools import chain
 
 from starlette.requests import Request
@@ -12,12 +11,11 @@ from tokenwire.coordinator.api.fields.common import RequestFields
 from tokenwire.coordinator.api.long_response import LongResponse
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
-from tokenwire.coordinator.api.openai.completions import COMPLETIONS_NOT_SERVED, CompletionRequest
+from tokenwire.coordinator.api.openai.completions import COMPLETIONS_NOT_SERVED, CompletionRequest, prepare_completion
 from tokenwire.coordinator.api.openai.rendered_request import generate_request
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService
-from tokenwire.coordinator.generation.traffic_split import Conversation
 from tokenwire.errors import InvalidRequest
 
 
@@ -40,12 +38,7 @@ def render_routes(service: ChatService, generation: GenerationService, models: M
     async def render_completion(body: CompletionRequest, request: Request) -> Response:
         _check_beam_search(body)
         unsupported_completion.check_body(body)
-        body.check()
-        headers = RequestHeaders.of(request)
-        wanted = body.to_generation(headers)
-        conversation = partial(Conversation, headers.caller.tenant, wanted.conversation_id)
-        model = await models.resolve(body.model, headers.caller, conversation)
-        prepared = await generation.prepare(wanted, model, headers.caller, submits=False)
+        prepared = await prepare_completion(body, RequestHeaders.of(request), generation, models, submits=False)
         parts: list[Iterable[bytes]] = []
         for position in range(len(prepared.prompts)):
             parts += [[b"," if position else b"["], await generate_request(body, prepared, position)]

@@ -10,7 +10,7 @@ from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFie
 from tokenwire.coordinator.api.fields.token_history import shown_history
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
-from tokenwire.coordinator.api.openai.completions import COMPLETIONS_NOT_SERVED, CompletionRequest
+from tokenwire.coordinator.api.openai.completions import COMPLETIONS_NOT_SERVED, CompletionRequest, prepare_completion
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
@@ -35,11 +35,7 @@ def submit_routes(
     @router.post("/tokenwire/v1/completions/render", CompletionRequest)
     async def show_completion(body: CompletionRequest, request: Request) -> Response:
         unsupported_completion.check_body(body)
-        body.check()
-        headers = RequestHeaders.of(request)
-        generation_request = body.to_generation(headers)
-        model = await models.resolve(body.model, headers.caller)
-        prepared = await generation.prepare(generation_request, model, headers.caller)
+        prepared = await prepare_completion(body, RequestHeaders.of(request), generation, models)
         return JSONResponse({**_rendered(generation, prepared), "parsing": None})
 
     return router
