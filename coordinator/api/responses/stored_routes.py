@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import caller_of, context_of
 from tokenwire.coordinator.api.json_pieces import slices_of
+from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.api.long_response import LongResponse, long_response
 from tokenwire.coordinator.api.respond import while_connected
 from tokenwire.coordinator.api.responses.background import BackgroundResponses, wait_for_end
@@ -100,7 +101,7 @@ class StoredResponses:
         """Return the Response object as it is now, as JSON. Raises NotFound or Unavailable."""
         run = self._background.find(key)
         if run is not None:
-            return json.dumps(run.current()).encode()
+            return json_bytes(run.current())
         stored = await self.find(key)
         return stored.body if stored.has_ended or await self._store.runs(key) else _lost(stored)
 
@@ -110,13 +111,7 @@ class StoredResponses:
         Raises NotFound, Unavailable, and InvalidRequest for one that has none.
         """
         run = self._background.find(key)
-        log, stored = (None, None) if run is None else (run.log, None)
-        if run is None:
-            stored = await self.find(key)
-            if stored.background and not stored.has_ended:
-                stored = await wait_for_end(self._store, key, None) or stored
-            if stored.events is not None:
-                log = EventLog.replay(stored.events, stored.first_event)
+        log = await self._replayed(key) if run is None else run.log
         if log is None:
             raise InvalidRequest(
                 "This response cannot be streamed: it was not created with `background` and `stream`, or the server "
@@ -124,6 +119,12 @@ class StoredResponses:
                 param="stream",
             )
         return log
+
+    async def _replayed(self, key: ResponseKey) -> EventLog | None:
+        stored = await self.find(key)
+        if stored.background and not stored.has_ended:
+            stored = await wait_for_end(self._store, key, None) or stored
+        return None if stored.events is None else EventLog.replay(stored.events, stored.first_event)
 
     async def delete(self, key: ResponseKey) -> None:
         """Delete a response; one that runs is cancelled. Raises NotFound or Unavailable."""
@@ -175,7 +176,7 @@ def _json(body: bytes) -> Response:
 def _lost(stored: StoredResponse) -> bytes:
     """Return a response that nobody runs any longer, as failed."""
     error = {"code": "server_error", "message": "The server that ran this response was lost."}
-    return json.dumps({**json.loads(stored.body), "status": "failed", "error": error}).encode()
+    return json_bytes({**json.loads(stored.body), "status": "failed", "error": error})
 
 
 def _flag(query: QueryParams, name: str) -> bool:
