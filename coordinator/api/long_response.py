@@ -38,7 +38,7 @@ class LongResponse(Response):
                 await asyncio.sleep(0)
                 part, following = following, next(self._parts, b"")
             if context.connection.lost:
-                context.record.client = "client_slow" if context.connection.was_cut else "client_disconnected"
+                context.record_client()
                 return
         await send({"type": "http.response.body", "body": part, "more_body": False})
 

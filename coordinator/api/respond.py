@@ -34,15 +34,14 @@ def end_reply(
 ) -> None:
     """Abort what is still running of a request, complete its record, and settle its tokens."""
     handle.abort()
-    record, progress, connection = context.record, reply.progress, context.connection
+    record, progress = context.record, reply.progress
     record.first_token_at, record.last_token_at = progress.first_at, progress.last_at
     record.finishes, record.error = progress.finishes, progress.failure
     # Choices of one prompt have the same cached tokens.
     record.cached_tokens = sum(progress.cached_tokens[:: prepared.request.n])
     record.completion_tokens = sum(map(reply.tokens_of, range(prepared.choices)))
-    if connection.lost:
-        record.client = "client_slow" if connection.was_cut else "client_disconnected"
-    connection.release()
+    context.record_client()
+    context.connection.release()
     handle.settle(record.prompt_tokens + record.completion_tokens)
 
 
@@ -53,7 +52,7 @@ async def collect(generation: GenerationService, prepared: PreparedRequest, requ
     reply = CollectedReply(prepared.choices)
     context.handle = handle = await generation.start(prepared, reply, context)
     try:
-        connection.watch(on_lost=reply.give_up, on_drained=lambda: None)
+        connection.watch(on_lost=reply.give_up, on_drained=ignore)
         choices = await reply.wait()
         if connection.lost:
             raise ClientDisconnect

@@ -57,6 +57,11 @@ class RequestContext:
             raise self.deadline_error
         return left_s
 
+    def record_client(self) -> None:
+        """Record how the client left, if it has."""
+        if self.connection.lost:
+            self.record.client = "client_slow" if self.connection.was_cut else "client_disconnected"
+
     @property
     def deadline_error(self) -> DeadlineExceeded:
         """The error for a request that is aborted at its deadline."""

@@ -5,6 +5,7 @@ from starlette.requests import ClientDisconnect, Request
 from tokenwire.coordinator.api.api_request import context_of
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.service import GenerationHandle
+from tokenwire.coordinator.http.connection import ignore
 from tokenwire.coordinator.pooling.reply import PooledReply
 from tokenwire.coordinator.pooling.service import PoolingService
 from tokenwire.coordinator.pooling.types import PoolingRequest, Results
@@ -23,7 +24,7 @@ async def pool(service: PoolingService, pooling: PoolingRequest, model: ServedMo
     context.handle = handle = await service.start(prepared, reply, context)
     del prepared
     try:
-        context.connection.watch(on_lost=reply.give_up, on_drained=lambda: None)
+        context.connection.watch(on_lost=reply.give_up, on_drained=ignore)
         results = await reply.wait()
         if context.connection.lost:
             raise ClientDisconnect
@@ -36,9 +37,7 @@ async def pool(service: PoolingService, pooling: PoolingRequest, model: ServedMo
 def _end(context: RequestContext, tokens: int, reply: PooledReply, handle: GenerationHandle) -> None:
     """Abort what is still running of a request, complete its record, and settle its tokens."""
     handle.abort()
-    record, connection = context.record, context.connection
-    record.error = reply.failure
-    if connection.lost:
-        record.client = "client_slow" if connection.was_cut else "client_disconnected"
-    connection.release()
+    context.record.error = reply.failure
+    context.record_client()
+    context.connection.release()
     handle.settle(tokens)
