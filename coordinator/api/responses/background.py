@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from tokenwire.coordinator.api.json_pieces import in_turns
+from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.api.message_parts import PartStream
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.api.respond import end_reply
@@ -183,25 +184,19 @@ class BackgroundResponses:
         return reply, outcome
 
     async def _run(self, run: BackgroundResponse, handle: GenerationHandle, reply: _Reply) -> None:
-        """Wait for the end of one, and store it."""
+        """Wait for the end of one, and store it. Whatever happens, nothing waits for it afterwards."""
         try:
-            response = await reply[1]()
-        except asyncio.CancelledError:
-            response = run.response.failed([], _drained(run))
-        except TokenwireError as error:
-            response = run.response.failed([], error)
-        except Exception:
-            log.exception("a response in the background failed")
-            response = run.response.failed([], EngineFailed("Internal server error"))
-        run.outcome = await in_turns(response_pieces(response))
-        end_reply(run.context, run.call.prepared, reply[0], handle)
-        if run.log is None:
-            run.recorder.put_encoded(response["status"], run.outcome)
-        else:
-            run.log.end()
-            run.recorder.put_encoded(response["status"], run.outcome, run.log.kept(), run.log.first)
-        self._forget(run)
-        run.ended.set()
+            status, run.outcome = await _outcome(run, reply)
+            if run.log is None:
+                run.recorder.put_encoded(status, run.outcome)
+            else:
+                run.recorder.put_encoded(status, run.outcome, run.log.kept(), run.log.first)
+        finally:
+            end_reply(run.context, run.call.prepared, reply[0], handle)
+            if run.log is not None:
+                run.log.end()
+            self._forget(run)
+            run.ended.set()
 
     async def _renew(self) -> None:
         """Tell other processes what runs here, while anything does."""
@@ -212,6 +207,21 @@ class BackgroundResponses:
                     run.cancel()
             await asyncio.sleep(_RENEWAL_S)
         self._renewing = None
+
+
+async def _outcome(run: BackgroundResponse, reply: _Reply) -> tuple[Status, bytes]:
+    """Return how one ended, and its Response object as JSON."""
+    try:
+        response = await reply[1]()
+        return response["status"], await in_turns(response_pieces(response))
+    except asyncio.CancelledError:
+        failed = run.response.failed([], _drained(run))
+    except TokenwireError as error:
+        failed = run.response.failed([], error)
+    except Exception:
+        log.exception("a response in the background failed")
+        failed = run.response.failed([], EngineFailed("Internal server error"))
+    return "failed", json_bytes(failed)
 
 
 def _stop(handle: GenerationHandle, reply: CollectedReply | StreamedReply) -> None:

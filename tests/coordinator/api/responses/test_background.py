@@ -20,6 +20,9 @@ from tokenwire.coordinator.api.responses.continuation import Continued
 from tokenwire.coordinator.api.responses.recorder import Recorder
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.caller import ANYBODY
+from tokenwire.coordinator.generation.context import RequestContext
+from tokenwire.coordinator.generation.service import GenerationHandle
+from tokenwire.coordinator.output.collect import CollectedReply
 from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
 from tokenwire.coordinator.response_store.store import MemoryResponseStore
 from tokenwire.errors import InvalidRequest, Overloaded
@@ -122,6 +125,40 @@ async def test_one_that_is_about_to_start_has_its_id_but_is_not_found() -> None:
     for again in (starting, background.start(run(), streamed=False)):
         with pytest.raises(Overloaded, match="full"):
             await again
+
+
+class EndedGeneration:
+    """Ends a reply at once."""
+
+    async def start(self, prepared: Any, reply: CollectedReply, context: RequestContext) -> GenerationHandle:
+        """End it."""
+        reply.give_up()
+        return GenerationHandle()
+
+
+async def test_one_that_cannot_be_written_has_failed() -> None:
+    """It frees its place, and a cancel does not wait for ever."""
+    store = MemoryResponseStore(2**20, 60.0)
+    background = BackgroundResponses(EndedGeneration(), store, ResponseStoreSettings(enabled=True))  # type: ignore[arg-type]
+    prepared = SimpleNamespace(choices=1, request=SimpleNamespace(n=1))
+    call: Any = SimpleNamespace(prepared=prepared)
+    response: Any = SimpleNamespace(
+        in_progress=lambda: {"status": "in_progress", "output": []},
+        failed=lambda items, error: {"status": "failed", "output": items, "error": error.message},
+    )
+    recorder = Recorder(store, ANYBODY, "resp_mine", "conversation", True, Continued(), b"[]")
+    unwritable = {"status": "completed", "output": [{"text": "\ud800"}]}
+    run = BackgroundResponse(call, response, recorder, request_context(), lambda choices: unwritable)
+
+    await background.start(run, streamed=False)
+    await asyncio.wait_for(run.ended.wait(), 10)
+
+    assert background.find(recorder.key) is None
+    (stored,) = await store.find([recorder.key])
+    assert stored is not None
+    assert (stored.status, stored.body) == ("failed", run.outcome)
+    assert b"Internal server error" in run.outcome
+    await background.close()
 
 
 async def test_nothing_is_left_of_one_that_was_refused(tmp_path: Path) -> None:
