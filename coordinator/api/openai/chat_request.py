@@ -16,6 +16,7 @@ from tokenwire.coordinator.api.fields.wire_values import checked_number
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.message import ParserPlan
+from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, TokenPrompt
 from tokenwire.errors import InvalidRequest
@@ -261,6 +262,14 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         )
 
 
+def planned_rules(rules: TextRules, plan: ParserPlan) -> TextRules:
+    """Return the rules of text that its parsers can read."""
+    skip = plan.skip_special_tokens
+    return replace(
+        rules, skip_special_tokens=skip, spaces_between_special_tokens=skip or plan.spaces_between_special_tokens
+    )
+
+
 def _planned(request: GenerationRequest, plan: ParserPlan) -> GenerationRequest:
     """Return a request whose reply its parsers can read."""
     sampling = pb.SamplingParams()
@@ -272,11 +281,7 @@ def _planned(request: GenerationRequest, plan: ParserPlan) -> GenerationRequest:
         request,
         prompts=request.prompts if plan.prompt_token_ids is None else [TokenPrompt(plan.prompt_token_ids)],
         sampling=sampling,
-        text=replace(
-            request.text,
-            skip_special_tokens=plan.skip_special_tokens,
-            spaces_between_special_tokens=plan.skip_special_tokens or plan.spaces_between_special_tokens,
-        ),
+        text=planned_rules(request.text, plan),
         reasoning_parser_kwargs=plan.reasoning_parser_kwargs,
         token_by_token=True,
         plan=plan,

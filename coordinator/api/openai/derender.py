@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -13,6 +12,7 @@ from tokenwire.coordinator.api.api_request import RequestHeaders, caller_of
 from tokenwire.coordinator.api.fields.common import RequestFields
 from tokenwire.coordinator.api.fields.usage import full_usage_object
 from tokenwire.coordinator.api.openai.chat import ChatService
+from tokenwire.coordinator.api.openai.chat_request import planned_rules
 from tokenwire.coordinator.api.openai.derender_logprobs import chat_scores, completion_scores, most_shown
 from tokenwire.coordinator.api.openai.derender_request import (
     DerenderChatRequest,
@@ -99,14 +99,7 @@ async def _plan(
 def _text_rules(request: RequestFields | None, plan: ParserPlan | None) -> TextRules:
     """Return the rules of the text of a request's reply; those of vLLM without a request."""
     rules = TextRules() if request is None else request.text_rules()
-    if plan is None:
-        return rules
-    skip = plan.skip_special_tokens
-    return replace(
-        rules,
-        skip_special_tokens=skip,
-        spaces_between_special_tokens=skip or plan.spaces_between_special_tokens,
-    )
+    return rules if plan is None else planned_rules(rules, plan)
 
 
 async def _aside(tokens: int, work: Callable[[], T]) -> T:
