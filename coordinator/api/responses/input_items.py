@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
+from tokenwire.coordinator.api.query_params import number_of, one_of
 from tokenwire.coordinator.api.responses.request import check_includable
 from tokenwire.errors import InvalidRequest
 
@@ -47,9 +48,7 @@ def shown_item(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def page_of(items: Sequence[Mapping[str, Any]], query: QueryParams) -> dict[str, Any]:
     """Return one page of items, which are in order of time. Raises an InvalidRequest that names the parameter."""
-    limit, order = _limit(query.get("limit")), query.get("order", "desc")
-    if order not in ("asc", "desc"):
-        raise InvalidRequest(f"`order` must be 'asc' or 'desc', not {order[:100]!r}.", param="order")
+    limit, order = number_of(query, "limit", _MAX_LIMIT) or _DEFAULT_LIMIT, one_of(query, "order", ("desc", "asc"))
     for name in (*query.getlist("include"), *query.getlist("include[]")):
         check_includable(name)
     listed = list(items) if order == "asc" else list(reversed(items))
@@ -63,15 +62,6 @@ def page_of(items: Sequence[Mapping[str, Any]], query: QueryParams) -> dict[str,
         "last_id": page[-1]["id"] if page else None,
         "has_more": len(listed) > limit,
     }
-
-
-def _limit(given: str | None) -> int:
-    if given is None:
-        return _DEFAULT_LIMIT
-    limit = int(given) if given.isascii() and given.isdigit() and len(given) < 4 else 0
-    if not 1 <= limit <= _MAX_LIMIT:
-        raise InvalidRequest(f"`limit` must be from 1 to {_MAX_LIMIT}, got {given[:100]!r}.", param="limit")
-    return limit
 
 
 def _place(items: Sequence[Mapping[str, Any]], item_id: str | None, param: str) -> int | None:

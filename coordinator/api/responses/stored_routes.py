@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -11,6 +10,7 @@ from tokenwire.coordinator.api.api_request import caller_of, context_of
 from tokenwire.coordinator.api.json_pieces import slices_of
 from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.api.long_response import LongResponse, long_response
+from tokenwire.coordinator.api.query_params import flag_of, number_of
 from tokenwire.coordinator.api.respond import while_connected
 from tokenwire.coordinator.api.responses.background import BackgroundResponses, wait_for_end
 from tokenwire.coordinator.api.responses.continuation import DROPPED, conversation_up_to, parsed_items
@@ -26,7 +26,6 @@ from tokenwire.errors import InvalidRequest, NotFound
 _PATH = "/v1/responses/{response_id}"
 _CANCEL_S = 3.0
 """How long a cancel waits for another process to stop."""
-_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def unstored_routes() -> ApiRouter:
@@ -57,10 +56,11 @@ def stored_routes(background: BackgroundResponses) -> ApiRouter:
         query = request.query_params
         for name in (*query.getlist("include"), *query.getlist("include[]")):
             check_includable(name)
-        if _flag(query, "stream"):
+        if flag_of(query, "stream"):
             connection = context_of(request.scope).connection
             log = await while_connected(connection, responses.log_of(_key(request)))
-            return LogStream(log, connection, _starting_after(query))
+            after = number_of(query, "starting_after", least=0)
+            return LogStream(log, connection, -1 if after is None else after)
         return _json(await responses.current(_key(request)))
 
     @router.delete(_PATH)
@@ -177,21 +177,3 @@ def _lost(stored: StoredResponse) -> bytes:
     """Return a response that nobody runs any longer, as failed."""
     error = {"code": "server_error", "message": "The server that ran this response was lost."}
     return json_bytes({**json.loads(stored.body), "status": "failed", "error": error})
-
-
-def _flag(query: QueryParams, name: str) -> bool:
-    given = query.get(name, "false")
-    if given not in _BOOLEANS:
-        raise InvalidRequest(f"`{name}` must be true or false, not {given[:100]!r}.", param=name)
-    return _BOOLEANS[given]
-
-
-def _starting_after(query: QueryParams) -> int:
-    given = query.get("starting_after")
-    if given is None:
-        return -1
-    if not (given.isascii() and given.isdigit() and len(given) < 16):
-        raise InvalidRequest(
-            f"`starting_after` must be the number of an event, not {given[:100]!r}.", param="starting_after"
-        )
-    return int(given)

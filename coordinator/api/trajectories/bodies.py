@@ -1,10 +1,8 @@
-"""The bodies of requests about sessions, and their parameters."""
+"""The bodies of requests about sessions."""
 
-import math
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator
-from starlette.datastructures import QueryParams
 
 from tokenwire.coordinator.api.fields.common import Identifier
 from tokenwire.coordinator.api.fields.weight_limits import WeightLimitFields
@@ -61,38 +59,3 @@ class RewardBody(RequestModel):
 
     value: Annotated[float, Field(allow_inf_nan=False, strict=True)]
     name: Annotated[str, Field(min_length=1, max_length=_MOST_NAME_CHARS)] = "reward"
-
-
-def number_of(query: QueryParams, name: str, most: int | None = None) -> int | None:
-    """Return a whole number from 1 on among parameters; None if it is not there. Raises InvalidRequest."""
-    given = query.get(name)
-    if given is None:
-        return None
-    if not (
-        given.isascii() and given.isdigit() and len(given) < 16 and int(given) and (not most or int(given) <= most)
-    ):
-        limit = "" if most is None else f" and at most {most}"
-        raise InvalidRequest(f"`{name}` must be a whole number from 1 on{limit}, not {given[:100]!r}.", param=name)
-    return int(given)
-
-
-def time_of(query: QueryParams, name: str) -> float | None:
-    """Return a time in seconds since 1970 among parameters; None if it is not there. Raises InvalidRequest."""
-    given = query.get(name)
-    if given is None:
-        return None
-    try:
-        value = float(given)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise InvalidRequest(f"`{name}` must be a time in seconds since 1970, not {given[:100]!r}.", param=name)
-    return value
-
-
-def one_of(query: QueryParams, name: str, values: tuple[str, ...]) -> str:
-    """Return one of some values, the first one if the parameter is not there. Raises InvalidRequest."""
-    given = query.get(name, values[0])
-    if given not in values:
-        raise InvalidRequest(f"`{name}` must be one of {', '.join(values)}, not {given[:100]!r}.", param=name)
-    return given

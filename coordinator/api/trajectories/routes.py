@@ -9,8 +9,9 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import caller_of
 from tokenwire.coordinator.api.json_text import json_bytes
+from tokenwire.coordinator.api.query_params import number_of, one_of, time_of
 from tokenwire.coordinator.api.router import ApiRouter
-from tokenwire.coordinator.api.trajectories.bodies import NewSession, RewardBody, number_of, one_of, time_of
+from tokenwire.coordinator.api.trajectories.bodies import NewSession, RewardBody
 from tokenwire.coordinator.api.trajectories.export import FORMATS, encode
 from tokenwire.coordinator.api.trajectories.session_paths import path_of
 from tokenwire.coordinator.api.trajectories.sessions import (
@@ -70,8 +71,7 @@ def _session_routes(sessions: RecordedSessions) -> ApiRouter:
 
     @router.get(_SESSION)
     async def show_session(request: Request) -> Response:
-        session_id = request.path_params["session_id"]
-        return _json(info_of(session_id, await sessions.find(caller_of(request), session_id)))
+        return _json(info_of(*await _found(sessions, request)))
 
     @router.delete(_SESSION)
     async def delete_session(request: Request) -> Response:
@@ -141,7 +141,7 @@ def _export_routes(sessions: RecordedSessions) -> ApiRouter:
     async def export_session(request: Request) -> Response:
         query = request.query_params
         form, by = one_of(query, "format", tuple(FORMATS)), one_of(query, "by", ("path", "node"))
-        limit, offset = number_of(query, "limit"), number_of(query, "offset") or 0
+        limit, offset = number_of(query, "limit"), number_of(query, "offset", least=0) or 0
         session_id, graph = await _found(sessions, request)
         rows = [*rows_of(session_id, graph, "node" if by == "node" else "path", offset, limit)]
         check_size([len(row.prompt_ids) + 2 * len(row.completion_ids) for row in rows], "`limit` and `offset`")

@@ -1,12 +1,11 @@
-"""Invalid bodies and parameters are named."""
+"""Invalid bodies are named."""
 
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from starlette.datastructures import QueryParams
 
-from tokenwire.coordinator.api.trajectories.bodies import NewSession, RewardBody, number_of, one_of, time_of
+from tokenwire.coordinator.api.trajectories.bodies import NewSession, RewardBody
 from tokenwire.errors import InvalidRequest
 
 
@@ -43,26 +42,3 @@ def test_a_session_is_small_and_fits_a_path(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as raised:
         NewSession(**fields)
     assert raised.value.param in fields
-
-
-def test_parameters_are_checked() -> None:
-    """By what they are."""
-    query = QueryParams("limit=5&since=1.5&by=node")
-    assert (number_of(query, "limit"), time_of(query, "since"), one_of(query, "by", ("path", "node"))) == (
-        5,
-        1.5,
-        "node",
-    )
-    assert (number_of(query, "offset"), time_of(query, "until"), one_of(query, "format", ("jsonl",))) == (
-        None,
-        None,
-        "jsonl",
-    )
-    for value in ("0", "-1", "1.5", "x", "9" * 20, "11"):
-        with pytest.raises(InvalidRequest, match="`limit` must be a whole number from 1 on and at most 10"):
-            number_of(QueryParams({"limit": value}), "limit", 10)
-    for value in ("x", "nan", "inf"):
-        with pytest.raises(InvalidRequest, match="`since`"):
-            time_of(QueryParams({"since": value}), "since")
-    with pytest.raises(InvalidRequest, match="`by` must be one of path, node"):
-        one_of(QueryParams("by=tree"), "by", ("path", "node"))
