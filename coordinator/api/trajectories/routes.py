@@ -17,9 +17,9 @@ from tokenwire.coordinator.api.trajectories.session_paths import path_of
 from tokenwire.coordinator.api.trajectories.sessions import (
     MOST_LISTED,
     RecordedSessions,
-    check_size,
     info_of,
     page_of_nodes,
+    within_size,
 )
 from tokenwire.coordinator.api.trajectories.shapes import node_object, prompt_length, trace_object
 from tokenwire.coordinator.trajectories.graph import SessionGraph
@@ -30,7 +30,7 @@ from tokenwire.protocol.weight_limits import WeightLimits
 
 _SESSIONS = "/sessions"
 _SESSION = f"{_SESSIONS}/{{session_id}}"
-_PAGE = "`limit` and `after`"
+_PAGE, _SINCE = "`limit` and `after`", "`limit` and `since`"
 
 
 def unrecorded_routes() -> ApiRouter:
@@ -106,22 +106,27 @@ def _node_routes(sessions: RecordedSessions) -> ApiRouter:
     async def show_trajectory(request: Request) -> Response:
         limit, after = number_of(request.query_params, "limit"), request.query_params.get("after")
         session_id, graph = await _found(sessions, request)
-        nodes = page_of_nodes(graph, after, limit)
-        check_size([len(node.prompt_ids) + 2 * len(node.choice.token_ids) for node in nodes], _PAGE)
-        more = bool(nodes) and nodes[-1].id != next(reversed(graph.nodes))
-        return await _encoded(
-            lambda: json_bytes(
-                {**info_of(session_id, graph), "nodes": [node_object(node) for node in nodes], "has_more": more}
-            )
-        )
+        page = page_of_nodes(graph, after, limit)
+
+        def encoded() -> bytes:
+            nodes = [*within_size(page, lambda node: len(node.prompt_ids) + 2 * len(node.choice.token_ids), _PAGE)]
+            more = bool(nodes) and nodes[-1].id != next(reversed(graph.nodes))
+            shown = [node_object(node) for node in nodes]
+            return json_bytes({**info_of(session_id, graph), "nodes": shown, "has_more": more})
+
+        return await _encoded(encoded)
 
     @router.get(f"{_SESSION}/traces")
     async def list_traces(request: Request) -> Response:
         since, limit = time_of(request.query_params, "since"), number_of(request.query_params, "limit")
         session_id, graph = await _found(sessions, request)
         nodes = [node for node in graph.nodes.values() if since is None or node.turn.ended >= since][:limit]
-        check_size([prompt_length(node) + 2 * len(node.choice.token_ids) for node in nodes], "`limit` and `since`")
-        return await _encoded(lambda: json_bytes([trace_object(session_id, node) for node in nodes]))
+
+        def encoded() -> bytes:
+            page = within_size(nodes, lambda node: prompt_length(node) + 2 * len(node.choice.token_ids), _SINCE)
+            return json_bytes([trace_object(session_id, node) for node in [*page]])
+
+        return await _encoded(encoded)
 
     @router.get("/traces/{trace_id}")
     async def show_trace(request: Request) -> Response:
@@ -143,9 +148,9 @@ def _export_routes(sessions: RecordedSessions) -> ApiRouter:
         form, by = one_of(query, "format", tuple(FORMATS)), one_of(query, "by", ("path", "node"))
         limit, offset = number_of(query, "limit"), number_of(query, "offset", least=0) or 0
         session_id, graph = await _found(sessions, request)
-        rows = [*rows_of(session_id, graph, "node" if by == "node" else "path", offset, limit)]
-        check_size([len(row.prompt_ids) + 2 * len(row.completion_ids) for row in rows], "`limit` and `offset`")
-        return await _encoded(lambda: encode(rows, form), FORMATS[form])
+        rows = rows_of(session_id, graph, "node" if by == "node" else "path", offset, limit)
+        page = within_size(rows, lambda row: len(row.prompt_ids) + 2 * len(row.completion_ids), "`limit` and `offset`")
+        return await _encoded(lambda: encode([*page], form), FORMATS[form])
 
     return router
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tokenwire.coordinator.auth.caller import Caller
@@ -102,13 +102,17 @@ def page_of_nodes(graph: SessionGraph, after: str | None, limit: int | None) -> 
     return nodes[:limit]
 
 
-def check_size(counts: Sequence[int], page: str) -> None:
-    """Check that a response has not too many ids. Raises TooLarge, which says how to get fewer of them."""
-    if sum(counts) > _MOST_IDS:
-        raise TooLarge(
-            f"The response would have {sum(counts)} token ids, more than {_MOST_IDS}: get it in parts, with {page}.",
-            param="limit",
-        )
+def within_size(items: Iterable[Listed], ids_of: Callable[[Listed], int], page: str) -> Iterator[Listed]:
+    """Yield what a response has, each with some ids. Raises TooLarge as soon as these are too many, which says how to
+    get fewer of them.
+    """
+    ids = 0
+    for item in items:
+        ids += ids_of(item)
+        if ids > _MOST_IDS:
+            message = f"The response would have more than {_MOST_IDS} token ids: get it in parts, with {page}."
+            raise TooLarge(message, param="limit")
+        yield item
 
 
 def _node_of(graph: SessionGraph, node: str) -> GraphNode:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.coordinator.trajectories.turns import sampled_choice, turn_of
-from tokenwire.coordinator.api.trajectories.sessions import RecordedSessions, check_size, page_of_nodes
+from tokenwire.coordinator.api.trajectories.sessions import RecordedSessions, page_of_nodes, within_size
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.trajectories.index import SessionIndexes
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
@@ -87,7 +87,9 @@ async def test_nodes_come_in_pages() -> None:
 
 
 def test_a_response_may_not_have_too_many_ids() -> None:
-    """The error says how to get them in parts."""
-    check_size([2**23, 2**23], "`limit`")
+    """The error says how to get them in parts, and comes before more of them are made."""
+    assert [*within_size([2**23, 2**23], int, "`limit`")] == [2**23, 2**23]
+    made = iter([2**23, 2**23, 1, 2])
     with pytest.raises(TooLarge, match="get it in parts, with `limit` and `after`"):
-        check_size([2**23, 2**23, 1], "`limit` and `after`")
+        list(within_size(made, int, "`limit` and `after`"))
+    assert [*made] == [2]
