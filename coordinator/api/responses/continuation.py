@@ -9,12 +9,12 @@ from tokenwire.coordinator.api.body_shape import check_shape
 from tokenwire.coordinator.api.json_body import parse_json, parse_json_in_turns
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.http.backpressure import BodyMemory
+from tokenwire.coordinator.http.content_coding import SMALL_BYTES
 from tokenwire.coordinator.response_store.store import ResponseStore
 from tokenwire.coordinator.response_store.stored_response import StoredResponse
 from tokenwire.errors import InvalidRequest, PreviousNotFound
 
 PARAM = "previous_response_id"
-_LARGE_BYTES = 64 * 1024
 DROPPED = (
     "It was never stored here, was deleted, or has been dropped: responses are kept for a limited time and within "
     "limited memory."
@@ -71,7 +71,7 @@ async def parsed_items(texts: Sequence[bytes], memory: BodyMemory) -> list[dict[
     Raises Unavailable, and InvalidRequest for too many items.
     """
     total = sum(map(len, texts))
-    if total <= _LARGE_BYTES:
+    if total <= SMALL_BYTES:
         return [item for text in texts for item in _items_in(parse_json(text))]
     memory.end_turn()  # nobody waits for memory in a turn
     for text in texts:
