@@ -273,7 +273,7 @@ class RequestHeaders:
         self._priority = headers.get("x-vllm-priority")
         self._rank = headers.get("x-data-parallel-rank")
         self.request_id = self.identifier("X-Request-Id") if headers else None
-        self.conversation_id = session_of(headers) if headers else None
+        self.conversation_id = self._session() if headers else None
         """The session that the headers name; see `conversation` for routes whose bodies may name one."""
         self.other_conversation_id: str | None = None
         """The conversation of a request that names none."""
@@ -319,13 +319,29 @@ class RequestHeaders:
 
     def conversation_by(self, name: str) -> str | None:
         """Return the id of the session that this header, or another one, names. Raises InvalidRequest."""
-        return session_of(self._headers, self.identifier(name))
+        return self._session(self.identifier(name))
 
     def conversation(self, body: RequestFields) -> str | None:
-        """Return the id of the session that the body or the headers name; see `session_of`. Raises InvalidRequest."""
+        """Return the id of the session that the body or the headers name; see `_session`. Raises InvalidRequest."""
         extra = None if body.vllm_xargs is None else body.vllm_xargs.get("session_id")
-        given = session_of(self._headers, body.session_id, extra, body.prompt_cache_key)
-        return given or self.other_conversation_id
+        return self._session(body.session_id, extra, body.prompt_cache_key) or self.other_conversation_id
+
+    def _session(self, body: str | None = None, extra: object = None, cache_key: str | None = None) -> str | None:
+        """Return the id of the session: the first one that is named, in the order of `docs/reference/api.md`.
+
+        body: its `session_id`. extra: that of its `vllm_xargs`. cache_key: its `prompt_cache_key`. Raises
+        InvalidRequest.
+        """
+        own = self.identifier(_OWN_HEADER)  # checked even where the body takes precedence
+        if PLACE_OF_SESSION in self._headers:
+            named = self._headers[PLACE_OF_SESSION].encode("latin-1").decode(errors="replace")
+            return checked_identifier(named, "session_id")
+        if body or own:
+            return body or own
+        if isinstance(extra, str) and extra:
+            return checked_identifier(extra, "vllm_xargs.session_id")
+        agents = filter(None, map(self.identifier, _AGENT_HEADERS))
+        return next(agents, cache_key) or None
 
 
 def _number(text: str, otherwise: int) -> int:
@@ -334,27 +350,3 @@ def _number(text: str, otherwise: int) -> int:
     except ValueError:
         return otherwise
     return value if -INT64_MAX - 1 <= value <= INT64_MAX else otherwise
-
-
-def session_of(
-    headers: Mapping[str, str], body: str | None = None, extra: object = None, cache_key: str | None = None
-) -> str | None:
-    """Return the id of a request's session: the first one that is named, in the order of `docs/reference/api.md`.
-
-    body: its `session_id`. extra: that of its `vllm_xargs`. cache_key: its `prompt_cache_key`. Raises InvalidRequest.
-    """
-    own = _named_by(headers, _OWN_HEADER) if headers else None  # checked even where the body takes precedence
-    if headers and PLACE_OF_SESSION in headers:
-        named = headers[PLACE_OF_SESSION].encode("latin-1").decode(errors="replace")
-        return checked_identifier(named, "session_id")
-    if body or own:
-        return body or own
-    if isinstance(extra, str) and extra:
-        return checked_identifier(extra, "vllm_xargs.session_id")
-    agents = filter(None, (_named_by(headers, name) for name in _AGENT_HEADERS)) if headers else ()
-    return next(iter(agents), cache_key) or None
-
-
-def _named_by(headers: Mapping[str, str], name: str) -> str | None:
-    value = headers.get(name.lower())
-    return None if value is None else checked_identifier(value, name)
