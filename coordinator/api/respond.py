@@ -18,7 +18,7 @@ from tokenwire.coordinator.output.sse import ChunkEncoder, StreamedReply
 
 T = TypeVar("T")
 
-_STREAM_HEADERS = (
+STREAM_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
@@ -89,7 +89,7 @@ class EventStream(Response):
         self.status_code = 200
         self.background: BackgroundTask | None = None
         self.body = b""
-        self.raw_headers = list(_STREAM_HEADERS)
+        self.raw_headers = list(STREAM_HEADERS)
         self._generation = generation
         self._prepared = prepared
         self._encoder = encoder

@@ -9,11 +9,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tokenwire.coordinator.api.api_request import context_of
+from tokenwire.coordinator.api.respond import STREAM_HEADERS
 from tokenwire.coordinator.http.connection import Connection, ignore
 from tokenwire.errors import InvalidRequest
 
 _END = b"\n\n"
-_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 
 
 class EventLog:
@@ -107,7 +107,7 @@ class LogStream(Response):
         """Raises InvalidRequest if events after that number are not kept."""
         super().__init__()
         log.check(after)
-        self.raw_headers = list(_HEADERS)
+        self.raw_headers = list(STREAM_HEADERS)
         self._log = log
         self._connection = connection
         self._after = after

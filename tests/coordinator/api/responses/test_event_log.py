@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from tokenwire.coordinator.api.responses.event_log import EventLog
+from tests.coordinator.fakes import request_context
+from tokenwire.coordinator.api.responses.event_log import EventLog, LogStream
 from tokenwire.errors import InvalidRequest
 
 
@@ -70,3 +71,11 @@ async def test_an_event_may_come_in_pieces() -> None:
 
     assert log.kept() == logged(0) + b"event: e\ndata: 1\n\n"
     assert await read_log(log, 0) == b"event: e\ndata: 1\n\n"
+
+
+async def test_proxies_do_not_hold_events_back() -> None:
+    """As those of any other stream."""
+    headers = LogStream(EventLog(1000), request_context().connection).headers
+
+    assert headers["x-accel-buffering"] == "no"
+    assert headers["content-type"].startswith("text/event-stream")
