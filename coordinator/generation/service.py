@@ -88,6 +88,11 @@ class PreparedRequest:
         media = self.prompts[0].media
         return None if media is None else media.tokens
 
+    def id_of(self, position: int) -> str:
+        """Return the id of the submission of one prompt."""
+        request_id = self.request.request_id
+        return request_id if len(self.prompts) == 1 else f"{request_id}-{position}"
+
     def prompt_of(self, choice: int) -> PreparedPrompt:
         """Return the prompt of the choice with this index."""
         return self.prompts[choice // self.request.n]
@@ -418,7 +423,7 @@ def _submission(
     request, kwargs = prepared.request, prepared.request.reasoning_parser_kwargs
     min_priority = caller.min_priority
     return Submission(
-        request_id=request.request_id if len(prepared.prompts) == 1 else f"{request.request_id}-{position}",
+        request_id=prepared.id_of(position),
         prompt_token_ids=prepared.prompts[position].token_ids,
         sampling_params=prepared.sampling,
         max_tokens=max_tokens[position],

@@ -29,7 +29,7 @@ async def generate_request(body: RequestFields, prepared: PreparedRequest, posit
     offsets = await _offsets(prepared, position) if body.return_token_offsets else None
     kwargs = request.reasoning_parser_kwargs
     fields = {
-        "request_id": request.request_id if len(prepared.prompts) == 1 else f"{request.request_id}-{position}",
+        "request_id": prepared.id_of(position),
         "features": None,
         "content_parts": None,
         "sampling_params": sampling_params(body, prepared, position),
