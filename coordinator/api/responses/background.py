@@ -35,8 +35,10 @@ LOG_SHARE = 64
 """The events of one response may take this fraction of the store's memory."""
 Complete = Callable[[list[CollectedChoice]], dict[str, Any]]
 """Returns the Response object of a reply that is not streamed."""
-_Reply = tuple[CollectedReply | StreamedReply, Callable[[], Awaitable[dict[str, Any]]]]
-"""A reply, and what waits for the Response object of its end."""
+_Ended = tuple[Status, bytes]
+"""How a response ended, and its Response object as JSON."""
+_Reply = tuple[CollectedReply | StreamedReply, Callable[[], Awaitable[_Ended]]]
+"""A reply, and what waits for its end."""
 
 
 class _NobodyListens:
@@ -160,26 +162,27 @@ class BackgroundResponses:
     def _collected(self, run: BackgroundResponse) -> _Reply:
         reply = CollectedReply(run.call.prepared.choices)
 
-        async def outcome() -> dict[str, Any]:
+        async def outcome() -> _Ended:
             choices = await reply.wait()
-            return run.response.cancelled([]) if run.is_cancelled else run.complete(choices)
+            return await _encoded(run.response.cancelled([]) if run.is_cancelled else run.complete(choices))
 
         return reply, outcome
 
     def _streamed(self, run: BackgroundResponse) -> _Reply:
-        prepared, ended = run.call.prepared, list[dict[str, Any]]()
-        events = ResponseEvents(run.response, run.call.body.logprob_style(run.call.api), ended.append)
+        prepared, ended = run.call.prepared, list[_Ended]()
+        style = run.call.body.logprob_style(run.call.api)
+        events = ResponseEvents(run.response, style, lambda status, body: ended.append((status, body)))
         encoder = PartStream(run.call, events)
         reply = StreamedReply(encoder, prepared.choices, prepared.prompt_tokens, prepared.request.stream_interval)
         run.log = EventLog(self._log_bytes)
         reply.attach(run.log)
 
-        async def outcome() -> dict[str, Any]:
+        async def outcome() -> _Ended:
             try:
                 await reply.wait()
             except asyncio.CancelledError:
                 reply.fail(_drained(run))
-            return ended[0] if ended else run.response.cancelled(events.items)
+            return ended[0] if ended else await _encoded(run.response.cancelled(events.items))
 
         return reply, outcome
 
@@ -209,11 +212,14 @@ class BackgroundResponses:
         self._renewing = None
 
 
-async def _outcome(run: BackgroundResponse, reply: _Reply) -> tuple[Status, bytes]:
-    """Return how one ended, and its Response object as JSON."""
+async def _encoded(response: dict[str, Any]) -> _Ended:
+    return response["status"], await in_turns(response_pieces(response))
+
+
+async def _outcome(run: BackgroundResponse, reply: _Reply) -> _Ended:
+    """Return the end of one, whatever happens."""
     try:
-        response = await reply[1]()
-        return response["status"], await in_turns(response_pieces(response))
+        return await reply[1]()
     except asyncio.CancelledError:
         failed = run.response.failed([], _drained(run))
     except TokenwireError as error:

@@ -6,12 +6,13 @@ from typing import Any
 
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_entries, chat_entries_json
 from tokenwire.coordinator.api.json_pieces import JsonPieces, object_pieces
-from tokenwire.coordinator.api.json_text import compact
+from tokenwire.coordinator.api.json_text import compact, json_bytes
 from tokenwire.coordinator.api.message_parts import MessagePart, abort_error
 from tokenwire.coordinator.api.responses.calls import FUNCTION, ArgumentsReader
 from tokenwire.coordinator.api.responses.items import messages_of
 from tokenwire.coordinator.api.responses.response import (
     ResponseObject,
+    Status,
     closed_item,
     item_id,
     long_item,
@@ -32,6 +33,10 @@ _DELTAS = {
 }
 
 
+OnEnd = Callable[[Status, bytes], None]
+"""Gets the status and the JSON of a Response object."""
+
+
 class ResponseEvents:
     """Renders the events of one response; a delta concatenates a few strings."""
 
@@ -39,9 +44,9 @@ class ResponseEvents:
         self,
         response: ResponseObject,
         style: LogprobStyle | None,
-        on_end: Callable[[dict[str, Any]], None] | None = None,
+        on_end: OnEnd | None = None,
     ) -> None:
-        """on_end: gets the Response object at the end of the stream."""
+        """on_end: gets the Response object of the last event, before a client has all of that."""
         self._response = response
         self._on_end = on_end
         self._style = style
@@ -111,10 +116,7 @@ class ResponseEvents:
 
     def closing(self, parts: list[MessagePart], finish: Finish, usage: Usage) -> str:
         """Render the complete response."""
-        response = self._response.ended(self.items, finish, usage)
-        if self._on_end is not None:
-            self._on_end(response)
-        return self._event(f"response.{response['status']}", response=response)
+        return self._last(self._response.ended(self.items, finish, usage))
 
     def keep_part(self, part: MessagePart, finish: Finish) -> None:
         """Complete an item whose log-probabilities are rendered later."""
@@ -131,13 +133,30 @@ class ResponseEvents:
         response = self._response.ended([whole], finish, usage)
         if error is not None:
             response = self._response.failed([whole], error)
-        if self._on_end is not None:
-            self._on_end(response)
         yield from self._pieces("response.output_text.done", **where, text=part.text, logprobs=scores)
         yield from self._pieces("response.content_part.done", **where, part=JsonPieces(lambda: object_pieces(done)))
         yield from self._pieces("response.output_item.done", output_index=part.index, item=whole)
-        shown = JsonPieces(lambda: response_pieces(response))
+        shown = JsonPieces(lambda: self._kept(response))
         yield from self._pieces(f"response.{response['status']}", response=shown)
+
+    def _kept(self, response: dict[str, Any]) -> Iterator[bytes]:
+        """Yield a Response object in pieces, and then pass it on."""
+        pieces = []
+        for piece in response_pieces(response):
+            if self._on_end is not None:
+                pieces.append(piece)
+            yield piece
+        if self._on_end is not None:
+            self._on_end(response["status"], b"".join(pieces))
+
+    def _last(self, response: dict[str, Any]) -> str:
+        """Render the event of a complete Response object, and pass that on."""
+        body, kind = json_bytes(response), f"response.{response['status']}"
+        if self._on_end is not None:
+            self._on_end(response["status"], body)
+        head = f'event: {kind}\ndata: {{"type":"{kind}","sequence_number":{self._number}'
+        self._number += 1
+        return f'{head},"response":{body.decode()}}}\n\n'
 
     def _pieces(self, kind: str, **fields: Any) -> Iterator[bytes]:
         yield f"event: {kind}\ndata: ".encode()
@@ -147,10 +166,7 @@ class ResponseEvents:
 
     def error(self, error: TokenwireError, parts: list[MessagePart]) -> str:
         """Render the failed response."""
-        response = self._response.failed(self.items, error)
-        if self._on_end is not None:
-            self._on_end(response)
-        return self._event("response.failed", response=response)
+        return self._last(self._response.failed(self.items, error))
 
     def as_messages(self, parts: list[MessagePart]) -> list[ChatMessage]:
         """Return the chat messages that parts become when a client sends them back."""

@@ -96,7 +96,7 @@ class _Creation:
             await self._background.start(run, streamed=bool(body.stream))
             return JSONResponse(run.current()) if run.log is None else LogStream(run.log, client)
         if body.stream:
-            on_end = None if recorder is None else recorder.put
+            on_end = None if recorder is None else recorder.put_encoded
             events = ResponseEvents(response, call.body.logprob_style(call.api), on_end)
             return self._service.stream(call, PartStream(call, events))
         full = _full_response(response, call, await self._service.collect(call, request))

@@ -1,7 +1,7 @@
 """The events of a streamed response, the last of which has the response."""
 
 import json
-from typing import Any
+from itertools import islice
 
 from tests.coordinator.api.replies import STOP, call_of, tool_call
 from tests.coordinator.api.responses.requests import PATCH, SHELL, namespace, responses_chat, user
@@ -109,16 +109,22 @@ def test_an_input_is_streamed() -> None:
 
 def test_the_end_has_all_log_probabilities_in_pieces() -> None:
     """In the events of the text, the part, the item and the response, each as the deltas have them."""
-    call, ended = call_of(logprobs=True, top_logprobs=1), list[dict[str, Any]]()
+    call, ended = call_of(logprobs=True, top_logprobs=1), list[tuple[str, bytes]]()
     response = ResponseObject(ResponsesRequest(input="Hi"), call)
-    stream = PartStream(call, ResponseEvents(response, LogprobStyle(1), ended.append))
+    renderer = ResponseEvents(response, LogprobStyle(1), lambda status, body: ended.append((status, body)))
+    stream = PartStream(call, renderer)
     scored: list[ScoredPosition] = [[ScoredToken(1, "a", -1.0, 1)]] * 3_000
 
     data = b"".join(stream.opening()) + stream.delta(0, "a", [1], None, scored[:1])
     data += stream.delta(0, "b", [1], STOP, scored[1:])
     pieces = stream.closing(Usage(2, 3_000))
     assert not isinstance(pieces, bytes)
-    parts = [*pieces]
+    parts = list(islice(pieces, 1))
+    assert not ended  # nothing of the response is made before it is sent
+    while not ended:
+        parts.append(next(pieces))
+    assert not parts[-1].endswith(b"\n\n")  # no client can have it before it is stored
+    parts += pieces
 
     texts = (data + b"".join(parts)).decode().split("\n\n")[:-1]
     events = [json.loads(text.partition("data: ")[2]) for text in texts]
@@ -133,4 +139,4 @@ def test_the_end_has_all_log_probabilities_in_pieces() -> None:
     assert len(deltas) == 3_000
     assert text["logprobs"] == part["part"]["logprobs"] == item["item"]["content"][0]["logprobs"] == deltas
     assert max(map(len, parts)) < 250_000
-    assert [each["status"] for each in ended] == ["completed"]
+    assert [(status, json.loads(body)) for status, body in ended] == [("completed", whole["response"])]
