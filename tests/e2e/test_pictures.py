@@ -163,6 +163,19 @@ def test_ids_of_a_prompt_cannot_stand_for_its_pictures(service: Service) -> None
     assert "messages[0].content[0] is a picture" in response.json()["error"]["message"]
 
 
+def test_a_rendered_request_cannot_have_pictures(service: Service) -> None:
+    """It has ids only, so whoever generates from it would see none."""
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(CAT).decode()}
+    message = {"role": "user", "content": [{"type": "image", "source": source}]}
+    for path, body in (
+        ("/v1/chat/completions/render", picture_request(picture_part(CAT))),
+        ("/v1/messages/render", {"model": "simulated", "max_tokens": 5, "messages": [message]}),
+    ):
+        response = httpx.post(service.url + path, json=body, timeout=60)
+        assert response.status_code == 400, path
+        assert "cannot have pictures" in response.json()["error"]["message"]
+
+
 def test_a_model_that_takes_text_only_says_so(tmp_path: Path) -> None:
     """Every kind of picture is a 400 that names it."""
     with simulated_service(tmp_path) as service:

@@ -30,8 +30,6 @@ def render_routes(service: ChatService, generation: GenerationService, models: M
         _check_beam_search(body)
         unsupported_chat.check_body(body)
         call = await service.prepare(body, RequestHeaders.of(request), submits=False)
-        if call.prepared.multimodal_tokens is not None:
-            raise InvalidRequest("A rendered request cannot have pictures: send the chat itself.", param="messages")
         return await rendered_chat(call)
 
     @router.post("/v1/completions/render", CompletionRequest)
@@ -48,7 +46,9 @@ def render_routes(service: ChatService, generation: GenerationService, models: M
 
 
 async def rendered_chat(call: ChatCall) -> Response:
-    """Return a chat as vLLM's GenerateRequest."""
+    """Return a chat as vLLM's GenerateRequest. Raises InvalidRequest for pictures, which that would not have."""
+    if call.prepared.multimodal_tokens is not None:
+        raise InvalidRequest("A rendered request cannot have pictures: send the chat itself.", param="messages")
     return LongResponse(await generate_request(call.body, call.prepared, 0))
 
 
