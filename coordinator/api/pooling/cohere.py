@@ -120,7 +120,7 @@ def cohere_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
             )
         kinds = body.embedding_types or ["float"]
         _check_bits(results, kinds)
-        vectors = {kind: _vectors(results, kind) for kind in kinds}
+        vectors: dict[str, JsonPieces] = {kind: _vectors(results, kind) for kind in kinds}
         shown: dict[str, Any] = {"id": translated.request_id, "embeddings": JsonPieces(lambda: object_pieces(vectors))}
         if body.texts is not None:
             shown["texts"] = body.texts
