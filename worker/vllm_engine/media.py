@@ -11,7 +11,6 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 from prometheus_client.core import Metric
-from vllm.multimodal.cache import BaseMultiModalProcessorCache
 from vllm.multimodal.inputs import MultiModalKwargsItem
 from vllm.multimodal.processing import BaseMultiModalProcessor, ProcessorInputs, TimingContext
 from vllm.v1.serial_utils import MsgpackDecoder
@@ -23,7 +22,13 @@ from tokenwire.worker.engine.media import EngineMedia, media_metrics
 from tokenwire.worker.media.processor_pool import ProcessorPool
 from tokenwire.worker.media.received import ReceivedMedia
 from tokenwire.worker.vllm_engine.errors import vllm_errors
-from tokenwire.worker.vllm_engine.media_processor import MediaJob, MediaOptions, ProcessedMedia, processor_inputs
+from tokenwire.worker.vllm_engine.media_processor import (
+    MediaJob,
+    MediaOptions,
+    ProcessedMedia,
+    TransientCache,
+    processor_inputs,
+)
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +46,9 @@ class _ProcessedItem:
     """vLLM's MultiModalKwargsItem; its tensors lie in the shared memory."""
     prompt_updates: Sequence[Any]
     memory: mmap.mmap
-    size: int
 
 
-class _Entries(BaseMultiModalProcessorCache):  # type: ignore[misc]
+class _Entries(TransientCache):
     """The items of one prompt, as the cache of vLLM's processor."""
 
     def __init__(self, entries: Mapping[str, _ProcessedItem]) -> None:
@@ -59,16 +63,6 @@ class _Entries(BaseMultiModalProcessorCache):  # type: ignore[misc]
         """Return an item."""
         entry = self._entries[mm_hash]
         return entry.features, entry.prompt_updates
-
-    def touch_sender_cache_item(self, mm_hash: str) -> None:
-        """Nothing is evicted."""
-
-    def clear_cache(self) -> None:
-        """Nothing is kept beyond a prompt."""
-
-    def make_stats(self, *, delta: bool = False) -> Any:
-        """There is nothing to count."""
-        raise NotImplementedError
 
 
 class VllmMedia(EngineMedia):
@@ -167,7 +161,7 @@ class VllmMedia(EngineMedia):
         data = self._received.get(digest)
         if data is None:
             raise MediaMissing([digest])
-        job = MediaJob(_IMAGE, data, digest.hex(), options.processor_kwargs, options.io_kwargs)
+        job = MediaJob(_IMAGE, data, digest.hex(), options)
         answer, memory = await self._pool.run(pickle.dumps(job))
         processed: ProcessedMedia = pickle.loads(answer)  # noqa: S301  (a process of this worker)
         if processed.error or memory is None:
@@ -178,19 +172,19 @@ class VllmMedia(EngineMedia):
             start += size
         (features,) = MsgpackDecoder(list[MultiModalKwargsItem]).decode(buffers)
         updates = pickle.loads(processed.prompt_updates)  # noqa: S301  (as above)
-        return _ProcessedItem(processed.item_hash, features, updates, memory, len(memory))
+        return _ProcessedItem(processed.item_hash, features, updates, memory)
 
     def _on_processed(self, key: tuple[bytes, str], task: "asyncio.Task[_ProcessedItem]") -> None:
         del self._processing[key]
         if task.cancelled() or task.exception() is not None:
             return
-        entry = task.result()
-        while self._entries and self._entries_bytes + entry.size > self._capacity:
+        entry, size = task.result(), len(task.result().memory)
+        while self._entries and self._entries_bytes + size > self._capacity:
             _, dropped = self._entries.popitem(last=False)
-            self._entries_bytes -= dropped.size
-        if entry.size <= self._capacity:
+            self._entries_bytes -= len(dropped.memory)
+        if size <= self._capacity:
             self._entries[key] = entry
-            self._entries_bytes += entry.size
+            self._entries_bytes += size
 
 
 def missing_for_pictures(llm: Any) -> list[str]:

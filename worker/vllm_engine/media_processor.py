@@ -24,6 +24,15 @@ _IN_HEADER_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
+class MediaOptions:
+    """Options of a request for its media."""
+
+    processor_kwargs: dict[str, Any]
+    io_kwargs: dict[str, Any]
+    """By modality."""
+
+
+@dataclass(frozen=True, slots=True)
 class MediaJob:
     """An item to process."""
 
@@ -31,9 +40,7 @@ class MediaJob:
     data: bytes
     name: str
     """What vLLM is to know it by."""
-    processor_kwargs: dict[str, Any]
-    io_kwargs: dict[str, Any]
-    """By modality."""
+    options: MediaOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,21 @@ class ProcessedMedia:
     """How prompts get the ids of the item, pickled."""
 
 
-class ItemCapture(BaseMultiModalProcessorCache):  # type: ignore[misc]
+class TransientCache(BaseMultiModalProcessorCache):  # type: ignore[misc]
+    """A cache for one call of vLLM's processor: nothing is kept."""
+
+    def touch_sender_cache_item(self, mm_hash: str) -> None:
+        """Nothing is evicted."""
+
+    def clear_cache(self) -> None:
+        """Nothing is kept."""
+
+    def make_stats(self, *, delta: bool = False) -> Any:
+        """There is nothing to count."""
+        raise NotImplementedError
+
+
+class ItemCapture(TransientCache):
     """Takes the item that a processor would put into its cache."""
 
     def __init__(self) -> None:
@@ -67,16 +88,6 @@ class ItemCapture(BaseMultiModalProcessorCache):  # type: ignore[misc]
         self.found = mm_hash, *mm_item
         return mm_item
 
-    def touch_sender_cache_item(self, mm_hash: str) -> None:
-        """Nothing is evicted."""
-
-    def clear_cache(self) -> None:
-        """Nothing is cached."""
-
-    def make_stats(self, *, delta: bool = False) -> Any:
-        """There is nothing to count."""
-        raise NotImplementedError
-
 
 def load_handler(configuration: bytes) -> ForkHandler:
     """Load the processor of a pickled ModelConfig."""
@@ -89,10 +100,10 @@ def load_handler(configuration: bytes) -> ForkHandler:
 
 def _handle(processor: Any, io_defaults: dict[str, Any], job: MediaJob) -> tuple[bytes, Buffers]:
     try:
-        image_kwargs = {**io_defaults.get(job.modality, {}), **job.io_kwargs.get(job.modality, {})}
+        image_kwargs = {**io_defaults.get(job.modality, {}), **job.options.io_kwargs.get(job.modality, {})}
         item = ImageMediaIO(**image_kwargs).load_bytes(job.data)
         capture = ItemCapture()
-        inputs = processor_inputs(processor, job.modality, [item], [job.name], job, capture)
+        inputs = processor_inputs(processor, job.modality, [item], [job.name], job.options, capture)
         processor._cached_apply_hf_processor(inputs, TimingContext(enabled=False))
     except (ValueError, TypeError, OSError) as error:
         return pickle.dumps(ProcessedMedia(error=str(error) or type(error).__name__)), ()
@@ -109,7 +120,7 @@ def processor_inputs(
     modality: str,
     items: list[Any],
     names: list[str],
-    options: "MediaJob | MediaOptions",
+    options: MediaOptions,
     cache: BaseMultiModalProcessorCache,
     prompt: list[int] | None = None,
 ) -> Any:
@@ -119,11 +130,3 @@ def processor_inputs(
         given["media_io_kwargs"] = options.io_kwargs
     parse: Callable[..., Any] = processor.info.parse_mm_data
     return ProcessorInputs(prompt or [], parse({modality: items}), {modality: names}, **given)
-
-
-@dataclass(frozen=True, slots=True)
-class MediaOptions:
-    """Options of a request for its media."""
-
-    processor_kwargs: dict[str, Any]
-    io_kwargs: dict[str, Any]
