@@ -104,7 +104,8 @@ class SimulatedEngine(Engine):
         if settings.token_log is not None:
             self._log = open_log(settings.token_log)
         self._model = model
-        self._media = SimulatedMedia(model, settings.image_tokens) if settings.image_tokens else None
+        tokens, memory_bytes = settings.image_tokens, settings.received_media_bytes
+        self._media = SimulatedMedia(model, tokens, memory_bytes) if tokens else None
         self._planner = RequestPlanner(settings, model)
         self._pool_planner = PoolPlanner(settings, model) if settings.embedding_width else None
         self._searches = ScriptSearches(Scripts(self._planner, replies, grammars))

@@ -13,14 +13,13 @@ from tokenwire.worker.simulated_engine.model import SimulatedModel
 PLACEHOLDER = "<image>"
 """What stands for a picture in a chat template's text."""
 MOST_PICTURES = 16
-_MEMORY_BYTES = 256 * 2**20
 
 
 class SimulatedMedia(EngineMedia):
     """Expands placeholders; pictures are stored and never decoded."""
 
-    def __init__(self, model: SimulatedModel, tokens: int, memory_bytes: int = _MEMORY_BYTES) -> None:
-        """`tokens`: ids for each picture."""
+    def __init__(self, model: SimulatedModel, tokens: int, memory_bytes: int) -> None:
+        """`tokens`: ids for each picture; `memory_bytes` is for what coordinators put."""
         self._placeholder = model.tokenizer().encode(PLACEHOLDER, add_special_tokens=False).ids
         self._words = model.words
         self._tokens = tokens

@@ -8,6 +8,7 @@ from typing import Literal
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import Bounds, Option, Section, check_bounds, option, shared
+from tokenwire.worker.media.settings import MediaMemory
 from tokenwire.worker.simulated_engine.faults import FaultPlan
 from tokenwire.worker.simulated_engine.reply_rules import ReplyRule, read_reply_rules
 
@@ -34,6 +35,7 @@ class SimulationSettings:
     served_model_names: tuple[str, ...] = shared((), "--served-model-name")
     """Names that requests may use; empty: the directory's name, or "simulated"."""
     kv_events: bool = shared(False, "--kv-events")
+    received_media_bytes: int = shared(MediaMemory().memory_bytes, "--received-media-mb")
     script: tuple[int, ...] | None = option(
         None,
         Option(

@@ -1,12 +1,15 @@
 """Tests of pictures in simulated prompts."""
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 
 from tests.worker.media.test_received import item_chunks
-from tokenwire.errors import InvalidRequest, MediaMissing
+from tests.worker.simulated_engine.simulation import FAST
+from tokenwire.errors import InvalidRequest, MediaMissing, Overloaded
 from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 from tokenwire.worker.simulated_engine.media import PLACEHOLDER, SimulatedMedia
 from tokenwire.worker.simulated_engine.model import load_model
 
@@ -16,7 +19,7 @@ WIDTH = len(PLACEHOLDER)  # a byte is an id
 
 async def media_with(*pictures: bytes) -> tuple[SimulatedMedia, list[pb.MediaItem]]:
     """Return media with pictures of five ids each."""
-    media = SimulatedMedia(MODEL, 5)
+    media = SimulatedMedia(MODEL, 5, 2**20)
     for picture in pictures:
         await media.put(item_chunks(picture))
     return media, [pb.MediaItem(modality="image", digest=hashlib.sha256(each).digest()) for each in pictures]
@@ -52,3 +55,13 @@ async def test_missing_pictures_and_missing_placeholders_are_told_apart() -> Non
     assert raised.value.missing == [absent.digest]
     with pytest.raises(InvalidRequest, match="0 placeholders for 1 pictures"):
         media.expanded(ids_of_text("no"), items)
+
+
+async def test_pictures_have_as_much_memory_as_the_settings_give() -> None:
+    """One that is larger is refused, as by a worker with vLLM."""
+    engine = SimulatedEngine(replace(FAST, image_tokens=5, received_media_bytes=4))
+    await engine.start()
+    assert engine.media is not None
+    await engine.media.put(item_chunks(b"four"))
+    with pytest.raises(Overloaded, match="--received-media-mb"):
+        await engine.media.put(item_chunks(b"more than four"))
