@@ -4,7 +4,6 @@ from typing import Any
 
 from vllm import PoolingParams
 from vllm.inputs import tokens_input
-from vllm.tasks import POOLING_TASKS
 from vllm.transformers_utils.repo_utils import get_hf_file_to_dict
 from vllm.utils.serial_utils import EMBED_DTYPES, tensor2binary
 
@@ -74,7 +73,7 @@ def describe_pooling(
     config: Any, supported_tasks: tuple[str, ...], tokenizer: Any
 ) -> tuple[list[str], pb.PoolingModel]:
     """Return the tasks of a model that pools, and what coordinators have to know of it."""
-    tasks = [task for task in supported_tasks if task in POOLING_TASKS and task in _ROUTED]
+    tasks = [task for task in supported_tasks if task in _ROUTED]
     task = config.get_pooling_task(supported_tasks) or ""
     labels = _labels(config.hf_config) if {"classify", "token_classify"} & set(tasks) else []
     score = _SCORES.get(task, "")
