@@ -48,12 +48,13 @@ class ReceivedMedia:
             return
         self._reserve(size)
         try:
-            data = bytearray(first.data)
+            data, hashed = bytearray(first.data), hashlib.sha256(first.data)
             async for chunk in chunks:
                 data += chunk.data
+                hashed.update(chunk.data)  # chunk by chunk: tokens pass through the same event loop
                 if len(data) > size:
                     break
-            if len(data) != size or hashlib.sha256(data).digest() != digest:
+            if len(data) != size or hashed.digest() != digest:
                 raise InvalidRequest("The bytes are not those of the size and the digest.")
         finally:
             self._arriving_bytes -= size
