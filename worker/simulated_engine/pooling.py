@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.interface import EngineSequence
+from tokenwire.worker.engine.pool_inputs import inputs_of
 from tokenwire.worker.simulated_engine.model import SimulatedModel
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 from tokenwire.worker.simulated_engine.simulated_sequence import SimulatedSequence
@@ -67,18 +68,14 @@ class PoolPlanner:
         """Return a simulated sequence for each input, under these weights. Raises InvalidRequest."""
         self._check(pool)
         key = stable_hash(weights or self._settings.seed, pool.lora.id)
-        token_ids, start = list(pool.token_ids), 0
+        scope = stable_hash(pool.cache_salt, pool.lora.id, "pool")
         planned: list[SimulatedSequence] = []
-        for sequence, length in zip(sequences, pool.lengths, strict=True):
-            ids = token_ids[start : start + length]
-            start += length
+        for sequence, ids in zip(sequences, inputs_of(pool), strict=True):
             self._check_ids(ids)
             context, hashes = hash_context(ids)
             finish = pb.Finish(reason=pb.FINISH_REASON_STOP, pooled=self._result(pool.params, key, context, ids))
-            scope = stable_hash(pool.cache_salt, pool.lora.id, "pool")
-            simulated = PooledInput(
-                sequence, _Result(context, finish), length, [block ^ scope for block in hashes], scope
-            )
+            result = _Result(context, finish)
+            simulated = PooledInput(sequence, result, len(ids), [block ^ scope for block in hashes], scope)
             simulated.priority, simulated.reads_cache, simulated.started = pool.priority, False, True
             planned.append(simulated)
         return planned
@@ -106,8 +103,6 @@ class PoolPlanner:
                 f"Model {names[0]!r} does not support Matryoshka embeddings; dimensions must be unset "
                 f"(received dimensions={params.dimensions})."
             )
-        if len(pool.lengths) != len(pool.slots) or sum(pool.lengths) != len(pool.token_ids):
-            raise InvalidRequest(f"Request {pool.request_id} has {len(pool.token_ids)} ids for its lengths.")
 
     def _check_ids(self, ids: Sequence[int]) -> None:
         if not ids:

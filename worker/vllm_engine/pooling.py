@@ -9,6 +9,7 @@ from vllm.utils.serial_utils import EMBED_DTYPES, tensor2binary
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.engine.pool_inputs import inputs_of
 from tokenwire.worker.vllm_engine.driver import VllmRequest
 
 _SCORES = {"embed": "bi-encoder", "classify": "cross-encoder", "token_embed": "late-interaction"}
@@ -32,17 +33,13 @@ def to_vllm_params(params: pb.PoolingParams, config: Any) -> PoolingParams:
 
 def to_vllm_requests(pool: pb.Pool, params: PoolingParams, inputs: dict[str, Any]) -> list[VllmRequest]:
     """Build one request for each input of a command; `inputs` are what all share. Raises InvalidRequest."""
-    lengths, seconds = list(pool.lengths), list(pool.second_begins)
-    if len(lengths) != len(pool.slots) or sum(lengths) != len(pool.token_ids):
-        raise InvalidRequest(f"Request {pool.request_id} has {len(pool.token_ids)} ids for lengths {lengths[:10]}.")
-    if seconds and len(seconds) != len(lengths):
-        raise InvalidRequest(f"Request {pool.request_id} has {len(seconds)} pairs for {len(lengths)} inputs.")
+    all_ids, seconds = inputs_of(pool), list(pool.second_begins)
+    if seconds and len(seconds) != len(all_ids):
+        raise InvalidRequest(f"Request {pool.request_id} has {len(seconds)} pairs for {len(all_ids)} inputs.")
     salt = pool.cache_salt if pool.HasField("cache_salt") else None
-    token_ids, start = list(pool.token_ids), 0
     requests = []
-    for index, length in enumerate(lengths):
-        prompt = tokens_input(token_ids[start : start + length], cache_salt=salt)
-        start += length
+    for index, ids in enumerate(all_ids):
+        prompt = tokens_input(ids, cache_salt=salt)
         own = params if not seconds else _of_pair(params, seconds[index])
         requests.append(VllmRequest(f"{pool.request_id}-{index}", prompt, own, inputs, {}))
     return requests
