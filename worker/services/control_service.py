@@ -2,19 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from tokenwire.errors import InvalidRequest, TokenwireError
+from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import control_pb2 as pb
 from tokenwire.v1 import control_pb2_grpc, inference_pb2
 from tokenwire.worker.engine.interface import Engine, PauseMode
+from tokenwire.worker.services.calls import answered
 from tokenwire.worker.state.serving_state import ServingStateController
 
-ControlResponse = TypeVar("ControlResponse")
 Json = TypeVar("Json", dict[str, Any], list[Any])
 ControlContext = grpc.aio.ServicerContext[Any, Any]
 
@@ -95,7 +94,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
         self, request: pb.PauseGenerationRequest, context: ControlContext
     ) -> pb.PauseGenerationResponse:
         controller, epoch = self._controller, request.epoch
-        await _call(
+        await answered(
             context,
             lambda: controller.pause(epoch, _pause_mode(request.mode), request.clear_cache, _records(request)),
         )
@@ -104,50 +103,50 @@ class ControlService(control_pb2_grpc.ControlServicer):
     async def ResumeGeneration(
         self, request: pb.ResumeGenerationRequest, context: ControlContext
     ) -> pb.ResumeGenerationResponse:
-        await _call(context, lambda: self._controller.resume(request.epoch, _records(request)))
+        await answered(context, lambda: self._controller.resume(request.epoch, _records(request)))
         return pb.ResumeGenerationResponse(serving=self._controller.state)
 
     async def IsPaused(self, request: pb.IsPausedRequest, context: ControlContext) -> pb.IsPausedResponse:
-        return pb.IsPausedResponse(paused=await _call(context, self._engine.is_paused))
+        return pb.IsPausedResponse(paused=await answered(context, self._engine.is_paused))
 
     async def Sleep(self, request: pb.SleepRequest, context: ControlContext) -> pb.SleepResponse:
         controller, epoch = self._controller, request.epoch
-        await _call(
+        await answered(
             context, lambda: controller.sleep(epoch, request.level, _pause_mode(request.mode), _records(request))
         )
         return pb.SleepResponse(serving=controller.state)
 
     async def WakeUp(self, request: pb.WakeUpRequest, context: ControlContext) -> pb.WakeUpResponse:
         tags = list(request.tags)
-        await _call(context, lambda: self._controller.wake_up(request.epoch, tags, _records(request)))
+        await answered(context, lambda: self._controller.wake_up(request.epoch, tags, _records(request)))
         return pb.WakeUpResponse(serving=self._controller.state)
 
     async def IsSleeping(self, request: pb.IsSleepingRequest, context: ControlContext) -> pb.IsSleepingResponse:
-        return pb.IsSleepingResponse(sleeping=await _call(context, self._engine.is_sleeping))
+        return pb.IsSleepingResponse(sleeping=await answered(context, self._engine.is_sleeping))
 
     async def ResetCache(self, request: pb.ResetCacheRequest, context: ControlContext) -> pb.ResetCacheResponse:
-        reset = await _call(
+        reset = await answered(
             context, lambda: self._engine.reset_cache(request.reset_running_requests, request.reset_external)
         )
         return pb.ResetCacheResponse(success=reset)
 
     async def LoadLora(self, request: pb.LoadLoraRequest, context: ControlContext) -> pb.LoadLoraResponse:
         load = self._controller.load_lora
-        loaded = await _call(context, lambda: load(request.epoch, request.adapter, _records(request)))
+        loaded = await answered(context, lambda: load(request.epoch, request.adapter, _records(request)))
         return pb.LoadLoraResponse(loaded=loaded, serving=self._controller.state)
 
     async def UnloadLora(self, request: pb.UnloadLoraRequest, context: ControlContext) -> pb.UnloadLoraResponse:
         unload = self._controller.unload_lora
-        unloaded = await _call(context, lambda: unload(request.epoch, request.id, _records(request)))
+        unloaded = await answered(context, lambda: unload(request.epoch, request.id, _records(request)))
         return pb.UnloadLoraResponse(unloaded=unloaded, serving=self._controller.state)
 
     async def ListLoras(self, request: pb.ListLorasRequest, context: ControlContext) -> pb.ListLorasResponse:
-        return pb.ListLorasResponse(ids=await _call(context, self._engine.list_loras))
+        return pb.ListLorasResponse(ids=await answered(context, self._engine.list_loras))
 
     async def LoadWeights(self, request: pb.LoadWeightsRequest, context: ControlContext) -> pb.LoadWeightsResponse:
         path, version, reset = request.path, request.weight_version, request.reset_prefix_cache
         load = self._controller.load_weights
-        await _call(context, lambda: load(request.epoch, path, version, reset, _records(request)))
+        await answered(context, lambda: load(request.epoch, path, version, reset, _records(request)))
         return pb.LoadWeightsResponse(serving=self._controller.state)
 
     async def UpdateWeights(
@@ -160,23 +159,23 @@ class ControlService(control_pb2_grpc.ControlServicer):
             stage, records = _STAGES[request.stage], _records(request)
             await self._controller.update_weights(request.epoch, stage, arguments, records)
 
-        await _call(context, update)
+        await answered(context, update)
         return pb.UpdateWeightsResponse(serving=self._controller.state)
 
     async def GetWeightVersion(
         self, request: pb.GetWeightVersionRequest, context: ControlContext
     ) -> pb.GetWeightVersionResponse:
-        return pb.GetWeightVersionResponse(weight_version=await _call(context, self._engine.get_weight_version))
+        return pb.GetWeightVersionResponse(weight_version=await answered(context, self._engine.get_weight_version))
 
     async def SetWeightVersion(
         self, request: pb.SetWeightVersionRequest, context: ControlContext
     ) -> pb.SetWeightVersionResponse:
         label = self._controller.set_weight_version
-        await _call(context, lambda: label(request.epoch, request.weight_version, _records(request)))
+        await answered(context, lambda: label(request.epoch, request.weight_version, _records(request)))
         return pb.SetWeightVersionResponse(serving=self._controller.state)
 
     async def AdoptState(self, request: pb.AdoptStateRequest, context: ControlContext) -> pb.AdoptStateResponse:
-        await _call(context, lambda: self._controller.adopt(request.target))
+        await answered(context, lambda: self._controller.adopt(request.target))
         return pb.AdoptStateResponse(serving=self._controller.state)
 
     async def CollectiveRpc(
@@ -186,7 +185,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             args, kwargs = _json(request.args_json, list), _json(request.kwargs_json, dict)
             return await self._controller.collective_rpc(request.method, request.timeout_seconds or None, args, kwargs)
 
-        results = await _call(context, call)
+        results = await answered(context, call)
         return pb.CollectiveRpcResponse(results_json=json.dumps(results, default=repr))
 
 
@@ -216,11 +215,3 @@ def _json(text: str, kind: type[Json]) -> Json:
     if not isinstance(value, kind):
         raise InvalidRequest(f"not a JSON {'object' if kind is dict else 'array'}: {text}")
     return value
-
-
-async def _call(context: ControlContext, verb: Callable[[], Awaitable[ControlResponse]]) -> ControlResponse:
-    try:
-        return await verb()
-    except TokenwireError as error:
-        await context.abort(error.grpc_code, error.message)
-    raise AssertionError("unreachable: abort raises")

@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator
 
 import grpc
 
-from tokenwire.errors import MediaMissing, TokenwireError
+from tokenwire.errors import MediaMissing, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.v1 import inference_pb2_grpc
 from tokenwire.worker.engine.media import EngineMedia
+from tokenwire.worker.services.calls import answered
 
 PutContext = grpc.aio.ServicerContext[pb.PutRequest, pb.PutResponse]
 ExpandContext = grpc.aio.ServicerContext[pb.ExpandRequest, pb.ExpandResponse]
@@ -20,20 +21,19 @@ class MediaService(inference_pb2_grpc.MediaServicer):
         self._media = media
 
     async def Put(self, requests: AsyncIterator[pb.PutRequest], context: PutContext) -> pb.PutResponse:
-        if self._media is None:
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "This model takes text only.")
-        try:
-            await self._media.put(requests)
-        except TokenwireError as error:
-            await context.abort(error.grpc_code, error.message)
+        await answered(context, lambda: self._served().put(requests))
         return pb.PutResponse()
 
     async def Expand(self, request: pb.ExpandRequest, context: ExpandContext) -> pb.ExpandResponse:
+        async def expand() -> pb.ExpandResponse:
+            try:
+                return await self._served().expand(request)
+            except MediaMissing as error:
+                return pb.ExpandResponse(missing=error.missing)
+
+        return await answered(context, expand)
+
+    def _served(self) -> EngineMedia:
         if self._media is None:
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "This model takes text only.")
-        try:
-            return await self._media.expand(request)
-        except MediaMissing as error:
-            return pb.ExpandResponse(missing=error.missing)
-        except TokenwireError as error:
-            await context.abort(error.grpc_code, error.message)
+            raise Unsupported("This model takes text only.")
+        return self._media
