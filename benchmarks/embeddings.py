@@ -4,7 +4,6 @@ Both have the embedded embedding model, the same texts and batches, and one engi
 """
 
 import random
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import httpx
 
 from benchmarks.processes import Measured, measured
+from tests.ports import free_port
 from tokenwire.worker.vllm_engine.embedded_model import EMBEDDING_MODEL_NAME, find_embedding_model
 
 _BATCH = 64
@@ -33,9 +33,7 @@ def run() -> Iterator[dict[str, Any]]:
         coordinator = stack.enter_context(measured(["coordinator", "--port", "0", "--worker", address]))
         url = coordinator.wait_for(r"is ready: (http://\S+)")[1]
         yield from _rows("coordinator", coordinator, url)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     arguments = ["--model", str(find_embedding_model()), "--served-model-name", EMBEDDING_MODEL_NAME, *_ENGINE]
     with measured([*arguments, "--host", "127.0.0.1", "--port", port], module=_SERVER) as server:
         server.wait_for("Application startup complete", 300)

@@ -6,22 +6,34 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 
 
+def cpu_seconds_of(pid: int) -> float:
+    """Return the user and system time of a process, without its children, in the scheduler's resolution."""
+    # The kernel's clock id of another process, as clock_getcpuclockid(3) makes it; /proc has ticks of 10 ms.
+    return time.clock_gettime((~pid << 3) | 2)
+
+
 class Measured:
     """A running `tokenwire` command (or any Python module) with its log."""
 
-    def __init__(self, arguments: Sequence[str], module: str = "tokenwire") -> None:
+    def __init__(
+        self, arguments: Sequence[str], module: str = "tokenwire", environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`environment`: variables beside those of this process."""
         handle, name = tempfile.mkstemp(prefix="tokenwire-bench-", suffix=".log")
         self._log = Path(name)
         self.started = time.monotonic()
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments], stdout=handle, stderr=subprocess.STDOUT
+            [sys.executable, "-m", module, *arguments],
+            stdout=handle,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environment or {})},
         )
         os.close(handle)
         self._process = psutil.Process(self._popen.pid)
@@ -38,8 +50,7 @@ class Measured:
 
     def cpu_seconds(self) -> float:
         """User and system time of the process itself, without its children, in the scheduler's resolution."""
-        # The kernel's clock id of another process, as clock_getcpuclockid(3) makes it; /proc has ticks of 10 ms.
-        return time.clock_gettime((~self._popen.pid << 3) | 2)
+        return cpu_seconds_of(self._popen.pid)
 
     def memory_mb(self) -> float:
         """Resident memory."""
@@ -70,9 +81,11 @@ class Measured:
 
 
 @contextmanager
-def measured(arguments: Sequence[str], module: str = "tokenwire") -> Iterator[Measured]:
+def measured(
+    arguments: Sequence[str], module: str = "tokenwire", environment: Mapping[str, str] | None = None
+) -> Iterator[Measured]:
     """Run a command within a with block."""
-    process = Measured(arguments, module)
+    process = Measured(arguments, module, environment)
     try:
         yield process
     finally:

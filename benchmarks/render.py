@@ -1,8 +1,6 @@
 """Requests rendered per second and core, beside `vllm launch render` with the same model, and whether ids are equal."""
 
-import os
 import random
-import socket
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +13,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.long_prompts import corpus
 from benchmarks.processes import Measured, measured, simulated_pair
+from tests.ports import free_port
 from tokenwire.process.shared_options import default_cache_dir
 from tokenwire.worker.vllm_engine.embedded_model import prepare_embedded_model
 
@@ -27,6 +26,7 @@ _TURN_TOKENS = 200
 """Of a reply and of the next question."""
 _MODEL = "smollm2"
 _PATH = "/v1/chat/completions/render"
+_VLLM_ENVIRONMENT = {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
 
 Messages = list[dict[str, str]]
 
@@ -92,13 +92,10 @@ def run(requests: dict[int, int] | None = None) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _renderer(model: str) -> Iterator[tuple[Measured, str]]:
-    os.environ |= {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     arguments = ["--model", model, "--served-model-name", _MODEL, "--host", "127.0.0.1", "--port", port]
     arguments += ["--max-model-len", str(_CONTEXT), "--disable-uvicorn-access-log"]
-    with measured(arguments, "vllm.entrypoints.launchers.render.entry") as process:
+    with measured(arguments, "vllm.entrypoints.launchers.render.entry", _VLLM_ENVIRONMENT) as process:
         process.wait_for("Application startup complete", 300)
         yield process, f"http://127.0.0.1:{port}"
 

@@ -10,10 +10,6 @@ from urllib.parse import urlsplit
 
 from httptools import HttpResponseParser
 
-from benchmarks.load import http_request
-
-__all__ = ["Connection", "Reply", "all_at_once", "http_get", "http_request", "kept_alive"]
-
 _TEXT = re.compile(rb'"(?:content|text)":"[^"]')
 """A token's text: SMG begins a stream with a chunk that has none."""
 

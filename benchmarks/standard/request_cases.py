@@ -11,8 +11,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from benchmarks.load import percentile
-from benchmarks.standard.http_client import Reply, all_at_once, http_get, http_request, kept_alive
+from benchmarks.load import http_request, percentile
+from benchmarks.processes import cpu_seconds_of
+from benchmarks.standard.http_client import Reply, all_at_once, http_get, kept_alive
 
 CHATS = "/v1/chat/completions"
 AT_ONCE, KEPT, PER_ROUND = 256, 32, 1600
@@ -42,8 +43,7 @@ class Target:
 
     def cpu_s(self) -> float:
         """User and system time of its front end, in the scheduler's resolution."""
-        # The kernel's clock id of another process, as clock_getcpuclockid(3) makes it.
-        return sum(time.clock_gettime((~pid << 3) | 2) for pid in self.pids)
+        return sum(map(cpu_seconds_of, self.pids))
 
     def chat(self, messages: str | Sequence[Mapping[str, str]], **fields: Any) -> bytes:
         """Render a chat request of one token."""
@@ -176,15 +176,17 @@ async def second_turn(target: Target, texts: Texts, seed: str) -> Figures:
     return _per_request_ms(target.cpu_s() - before, replies)
 
 
+_SERVERS = ("tokenwire", "smg", "vllm")
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """What is measured, and on which servers."""
 
     measure: Measure
-    servers: Sequence[str] = ("tokenwire", "smg", "vllm")
+    servers: Sequence[str] = _SERVERS
 
 
-_SERVERS = ("tokenwire", "smg", "vllm")
 CASES: Mapping[str, Case] = {
     "burst": Case(burst, (*_SERVERS, "uvicorn")),
     "kept alive": Case(repeated(lambda target: target.chat("Say hello, please.", stream=True)), (*_SERVERS, "uvicorn")),
