@@ -1,7 +1,6 @@
 """vLLM's own server and tokenwire with the same model and engine arguments, for comparisons."""
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.ports import free_port
 from tests.processes import Process, Service
 from tokenwire.process.shared_options import default_cache_dir
 from tokenwire.worker.vllm_engine.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
@@ -49,9 +49,7 @@ class VllmServer(Process):
 
     def __init__(self, folder: Path, options: Sequence[str] = PLAIN, model: Path | None = None) -> None:
         model = model or prepare_embedded_model(default_cache_dir(), lambda _: None)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.log_path = folder / "vllm.log"
         module = "vllm.entrypoints.launchers.api_server.entry"

@@ -1,6 +1,5 @@
 """The render and derender routes beside vLLM's: equal JSON, and requests that either server's /generate takes."""
 
-import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import pytest
 from tests.conformance.parity.wording import translated, without_quotes
 from tests.conformance.render_cases import CALLED, CHAT, PARSED, TOOL, TURNS, USER, renders
 from tests.conformance.servers import PARSERS, PLAIN, START_TIMEOUT_S, VllmServer, lean_environment, running_service
+from tests.ports import free_port
 from tests.processes import Process, simulated_service
 from tokenwire.process.shared_options import default_cache_dir
 from tokenwire.worker.vllm_engine.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
@@ -35,9 +35,7 @@ OTHER_WORDS = {
 def running_renderer(folder: Path, options: Sequence[str] = ()) -> Iterator[str]:
     """Run `vllm launch render` with the embedded model; yield its URL."""
     model = prepare_embedded_model(default_cache_dir(), lambda _: None)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     arguments = ["--model", str(model), "--served-model-name", EMBEDDED_MODEL_NAME, "--port", str(port)]
     arguments += ["--host", "127.0.0.1", "--max-model-len", str(_CONTEXT), *options]
     program = (sys.executable, "-m", "vllm.entrypoints.launchers.render.entry")
