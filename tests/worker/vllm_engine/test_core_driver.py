@@ -1,12 +1,12 @@
 """CoreDriver with a fake engine core."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.lazily import Lazily
+from tests.worker.vllm_engine.fake_core import FakeCore
 from tests.worker.vllm_engine.older import skip_without_attribute
 from tokenwire.errors import EngineFailed, Overloaded, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
@@ -20,74 +20,28 @@ grammars = Lazily("tokenwire.worker.vllm_engine.grammars")
 sampling = Lazily("tokenwire.worker.vllm_engine.sampling")
 engine_types = Lazily("vllm.v1.engine")
 exceptions = Lazily("vllm.exceptions")
-engine_exceptions = Lazily("vllm.v1.engine.exceptions")
 
 pytestmark = pytest.mark.engine
 
 
-class FakeCore:
-    """Stands for AsyncLLM and the parts of it that the driver uses: outputs are supplied by the test."""
-
-    def __init__(self) -> None:
-        self.engine_core = self.input_processor = self.vllm_config = self.scheduler_config = self.model_config = self
-        self.output_handler: asyncio.Task[None] | None = None
-        self.output_processor = SimpleNamespace(tracing_enabled=False)
-        self.logger_manager = None
-        self.errored = False
-        self.max_num_queued_reqs: int | None = 4
-        self.max_num_queued_tokens: int | None = None
-        self.added: list[Any] = []
-        self.aborted: list[str] = []
-        self.accepts = 10
-        """How many more sequences the core takes."""
-        self._outputs: asyncio.Queue[Any] = asyncio.Queue()
-
-    def get_vocab_size(self) -> int:
-        return 300
-
-    async def get_supported_tasks(self) -> tuple[str, ...]:
-        return ("generate",)
-
-    async def get_weight_version(self) -> str:
-        return "initial"
+class FakeGeneratingCore(FakeCore):
+    """The core of a model that generates."""
 
     def process_inputs(self, request_id: str, prompt: list[int], params: Any, tasks: Any, **inputs: Any) -> Any:
         return engine_types.EngineCoreRequest(request_id, prompt, None, params, None, 0.0, None, None, None)
 
-    def assign_request_id(self, request: Any) -> None:
-        request.external_req_id, request.request_id = request.request_id, f"{request.request_id}-core"
-
-    async def add_request_async(self, request: Any) -> None:
-        self.accepts -= 1
-        if self.accepts < 0:
-            raise ValueError("no more")
-        self.added.append(request)
-
-    async def abort_requests_async(self, request_ids: list[str]) -> None:
-        self.aborted += request_ids
-
-    async def get_output_async(self) -> Any:
-        output = await self._outputs.get()
-        if isinstance(output, Exception):
-            raise output
-        return output
-
     def emit(self, *outputs: tuple[str, list[int], Any], weight_version: str | None = None) -> None:
         """Send one message: (request, new tokens, finish reason) each."""
         made = [engine_types.EngineCoreOutput(name, ids, finish_reason=reason) for name, ids, reason in outputs]
-        stamp = {} if weight_version is None else {"weight_version": weight_version}
-        self._outputs.put_nowait(engine_types.EngineCoreOutputs(outputs=made, **stamp))
-
-    def die(self) -> None:
-        """Fail to send anything more."""
-        self._outputs.put_nowait(engine_exceptions.EngineDeadError())
+        self.send(made, **({} if weight_version is None else {"weight_version": weight_version}))
 
 
 class Driven:
     """A driver on a fake core."""
 
     def __init__(self) -> None:
-        self.core = FakeCore()
+        self.core = FakeGeneratingCore()
+        self.core.max_num_queued_reqs = 4
         self.driver = core_driver.CoreDriver(self.core, grammars.GrammarCheck(None, None), WeightLabel())
         self.steps = self.driver.steps()
 

@@ -1,12 +1,12 @@
 """PoolingDriver with a fake engine core."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.lazily import Lazily
+from tests.worker.vllm_engine.fake_core import FakeCore
 from tokenwire.errors import InvalidRequest, Overloaded, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
@@ -18,60 +18,18 @@ torch = Lazily("torch")
 pooling_driver = Lazily("tokenwire.worker.vllm_engine.pooling_driver")
 grammars = Lazily("tokenwire.worker.vllm_engine.grammars")
 engine_types = Lazily("vllm.v1.engine")
-engine_exceptions = Lazily("vllm.v1.engine.exceptions")
 vllm = Lazily("vllm")
 
 pytestmark = pytest.mark.engine
 
 
-class FakePoolingCore:
-    """Stands for AsyncLLM of a pooling model, and the parts of it that the driver uses."""
-
-    def __init__(self) -> None:
-        self.engine_core = self.input_processor = self.vllm_config = self.scheduler_config = self.model_config = self
-        self.output_handler: asyncio.Task[None] | None = None
-        self.output_processor = SimpleNamespace(tracing_enabled=False)
-        self.logger_manager = None
-        self.errored = False
-        self.max_num_queued_reqs: int | None = None
-        self.max_num_queued_tokens: int | None = None
-        self.added: list[Any] = []
-        self.aborted: list[str] = []
-        self.accepts = 10
-        """How many more inputs the core takes."""
-        self.outputs: asyncio.Queue[Any] = asyncio.Queue()
-
-    def get_vocab_size(self) -> int:
-        return 300
-
-    async def get_supported_tasks(self) -> tuple[str, ...]:
-        return ("embed",)
-
-    async def get_weight_version(self) -> str:
-        return "initial"
+class FakePoolingCore(FakeCore):
+    """The core of a pooling model."""
 
     def process_inputs(self, request_id: str, prompt: list[int], params: Any, tasks: Any, **inputs: Any) -> Any:
         if not prompt:
             raise ValueError("The decoder prompt cannot be empty")
         return engine_types.EngineCoreRequest(request_id, prompt, None, None, params, 0.0, None, None, None)
-
-    def assign_request_id(self, request: Any) -> None:
-        request.external_req_id, request.request_id = request.request_id, f"{request.request_id}-core"
-
-    async def add_request_async(self, request: Any) -> None:
-        self.accepts -= 1
-        if self.accepts < 0:
-            raise ValueError("no more")
-        self.added.append(request)
-
-    async def abort_requests_async(self, request_ids: list[str]) -> None:
-        self.aborted += request_ids
-
-    async def get_output_async(self) -> Any:
-        output = await self.outputs.get()
-        if isinstance(output, Exception):
-            raise output
-        return output
 
     def emit(self, **results: Any) -> None:
         """Send one message: a result, or the reason of a failure, by request."""
@@ -84,7 +42,7 @@ class FakePoolingCore:
             )
             for name, given in results.items()
         ]
-        self.outputs.put_nowait(engine_types.EngineCoreOutputs(outputs=made))
+        self.send(made)
 
 
 class DrivenPooling:
@@ -187,7 +145,7 @@ async def test_the_death_of_the_engine_hands_inputs_back(driven: DrivenPooling) 
     """So that they are computed elsewhere."""
     await driven.pool([1])
 
-    driven.core.outputs.put_nowait(engine_exceptions.EngineDeadError())
+    driven.core.die()
 
     ((_, finish),) = (await driven.step()).finishes
     assert finish.handed_back
