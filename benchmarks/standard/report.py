@@ -1,9 +1,9 @@
 """The tables of docs/reference/standard-benchmarks.md, from the results of `make bench-standard`."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from benchmarks.standard.request_table import number, rounds_of, table
+from benchmarks.standard.request_table import markdown_table, number, rounds_of, table
 
 Row = Mapping[str, Any]
 
@@ -68,7 +68,7 @@ def _section(name: str, found: Mapping[str, Any]) -> str:
         for load in loads
         for number, row in enumerate(row for row in rows if _load(row) == load)
     ]
-    return f"### {_TITLES[name]}\n\n{_table(['load', *columns], lines)}\n{_made(found)}\n\n"
+    return f"### {_TITLES[name]}\n\n{markdown_table(['load', *columns], lines)}\n{_made(found)}\n\n"
 
 
 def _made(found: Mapping[str, Any], how: str = "") -> str:
@@ -91,11 +91,6 @@ def _load(row: Row) -> str:
     if "rate" in load:
         return f"{load['rate']} requests/s, {tokens}"
     return f"{row['tool']}: {load['streams']} streams, {load['requests']} requests, {tokens}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def _sentence(note: str) -> str:

@@ -1,7 +1,7 @@
 """The table of single requests and tokens: each figure as it was and as it is, beside other servers and the floor."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 Found = Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]
@@ -76,8 +76,14 @@ _FLOORS = {"uvicorn": "bare uvicorn", "writes": "bare writes", "tokenizers": "th
 
 def table(found: Found) -> str:
     """Return the table as Markdown, and what it says of tokenwire alone."""
-    rows = [_HEAD, ["---"] * len(_HEAD), *(_cells(found, line) for line in _LINES)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows) + "\n" + "\n".join(_alone(found)) + "\n"
+    rows = (_cells(found, line) for line in _LINES)
+    return markdown_table(_HEAD, rows) + "\n" + "\n".join(_alone(found)) + "\n"
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table as Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def _cells(found: Found, line: Line) -> Iterator[str]:
