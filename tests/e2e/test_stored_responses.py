@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from openai import APIStatusError, BadRequestError, NotFoundError, OpenAI, RateLimitError
 
@@ -103,8 +104,6 @@ def test_prompts_of_a_chain_begin_with_earlier_ids(client: OpenAI, storing: Serv
 
 def reused_tokens(service: Service) -> float:
     """Return how many prompt tokens came from earlier ids."""
-    import httpx
-
     lines = httpx.get(f"{service.url}/metrics").text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith("tokenwire_prompt_tokens_reused_total{"))
 
