@@ -13,7 +13,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.processes import measured
-from tests.adversary.hostile_worker import running_hostile_worker, server_info, tokenizer_of
+from tests.adversary.hostile_worker import HostileWorker, running_hostile_worker, server_info, tokenizer_of
 from tests.adversary.worker_attacks import KEY, CaptorWorker, Honest, LyingWorker, StarvingWorker, WorkerAttack
 from tests.adversary.worker_draws import DrawnWorker
 from tokenwire.v1 import inference_pb2 as pb
@@ -57,10 +57,7 @@ class LyingFleet:
         before = [await _state_of(address) for address in self._honest]
         worker = LyingWorker(await server_info(self._honest[0]), await tokenizer_of(self._honest[0]))
         worker.lie = attack.lie(Honest(before[0], tuple(self._history)))
-        self._attacks += 1
-        address = f"unix:{self._folder}/hostile-{self._attacks}.sock"
-        async with running_hostile_worker(worker, address):
-            await self._list([*self._honest, address])
+        async with self._joined_by(worker) as address:
             await asyncio.sleep(_SETTLE_S)
             after = [await _state_of(honest) for honest in self._honest]
             problems = [f"{after} instead of {before}"] if after != before else []
@@ -68,7 +65,6 @@ class LyingFleet:
             if self._serves_admin and attack.reason not in reason:
                 problems.append(f"the reason is {reason!r}")
             problems += await self._use(reason) if reason else []  # without one it gets requests, and answers none
-            await self._list(self._honest)
         return problems
 
     async def starve(self) -> list[str]:
@@ -77,32 +73,34 @@ class LyingFleet:
         Requests are sent until it is found, and all of them are answered, without a timeout of theirs.
         """
         worker = StarvingWorker(await server_info(self._honest[0]), await tokenizer_of(self._honest[0]))
-        self._attacks += 1
-        address = f"unix:{self._folder}/hostile-{self._attacks}.sock"
-        async with running_hostile_worker(worker, address):
-            await self._list([*self._honest, address])
+        async with self._joined_by(worker) as address:
             reason, problems = "", []
             async with asyncio.timeout(60):
                 while "got no token there" not in reason:
                     problems += await self._use("")
                     reason = (await self._workers())[address]["reason"] or ""
             problems += await self._use(reason)
-            await self._list(self._honest)
         return problems
 
     async def hold(self) -> list[str]:
         """Let a worker take requests and pause by itself; return what is not as it should be: all are answered."""
         worker = CaptorWorker(await server_info(self._honest[0]), await tokenizer_of(self._honest[0]))
-        self._attacks += 1
-        address = f"unix:{self._folder}/hostile-{self._attacks}.sock"
-        async with running_hostile_worker(worker, address):
-            await self._list([*self._honest, address])
+        async with self._joined_by(worker):
             problems = []
             async with asyncio.timeout(60):
                 while not worker.submits:
                     problems += await self._use("")
-            await self._list(self._honest)
         return problems
+
+    @asynccontextmanager
+    async def _joined_by(self, worker: HostileWorker) -> AsyncIterator[str]:
+        """Let a hostile worker come and go; yields its address once it is listed beside the honest ones."""
+        self._attacks += 1
+        address = f"unix:{self._folder}/hostile-{self._attacks}.sock"
+        async with running_hostile_worker(worker, address):
+            await self._list([*self._honest, address])
+            yield address
+            await self._list(self._honest)
 
     async def endure(self, seed: int) -> tuple[str, list[str]]:
         """Let a drawn hostile worker come, get requests and go while a stream runs on an honest one.
