@@ -206,3 +206,11 @@ def wait_routable(url: str, workers: int, timeout_s: float = 60.0) -> None:
     while sum(worker["routable"] for worker in snapshot(url)["workers"]) != workers:
         assert time.monotonic() < deadline, snapshot(url)
         time.sleep(0.02)
+
+
+def wait_queued(url: str, count: int, timeout_s: float = 20.0) -> None:
+    """Wait until this number of requests waits in a coordinator's queue."""
+    deadline = time.monotonic() + timeout_s
+    while sum(model["waiting_requests"] for model in snapshot(url)["models"]) != count:
+        assert time.monotonic() < deadline, snapshot(url)
+        time.sleep(0.01)

@@ -9,7 +9,6 @@ import re
 import signal
 import socket
 import threading
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,8 +23,8 @@ from tests.processes import (
     running,
     simulated_service,
     simulated_worker,
-    snapshot,
     wait_healthy,
+    wait_queued,
 )
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -199,7 +198,7 @@ def test_requests_that_outlast_a_coordinators_drain_get_an_error(folder: Path) -
         Service(process, url, [], [address]).wait_slots(1)
         waiting = [("full", CHAT, False), ("stream", CHAT, True), ("message", "/v1/messages", False)]
         threads += [start_request(*each) for each in waiting]
-        until_waiting(url, 1)  # the others wait at the worker
+        wait_queued(url, 1)  # the others wait at the worker
         process.signal(signal.SIGTERM)
         for thread in threads:
             thread.join()
@@ -216,14 +215,6 @@ def test_requests_that_outlast_a_coordinators_drain_get_an_error(folder: Path) -
         assert int(answers[name].headers["retry-after"]) >= 1
     assert answers["message"].json()["error"]["type"] == "overloaded_error"
     assert not re.search(r"Traceback| E coordinator", process.log), process.log
-
-
-def until_waiting(url: str, count: int) -> None:
-    """Wait until this number of requests is queued."""
-    deadline = time.monotonic() + 20
-    while sum(model["waiting_requests"] for model in snapshot(url)["models"]) != count:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_sigterm_lets_a_coordinator_finish_its_replies(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from tests.processes import Service, simulated_service
+from tests.processes import Service, simulated_service, wait_queued
 
 CHAT = "/v1/chat/completions"
 LONG: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 600, "ignore_eos": True}
@@ -110,7 +109,7 @@ def test_a_request_waits_for_its_version(service: Service, client: httpx.Client,
 
     waiting = threading.Thread(target=ask)
     waiting.start()
-    time.sleep(0.3)  # it is queued, which nothing shows at once
+    wait_queued(service.url, 1)
     other = client.post(CHAT, json={**LONG, "max_tokens": 2})
     assert other.status_code == 200
     assert not replies
