@@ -4,6 +4,7 @@ import asyncio
 import logging
 import mmap
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -51,7 +52,7 @@ class ProcessorPool:
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, **_ENVIRONMENT},
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the worker
+                start_new_session=True,  # Ctrl-C is for the worker; its forks are of its process group
             )
         self._control = ours
         loop = asyncio.get_running_loop()
@@ -96,6 +97,8 @@ class ProcessorPool:
             answer, descriptor = receive(connection)
         except (EOFError, OSError) as error:
             connection.close()
+            if self._control is None:
+                raise EngineFailed("The media processors were stopped.") from error
             self.died += 1
             log.warning("a process of media processors died of its job")
             raise InvalidRequest("Failed to load image: its decoder died of it.", param="messages") from error
@@ -120,18 +123,19 @@ class ProcessorPool:
         return ours
 
     async def stop(self) -> None:
-        """End all processes."""
+        """End all processes, and the jobs that run."""
         self._loading = None
-        server, self._server = self._server, None
-        if server is not None:
-            server.kill()
-            await asyncio.to_thread(server.wait)
         with self._lock:
             control, self._control = self._control, None
+        server, self._server = self._server, None
+        if server is not None:
+            # And its forks, or this process would wait for the threads that wait for their jobs.
+            os.killpg(server.pid, signal.SIGKILL)
+            await asyncio.to_thread(server.wait)
         if control is not None:
             control.close()
         while self._idle:
-            self._idle.pop().close()  # the process at its other end exits
+            self._idle.pop().close()
         self._executor.shutdown(wait=False)
 
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import psutil
 import pytest
 
+from tests.workers import until
 from tokenwire.errors import EngineFailed, InvalidRequest
 from tokenwire.worker.media.processor_pool import ProcessorPool, default_processes
 
@@ -80,6 +81,18 @@ async def test_no_process_is_left_after_a_stop() -> None:
     assert alive == []
     with pytest.raises(EngineFailed):
         await pool.run(b"job")
+
+
+async def test_a_stop_waits_for_no_job() -> None:
+    """One that runs fails, and its process ends with the others."""
+    async with pool_of_processes() as pool:
+        process = psutil.Process(int((await pool.run(b"who"))[0].split()[1]))
+        running = asyncio.create_task(pool.run(b"hang"))
+        await until(lambda: not pool._idle)  # it has the only process that there is
+    with pytest.raises(EngineFailed, match="were stopped"):
+        await running
+    _, alive = await asyncio.to_thread(psutil.wait_procs, [process], 30)
+    assert alive == []
 
 
 def test_there_is_a_process_at_least() -> None:
