@@ -1,6 +1,7 @@
 """What tests fetch or make once, and keep for later runs."""
 
 import fcntl
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -31,3 +32,9 @@ def kept(folder: Path, make: Callable[[Path], Path], proof: str = "") -> Path:
                 shutil.rmtree(folder, ignore_errors=True)
                 made.rename(folder)
     return folder
+
+
+def kept_model(package: Path, name: str, make: Callable[[Path], Path]) -> Path:
+    """Return the folder of a model, made anew when the package that makes it has changed; see `kept`."""
+    sources = b"".join(path.read_bytes() for path in sorted(package.glob("*.py")))
+    return kept(CACHE / "models" / hashlib.sha256(sources).hexdigest()[:16] / name, make)

@@ -1,6 +1,5 @@
 """Makes the tiny model: random layers, and an output head that is solved for its fixed replies."""
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator
@@ -8,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.cache import CACHE, kept
+from tests.cache import kept_model
 from tests.lazily import Lazily
 from tests.tiny_model.replies import REPLIES, LearnedReply
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
@@ -38,8 +37,7 @@ _RIDGE = 1e-3
 @cache
 def tiny_model() -> Path:
     """Return the model's directory, with the embedded model's tokenizer; made in a second where it is missing."""
-    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-    return kept(CACHE / "models" / hashlib.sha256(sources).hexdigest()[:16] / TINY_MODEL_NAME, _make)
+    return kept_model(Path(__file__).parent, TINY_MODEL_NAME, _make)
 
 
 def _make(parent: Path) -> Path:

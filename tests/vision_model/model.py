@@ -1,13 +1,12 @@
 """Finds the vision model, made in a minute where it is missing."""
 
-import hashlib
 import os
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
-from tests.cache import CACHE, kept
+from tests.cache import kept_model
 from tokenwire.process.shared_options import default_cache_dir
 from tokenwire.worker.vllm_engine.embedded_model import prepare_embedded_model
 
@@ -17,8 +16,7 @@ VISION_MODEL_NAME = "vision-model"
 @cache
 def vision_model() -> Path:
     """Return the model's directory: random layers, and the embedded model's tokenizer with tokens for pictures."""
-    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-    return kept(CACHE / "models" / hashlib.sha256(sources).hexdigest()[:16] / VISION_MODEL_NAME, _make)
+    return kept_model(Path(__file__).parent, VISION_MODEL_NAME, _make)
 
 
 def _make(parent: Path) -> Path:
