@@ -222,7 +222,7 @@ TRL_LOGPROBS: Table = {
     "response_format": small("binary"),
 }
 RESPONSES: Table = {
-    "input": [*schemas.INPUTS, *_TEXTS],
+    "input": [*schemas.INPUTS, *schemas.COMPACTIONS, *_TEXTS],
     "model": _REQUEST["model"],
     "instructions": [long_text(20 * MIB)],
     "tools": schemas.RESPONSES_TOOLS,
@@ -252,6 +252,11 @@ RESPONSES: Table = {
     "prompt_cache_key": _LABEL,
     **{name: SAMPLING[name] for name in ("allowed_token_ids", "logit_bias", "bad_words", "stop", "structured_outputs")},
     **{name: _REQUEST[name] for name in ("vllm_xargs", "truncate_prompt_tokens")},
+}
+_COMPACTED = ("model", "instructions", "previous_response_id", "prompt_cache_key", "tools", "parallel_tool_calls")
+COMPACTION: Table = {
+    **{name: RESPONSES[name] for name in (*_COMPACTED, "reasoning", "text", "max_output_tokens")},
+    "input": [*schemas.INPUTS, *schemas.COMPACTIONS, *_TEXTS],
 }
 COUNT_TOKENS: Table = {
     "model": _REQUEST["model"],

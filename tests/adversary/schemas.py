@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from tests.adversary.values import MIB, Value, entries, list_of, long_text, many, small, value_of
+from tokenwire.coordinator.api.responses.compaction_item import MAX_CHARS, compaction_item
 
 _WORDS = "hello world " * 4
 
@@ -160,6 +161,20 @@ INPUTS = [
     Value(
         "40,000 calls",
         lambda: list_of('{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}', 40_000),
+    ),
+]
+
+
+def _compactions(count: int, summary: str) -> str:
+    return list_of(json.dumps(compaction_item(summary)), count)
+
+
+COMPACTIONS = [
+    Value("30 compactions of 1 MB", lambda: _compactions(30, "x" * (MAX_CHARS // 4 * 3 - 64))),
+    Value("20,000 compactions", lambda: _compactions(20_000, "x")),
+    Value(
+        "a compaction of 20 MB",
+        lambda: json.dumps([{"type": "compaction", "encrypted_content": "tokenwire.1." + "A" * (20 * MIB)}]),
     ),
 ]
 SYSTEMS = [long_text(20 * MIB), Value("60,000 parts", lambda: list_of('{"type":"text","text":"hi"}', 60_000))]

@@ -9,6 +9,7 @@ import pytest
 
 from tests.docs.commands import PAGES, ROOT
 from tests.processes import simulated_service
+from tests.summaries import write_rules
 
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SNIPPETS = {str(path.relative_to(ROOT)): found for path in PAGES if (found := BLOCK.findall(path.read_text()))}
@@ -24,8 +25,9 @@ OPTIONS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("page", SNIPPETS)
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
-    """But for the server's address."""
-    with simulated_service(tmp_path, coordinator_options=OPTIONS.get(page, [])) as service:
+    """But for the server's address; the model writes summaries, but otherwise never ends by itself."""
+    replies = ("--sim-replies", str(write_rules(tmp_path / "replies.json")))
+    with simulated_service(tmp_path, *replies, coordinator_options=OPTIONS.get(page, [])) as service:
         program = "\n".join(SNIPPETS[page]).replace("http://127.0.0.1:8000", service.url)
 
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)

@@ -118,6 +118,15 @@ _OPENAI = {
         generates=True,
         example={"input": "Say hello.", "max_output_tokens": 64},
     ),
+    "/v1/responses/compact": Operation(
+        "OpenAI",
+        "Compact a conversation",
+        responses.CompactedResponse,
+        description="The model summarizes the conversation. Its user's messages and the summary, as one item, take its "
+        "place as input.",
+        generates=True,
+        example={"input": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]},
+    ),
     "/v1/responses/{response_id}": Operation(
         "OpenAI",
         "Retrieve or delete a response",

@@ -115,6 +115,34 @@ class ResponsesResponse(BaseModel):
     kv_transfer_params: dict[str, Any] | None = None
 
 
+class KeptMessage(BaseModel):
+    """A message of the user, as it was sent."""
+
+    id: str
+    type: Literal["message"]
+    role: Literal["user"]
+    status: str
+    content: list[dict[str, Any]]
+
+
+class CompactionItem(BaseModel):
+    """A summary of the conversation, to be sent back unchanged."""
+
+    id: str
+    type: Literal["compaction"]
+    encrypted_content: str
+
+
+class CompactedResponse(BaseModel):
+    """A compacted conversation: all messages of the user, and one compaction item."""
+
+    id: str
+    object: Literal["response.compaction"]
+    created_at: int
+    output: list[KeptMessage | CompactionItem]
+    usage: ResponsesUsage
+
+
 class DeletedResponse(BaseModel):
     """That a response was deleted."""
 

@@ -11,6 +11,7 @@ from tokenwire.coordinator.api.responses.request import check_includable
 from tokenwire.errors import InvalidRequest
 
 _DEFAULT_LIMIT, _MAX_LIMIT = 20, 100
+_WITHOUT_STATUS = ("reasoning", "compaction")
 _PREFIXES = {
     "message": "msg_",
     "reasoning": "rs_",
@@ -20,6 +21,7 @@ _PREFIXES = {
     "custom_tool_call_output": "ctco_",
     "local_shell_call": "lsh_",
     "local_shell_call_output": "lsho_",
+    "compaction": "cmp_",
 }
 
 
@@ -38,7 +40,7 @@ def _with_id(item: dict[str, Any]) -> dict[str, Any]:
 def shown_item(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return an item as OpenAI lists it: a message's text is a list of parts, and it has a status."""
     if item["type"] != "message":
-        return {"status": "completed", **item} if item["type"] != "reasoning" else dict(item)
+        return dict(item) if item["type"] in _WITHOUT_STATUS else {"status": "completed", **item}
     content = item["content"]
     if isinstance(content, str):
         kind = {"type": "output_text", "annotations": []} if item["role"] == "assistant" else {"type": "input_text"}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tokenwire.coordinator.api.responses.calls import custom_arguments, shell_arguments
+from tokenwire.coordinator.api.responses.compaction_item import summary_message
 from tokenwire.coordinator.api.responses.functions import SHELL_NAME
 from tokenwire.coordinator.api.responses.tools import prompt_name
 from tokenwire.coordinator.text.template.messages import ChatMessage
@@ -56,6 +57,8 @@ def _add(messages: list[ChatMessage], item: Mapping[str, Any], where: str, goes_
             messages.append(_output(item, "call_id" if item.get("call_id") else "id", where))
         case "reasoning":
             _assistant(messages, "reasoning")["reasoning"] = _reasoning(item, where)
+        case "compaction":
+            messages.append(summary_message(item, where))
         case "item_reference":
             raise InvalidRequest(
                 f"{where} is an item_reference, which is not supported: send the item itself.", param="input"

@@ -16,9 +16,9 @@ from tokenwire.errors import InvalidRequest
 LOGPROBS = "message.output_text.logprobs"
 
 # Repeated in every event that has the response; bounded as by OpenAI, or more generously.
-_Label = Annotated[str, Field(max_length=512)]
-_Id = Annotated[str, Field(min_length=1, max_length=512)]
-_Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], _Label], Field(max_length=16)]
+Label = Annotated[str, Field(max_length=512)]
+ResponseId = Annotated[str, Field(min_length=1, max_length=512)]
+_Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], Label], Field(max_length=16)]
 
 # What replies can include. Reasoning is always included as text, so its encrypted form is accepted and ignored.
 _INCLUDABLE = frozenset({LOGPROBS, "reasoning.encrypted_content"})
@@ -121,10 +121,10 @@ class ResponsesRequest(RequestModel):
     stream_options: dict[str, Any] | None = None
     store: bool | None = None
     background: bool | None = False
-    previous_response_id: _Id | None = None
-    user: _Label | None = None
-    safety_identifier: _Label | None = None
-    prompt_cache_key: _Label | None = None
+    previous_response_id: ResponseId | None = None
+    user: Label | None = None
+    safety_identifier: Label | None = None
+    prompt_cache_key: Label | None = None
 
     @property
     def wants_logprobs(self) -> bool:

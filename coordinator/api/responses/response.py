@@ -118,7 +118,12 @@ class ResponseObject:
         """Return it complete or truncated."""
         status = status_of(finish)
         details = {"incomplete_details": {"reason": "max_output_tokens"}} if status == "incomplete" else {}
-        ended = {**self._object(status, items), **details, "usage": _usage(usage), **resumption_fields(finish)}
+        ended = {
+            **self._object(status, items),
+            **details,
+            "usage": usage_of_response(usage),
+            **resumption_fields(finish),
+        }
         if status == "completed":
             ended["completed_at"] = int(time.time())
         if finish.kv_transfer_params is not None:
@@ -184,7 +189,8 @@ def _echo(body: ResponsesRequest, call: ChatCall, stored: bool) -> dict[str, Any
     }
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def usage_of_response(usage: Usage) -> dict[str, Any]:
+    """Return OpenAI's usage of a response."""
     return {
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": 0},

@@ -1,4 +1,7 @@
-"""POST /v1/responses: full, streamed, or in the background; stored if there is a store and the client wants it."""
+"""POST /v1/responses: full, streamed, or in the background; stored if there is a store and the client wants it.
+
+And the routes beside it: compaction, and those of stored responses.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,6 +17,7 @@ from tokenwire.coordinator.api.long_response import LongResponse
 from tokenwire.coordinator.api.message_parts import PartStream, abort_error, full_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
 from tokenwire.coordinator.api.responses.background import BackgroundResponse, BackgroundResponses
+from tokenwire.coordinator.api.responses.compaction import CompactionRequest, Compactions
 from tokenwire.coordinator.api.responses.continuation import Continued, continue_after
 from tokenwire.coordinator.api.responses.event_log import LogStream
 from tokenwire.coordinator.api.responses.events import ResponseEvents
@@ -45,6 +49,12 @@ def responses_routes(service: ChatService, background: BackgroundResponses | Non
     @router.post("/v1/responses", ResponsesRequest)
     async def create_response(body: ResponsesRequest, request: Request) -> Response:
         return await creation.respond(body, request)
+
+    compactions = Compactions(service, None if background is None else background.store)
+
+    @router.post("/v1/responses/compact", CompactionRequest)
+    async def compact_conversation(body: CompactionRequest, request: Request) -> Response:
+        return await compactions.respond(body, request)
 
     router.include(unstored_routes() if background is None else stored_routes(background))
     return router

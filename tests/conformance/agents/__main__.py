@@ -71,7 +71,14 @@ def _scripted(folder: Path, session: AgentSession) -> Iterator[Service]:
     folder.mkdir(parents=True)
     (replies := folder / "replies.json").write_text(json.dumps(session.rules))
     model = str(write_model(folder / "model"))
-    options = (*_WORKER, "--sim-replies", str(replies), "--served-model-name", _MODEL)
+    options = (
+        *_WORKER,
+        "--sim-replies",
+        str(replies),
+        "--served-model-name",
+        _MODEL,
+        f"--served-model-name=gpt-{_MODEL}",
+    )
     with (
         simulated_worker(folder, model, *options) as (worker, address),
         coordinator(folder, [address], *PARSERS, *_TEMPLATE, start_timeout_s=120) as (process, url),

@@ -102,6 +102,8 @@ class Compaction:
     """Its configuration for that, in its home."""
     summary: str = "{}"
     """The summary in the form that it expects."""
+    is_between_messages: bool = False
+    """Whether it compacts only when a person's message is answered."""
     filler_chars: int = 60_000
     """What a command has to print for it."""
 

@@ -85,11 +85,13 @@ def compacted_session(name: str, agent: Agent, place: Place, tools: Tools) -> Ag
     task = task_of(name, "compact")
     print_much = tools.run(f"yes 'a long line' | head -c {agent.compact.filler_chars}; echo printed-$((6 * 7))")
     run = tools.run(f"echo made-by-$((6 * 7)) | tee {place.path('made.txt')}")
+    waits = agent.compact.is_between_messages
     summary = f"{_SUMMARY} ({name}-summary)"
     rules = [
         reply_rule(f"{name}-summary", "made-by-42", reply=_last(tools)),
         {"prompt": f"(?s)(?:{agent.compact.asks})", "reply": model_output(text=agent.compact.summary.format(summary))},
         reply_rule(f"{name}-summary", reply=model_output(run)),
+        *([reply_rule(task, "printed-42", reply=model_output(text="It is printed."))] if waits else []),
         reply_rule(task, reply=model_output(print_much)),
     ]
     return AgentSession("compact", rules, {}, {"made.txt": "made-by-42\n"})

@@ -201,6 +201,7 @@ AGENTS = {
         "openai-agents==0.24.0",
         _script("openai_agents.py"),
         replace(_SCRIPT_TOOLS, nest=lambda prompt: tool_use("delegate", input=prompt)),
+        compact=Compaction("Write only the summary", environment={"COMPACT": "1"}, is_between_messages=True),
     ),
     "claude-agent-sdk": Agent(
         "claude-agent-sdk==0.2.189",

@@ -11,6 +11,7 @@ from tests.coordinator.api.applications import all_routes, client_of, with_api_k
 from tests.coordinator.api.openapi.described import Described
 from tests.coordinator.api.openapi.documents import document_of, operations
 from tests.lazily import Lazily
+from tests.summaries import REPLY_RULES
 from tests.workers import running_worker, unix_address, until
 from tokenwire.coordinator.api.openapi.operations import OPERATIONS
 from tokenwire.coordinator.app import build_app
@@ -57,6 +58,7 @@ POSTS: list[tuple[str, dict[str, Any]]] = [
     ("/v1/responses", {"input": "Hi", "max_output_tokens": 3}),
     ("/v1/responses", {"input": "Hi", "max_output_tokens": 3, **RESPONSES}),
     ("/v1/responses/{response_id}/cancel", {}),
+    ("/v1/responses/compact", {"input": TALK}),
     ("/v1/messages", {"model": "simulated", "messages": TALK, "max_tokens": 3}),
     ("/v1/messages", {"model": "simulated", "messages": TALK, "max_tokens": 3, "stream": True}),
     ("/v1/messages/render", {"model": "simulated", "messages": TALK, "max_tokens": 3}),
@@ -170,7 +172,7 @@ async def test_real_responses_are_as_described(tmp_path: Path) -> None:
     pooling = [("post", path, body) for path, body in POOLING]
     classifying = [("post", path, body) for path, body in CLASSIFYING]
 
-    answered = await answered_as_described(unix_address(tmp_path), calls)
+    answered = await answered_as_described(unix_address(tmp_path), calls, replies=REPLY_RULES)
     answered |= await answered_as_described(unix_address(tmp_path, "embedder"), pooling, embedding_width=8)
     classes: dict[str, Any] = {"embedding_width": 3, "pooling_task": "classify"}
     answered |= await answered_as_described(unix_address(tmp_path, "classifier"), classifying, **classes)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.coordinator.api.applications import all_routes, client_of
 from tests.coordinator.api.openapi.documents import document_of, operations
+from tests.summaries import REPLY_RULES
 from tests.workers import running_worker, unix_address, until
 from tokenwire.coordinator.api.openapi.operations import OPERATIONS
 from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS
@@ -36,7 +37,12 @@ async def test_examples_succeed(tmp_path: Path) -> None:
     pool: WorkerPool = app.state.pool
     embedder = running_worker(other, served_model_names=("embedder",), embedding_width=4)
     classes: dict[str, Any] = {"embedding_width": 3, "pooling_task": "classify"}
-    async with AsyncExitStack() as running, running_worker(address), embedder, client_of(app) as client:
+    async with (
+        AsyncExitStack() as running,
+        running_worker(address, replies=REPLY_RULES),
+        embedder,
+        client_of(app) as client,
+    ):
         await until(lambda: sum(session.control is not None for session in pool.sessions) == 2)
         late = running_worker(third, served_model_names=("classifier",), **classes)
         await running.enter_async_context(late)

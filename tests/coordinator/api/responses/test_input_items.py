@@ -41,7 +41,8 @@ def test_a_listed_message_has_parts_and_a_status() -> None:
     assert shown_item(ITEMS[0])["status"] == "completed"
     assert shown_item(reply)["content"][0]["type"] == "output_text"
     assert shown_item(reply)["status"] == "incomplete"
-    assert shown_item({"type": "reasoning", "id": "rs_1"}) == {"type": "reasoning", "id": "rs_1"}
+    for kind in ("reasoning", "compaction"):
+        assert shown_item({"type": kind, "id": "x"}) == {"type": kind, "id": "x"}
 
 
 def test_pages_follow_each_other() -> None:
