@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
-Value = TypeVar("Value")
+Kept = TypeVar("Kept")
 
 
 @dataclass(slots=True)
-class _Entry(Generic[Value]):
-    value: Value
+class _KeptEntry(Generic[Kept]):
+    value: Kept
     share: str
     size: int = 0
     expires: float = 0.0
@@ -27,7 +27,7 @@ class _Share(Generic[Key]):
     size: int = 0
 
 
-class FairMemory(Generic[Key, Value]):
+class FairMemory(Generic[Key, Kept]):
     """Values by key, each kept for a time after its last use, unless there is no room for it."""
 
     def __init__(
@@ -42,7 +42,7 @@ class FairMemory(Generic[Key, Value]):
         self._ttl_s = ttl_s
         self._clock = clock
         self._on_dropped = on_dropped
-        self._entries: OrderedDict[Key, _Entry[Value]] = OrderedDict()
+        self._entries: OrderedDict[Key, _KeptEntry[Kept]] = OrderedDict()
         """In order of use, and so of expiry."""
         self._shares: dict[str, _Share[Key]] = {}
         self.size = 0
@@ -51,13 +51,13 @@ class FairMemory(Generic[Key, Value]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def find(self, key: Key) -> Value | None:
+    def find(self, key: Key) -> Kept | None:
         """Return a value, which does not count as a use."""
         self._expire()
         entry = self._entries.get(key)
         return None if entry is None else entry.value
 
-    def use(self, key: Key) -> Value | None:
+    def use(self, key: Key) -> Kept | None:
         """Return a value, and keep it for longer."""
         self._expire()
         entry = self._entries.get(key)
@@ -66,15 +66,15 @@ class FairMemory(Generic[Key, Value]):
         self._touch(key, entry)
         return entry.value
 
-    def items(self) -> Iterator[tuple[Key, Value]]:
+    def items(self) -> Iterator[tuple[Key, Kept]]:
         """Yield all keys with their values, the least recently used one first."""
         self._expire()
         return ((key, entry.value) for key, entry in self._entries.items())
 
-    def put(self, key: Key, value: Value, share: str, size: int) -> None:
+    def put(self, key: Key, value: Kept, share: str, size: int) -> None:
         """Keep a value, in place of an earlier one; `share`: whose part of the memory it takes, `size`: in bytes."""
         self._take_out(key)
-        self._entries[key] = _Entry(value, share)
+        self._entries[key] = _KeptEntry(value, share)
         self._shares.setdefault(share, _Share())
         self.grow(key, size)
 
@@ -104,14 +104,14 @@ class FairMemory(Generic[Key, Value]):
                 return
             self.drop(key)
 
-    def _touch(self, key: Key, entry: _Entry[Value]) -> None:
+    def _touch(self, key: Key, entry: _KeptEntry[Kept]) -> None:
         entry.expires = self._clock() + self._ttl_s
         self._entries.move_to_end(key)
         keys = self._shares[entry.share].keys
         keys[key] = None
         keys.move_to_end(key)
 
-    def _resize(self, entry: _Entry[Value], more: int) -> None:
+    def _resize(self, entry: _KeptEntry[Kept], more: int) -> None:
         entry.size += more
         self._shares[entry.share].size += more
         self.size += more

@@ -71,6 +71,7 @@ PLACES = {
     ("coordinator/trajectories/directory_store.py", "os.close"): _TRAJECTORIES,
     ("coordinator/trajectories/directory_store.py", "os.fstat"): _TRAJECTORIES,
     ("coordinator/trajectories/directory_store.py", "os.open"): _TRAJECTORIES,
+    ("coordinator/trajectories/directory_store.py", "os.strerror"): _TRAJECTORIES,
     ("coordinator/trajectories/directory_store.py", "os.write"): _TRAJECTORIES,
     ("tokenwire/process/hot_reload.py", "os.stat"): "simulated coordinators have no files that are reloaded",
     ("tokenwire/process/line_process.py", "asyncio.create_subprocess_exec"): _GRAMMARS,

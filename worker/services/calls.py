@@ -7,10 +7,12 @@ import grpc
 
 from tokenwire.errors import TokenwireError
 
-Response = TypeVar("Response")
+CallResponse = TypeVar("CallResponse")
 
 
-async def answered(context: grpc.aio.ServicerContext[Any, Any], verb: Callable[[], Awaitable[Response]]) -> Response:
+async def answered(
+    context: grpc.aio.ServicerContext[Any, Any], verb: Callable[[], Awaitable[CallResponse]]
+) -> CallResponse:
     """Return what a call is answered with, or end it with the status of its error."""
     try:
         return await verb()

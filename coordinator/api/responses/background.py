@@ -35,9 +35,9 @@ LOG_SHARE = 64
 """The events of one response may take this fraction of the store's memory."""
 Complete = Callable[[list[CollectedChoice]], dict[str, Any]]
 """Returns the Response object of a reply that is not streamed."""
-_Ended = tuple[Status, bytes]
+_Outcome = tuple[Status, bytes]
 """How a response ended, and its Response object as JSON."""
-_Reply = tuple[CollectedReply | StreamedReply, Callable[[], Awaitable[_Ended]]]
+_Reply = tuple[CollectedReply | StreamedReply, Callable[[], Awaitable[_Outcome]]]
 """A reply, and what waits for its end."""
 
 
@@ -162,14 +162,14 @@ class BackgroundResponses:
     def _collected(self, run: BackgroundResponse) -> _Reply:
         reply = CollectedReply(run.call.prepared.choices)
 
-        async def outcome() -> _Ended:
+        async def outcome() -> _Outcome:
             choices = await reply.wait()
             return await _encoded(run.response.cancelled([]) if run.is_cancelled else run.complete(choices))
 
         return reply, outcome
 
     def _streamed(self, run: BackgroundResponse) -> _Reply:
-        prepared, ended = run.call.prepared, list[_Ended]()
+        prepared, ended = run.call.prepared, list[_Outcome]()
         style = run.call.body.logprob_style(run.call.api)
         events = ResponseEvents(run.response, style, lambda status, body: ended.append((status, body)))
         encoder = PartStream(run.call, events)
@@ -177,7 +177,7 @@ class BackgroundResponses:
         run.log = EventLog(self._log_bytes)
         reply.attach(run.log)
 
-        async def outcome() -> _Ended:
+        async def outcome() -> _Outcome:
             try:
                 await reply.wait()
             except asyncio.CancelledError:
@@ -212,11 +212,11 @@ class BackgroundResponses:
         self._renewing = None
 
 
-async def _encoded(response: dict[str, Any]) -> _Ended:
+async def _encoded(response: dict[str, Any]) -> _Outcome:
     return response["status"], await in_turns(response_pieces(response))
 
 
-async def _outcome(run: BackgroundResponse, reply: _Reply) -> _Ended:
+async def _outcome(run: BackgroundResponse, reply: _Reply) -> _Outcome:
     """Return the end of one, whatever happens."""
     try:
         return await reply[1]()
