@@ -1,10 +1,12 @@
 """Pictures of chats: finds them in messages, loads them, and has a worker expand the prompt that they are in."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Protocol
 
 from tokenwire.coordinator.fleet.request_handle import Placement
+from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
 from tokenwire.coordinator.media.loader import MediaLoader, MediaReference
 from tokenwire.coordinator.text.template.messages import PicturePart, extra_fields, picture_of
@@ -41,40 +43,65 @@ class MediaPrompts:
         kind = next((each for each in model.media if each.modality == _IMAGE), None)
         if kind is None:
             return prompt, []
-        references: list[MediaReference] = []
-        messages = [_replace(message, i, kind, references) for i, message in enumerate(prompt.messages)]
+        named = [_pictures_of(message, i) for i, message in enumerate(prompt.messages)]
+        references = [MediaReference(*each, position=i) for i, each in enumerate(chain(*(of.values() for of in named)))]
         if not references:
             return prompt, []
         _check(prompt, kind, len(references))
-        # Each prompt with pictures is rendered as a whole: the ids that are kept for later turns are without any.
-        loaded = replace(prompt, messages=messages, history=None)
-        return loaded, await self.loader.load(references, tenant)
+        items = await self.loader.load(references, tenant)
+        loaded = enumerate(items)
+        messages = [
+            _replace(message, of, kind, loaded) if of else message
+            for message, of in zip(prompt.messages, named, strict=True)
+        ]
+        # Ids from the client are expanded; those that are stored are not.
+        history = prompt.history and replace(prompt.history, prefix=None)
+        return replace(prompt, messages=messages, history=history), items
 
-    async def expand(
-        self, token_ids: Sequence[int], items: Sequence[MediaContent], model: ServedModel, options_json: str | None
-    ) -> tuple[Sequence[int], MediaPrompt]:
-        """Return the prompt as the engine sees it, and what workers get. Raises what MediaExpander does."""
+    async def expanded(
+        self,
+        prepared: PreparedPrompt,
+        messages: Sequence[Mapping[str, Any]],
+        items: Sequence[MediaContent],
+        model: ServedModel,
+        options_json: str | None,
+    ) -> PreparedPrompt:
+        """Return the prompt of these messages as the engine sees it. Raises what MediaExpander does."""
         placement = Placement(revision=model.revision)
-        return await self._expander.expand(model.base_model, token_ids, items, options_json, placement)
+        token_ids, media = await self._expander.expand(
+            model.base_model, prepared.token_ids, items, options_json, placement
+        )
+        reused = prepared.reused
+        if prepared.history is not None and reused:
+            reused = media.expanded_length(reused, _pictures_in(messages[: prepared.history.position]))
+        return replace(prepared, token_ids=token_ids, media=media, reused=reused)
+
+
+def _pictures_in(messages: Iterable[Mapping[str, Any]]) -> int:
+    """Return how many pictures messages have whose pictures are loaded."""
+    contents = (message.get("content") for message in messages)
+    return sum(isinstance(part, PicturePart) for content in contents if isinstance(content, list) for part in content)
+
+
+def _pictures_of(message: Mapping[str, Any], number: int) -> dict[int, tuple[str | None, str | None]]:
+    """Return the URLs and uuids of a message's pictures by their places in it."""
+    content = message.get("content") if isinstance(message, Mapping) else None
+    if not isinstance(content, list | tuple):
+        return {}
+    found = ((i, picture_of(part, f"messages[{number}].content[{i}]")) for i, part in enumerate(content))
+    return {i: named for i, named in found if named is not None}
 
 
 def _replace(
-    message: Mapping[str, Any], number: int, kind: pb.MediaKind, references: list[MediaReference]
+    message: Mapping[str, Any], places: Collection[int], kind: pb.MediaKind, loaded: Iterator[tuple[int, MediaContent]]
 ) -> Mapping[str, Any]:
-    """Return a message with its pictures marked, and add these to the references."""
-    content = message.get("content") if isinstance(message, Mapping) else None
-    if not isinstance(content, list | tuple):
-        return message
-    parts: list[object] = []
-    for position, part in enumerate(content):
-        named = picture_of(part, f"messages[{number}].content[{position}]")
-        if named is None:
-            parts.append(part)
-            continue
-        placeholders = kind.placeholders
-        text = placeholders[min(len(references), len(placeholders) - 1)] if placeholders else ""
-        references.append(MediaReference(*named, position=len(references)))
-        parts.append(PicturePart(text, extra_fields(part)))
+    """Return a message with the pictures at these places replaced by what the template gets."""
+    placeholders = kind.placeholders
+    parts = [*message["content"]]
+    for place in places:
+        number, item = next(loaded)
+        text = placeholders[min(number, len(placeholders) - 1)] if placeholders else ""
+        parts[place] = PicturePart(text, extra_fields(parts[place]), item.digest)
     return {**message, "content": parts}
 
 

@@ -78,9 +78,8 @@ class PreparedRequest:
         prompt, parsed = self.prompts[0], self.request.plan is not None
         if prompt.history is None:
             return None
-        return prompt.history.writer(
-            prompt.token_ids, self.choices, parsed=parsed, end_token_ids=self.model.stop_token_ids
-        )
+        token_ids = prompt.token_ids if prompt.media is None else prompt.media.token_ids
+        return prompt.history.writer(token_ids, self.choices, parsed=parsed, end_token_ids=self.model.stop_token_ids)
 
     @property
     def multimodal_tokens(self) -> dict[str, int] | None:
@@ -245,13 +244,19 @@ class GenerationService:
         if model.media and self.media is not None and isinstance(prompt, ChatPrompt):
             prompt, items = await self.media.load(prompt, model, caller.tenant)
         prepared = await prepare_prompt(prompt, model, truncation, max_tokens, self._history, must_fit)
-        if self.media is None or not items:
+        if self.media is None or not items or not isinstance(prompt, ChatPrompt):
             return prepared
         if truncation is not None:
             raise InvalidRequest("A prompt with pictures cannot be truncated.", param="truncate_prompt_tokens")
         limits.check_length(len(prepared.token_ids), model)
-        token_ids, media = await self.media.expand(prepared.token_ids, items, model, media_options)
-        return replace(prepared, token_ids=token_ids, media=media)
+        try:
+            return await self.media.expanded(prepared, prompt.messages, items, model, media_options)
+        except InvalidRequest:
+            if not prepared.reused:
+                raise
+        # A reply among the reused ids has a placeholder that the model wrote itself.
+        whole = await prepare_prompt(replace(prompt, history=None), model, must_fit=must_fit)
+        return await self.media.expanded(whole, prompt.messages, items, model, media_options)
 
     async def start(self, prepared: PreparedRequest, reply: Reply, context: RequestContext) -> GenerationHandle:
         """Submit every prompt, and record it; the reply gets all choices until the deadline.
@@ -323,7 +328,9 @@ class GenerationService:
 
 def _without_messages(prompt: Prompt) -> Prompt:
     """Return a chat without its messages, which have its pictures once more, and encoded."""
-    return replace(prompt, messages=(), history=None) if isinstance(prompt, ChatPrompt) else prompt
+    if not isinstance(prompt, ChatPrompt):
+        return prompt
+    return replace(prompt, messages=(), history=prompt.history and replace(prompt.history, prefix=None))
 
 
 def _placement(prepared: PreparedRequest, context: RequestContext) -> Placement:

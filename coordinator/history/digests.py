@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any
 
 from tokenwire.coordinator.text.template.content_format import ContentFormat
-from tokenwire.coordinator.text.template.messages import parse_content
+from tokenwire.coordinator.text.template.messages import PicturePart, parse_content
 
 _DIGEST_BYTES = 16
 
@@ -89,7 +89,7 @@ def message_text(message: Mapping[str, Any], position: int, form: ContentFormat)
 def _frame(message: Mapping[str, Any], position: int, form: ContentFormat) -> bytes:
     """Return a message's bytes in the chain, prefixed with their length, so that no two chains are ambiguous."""
     content = _content_of(message, position, form)
-    body = f"{content}\n{'' if message.keys() == _PLAIN else _more(message)}"
+    body = f"{content}\n{'' if message.keys() == _PLAIN else _more(message)}{_pictures(message.get('content'))}"
     return f"{message.get('role')}:{len(content)}:{len(body)}:{body}".encode(errors="surrogatepass")
 
 
@@ -98,6 +98,12 @@ def _content_of(message: Mapping[str, Any], position: int, form: ContentFormat) 
     if isinstance(content, str) and role != "system":
         return content
     return _content(parse_content(content, str(role), f"messages[{position}]", form))
+
+
+def _pictures(content: object) -> str:
+    if not isinstance(content, list):
+        return ""
+    return "".join(f"\n{part.digest.hex()}" for part in content if isinstance(part, PicturePart))
 
 
 def _more(message: Mapping[str, Any]) -> str:

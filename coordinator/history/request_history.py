@@ -66,6 +66,11 @@ class RequestHistory:
             self.new_ids = continued.tail or continued.turn.message_ids()
 
     @property
+    def position(self) -> int | None:
+        """The position of the message that the reused ids end with; None without any."""
+        return None if self._continued is None else self._continued.position
+
+    @property
     def is_stored(self) -> bool:
         """Whether replies are stored."""
         return self._destination is not None

@@ -38,6 +38,12 @@ class MediaPrompt:
         """Return what names the items to a worker."""
         return [media_item(item, self.options_json) for item in self.items]
 
+    def expanded_length(self, count: int, items: int) -> int:
+        """Return how long the first ids before expansion are after it, which have the first items."""
+        # What an item takes the place of has the same length for all.
+        placeholder = (sum(length for _, length in self.spans) + len(self.token_ids) - self.length) // len(self.items)
+        return count + sum(length - placeholder for _, length in self.spans[:items])
+
     def collapsed(self, token_ids: Sequence[int]) -> Sequence[int]:
         """Return the expanded prompt, and what was generated after it, with placeholders instead of expansions."""
         return [*self.token_ids, *token_ids[self.length :]]

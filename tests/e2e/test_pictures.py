@@ -81,6 +81,20 @@ def test_tokenize_returns_the_ids_that_the_engine_sees(service: Service) -> None
     assert tokens == completed(service, body)["prompt_token_ids"]
 
 
+def test_a_later_turn_continues_from_exact_ids(service: Service) -> None:
+    """With more pictures after it; another picture in the first turn is another conversation."""
+    first = completed(service, picture_request("What?", picture_part(CAT), temperature=1.0))
+    ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]
+    reply = {"role": "assistant", "content": first["choices"][0]["message"]["content"]}
+    for data, reused in ((CAT, len(ids)), (DOG, 0)):
+        body = picture_request("What?", picture_part(data))
+        body["messages"] += [reply, {"role": "user", "content": [{"type": "text", "text": "And?"}, picture_part(DOG)]}]
+        second = completed(service, body)
+        assert second["token_history"]["reused_tokens"] == reused
+        assert second["usage"]["prompt_tokens_details"]["multimodal_tokens"] == {"image": 2 * IMAGE_TOKENS}
+        assert not reused or second["prompt_token_ids"][:reused] == ids
+
+
 def test_a_uuid_stands_for_a_picture_that_came_before(service: Service) -> None:
     """The bytes need not come again; a name that nobody gave is a 400."""
     first = completed(service, picture_request("What?", picture_part(CAT, uuid="cat")))

@@ -91,9 +91,9 @@ def shown_history(prepared: PreparedRequest) -> dict[str, Any]:
     prompt = prepared.request.prompts[0]
     if not isinstance(prompt, ChatPrompt) or prompt.history is None:
         return {}
-    reuse = prepared.prompts[0].history
-    reused, source = (0, None) if reuse is None else (reuse.reused, reuse.source)
-    return {"token_history": {"mode": "exact", "reused_tokens": reused, "source": source}}
+    first = prepared.prompts[0]
+    source = None if first.history is None or not first.reused else first.history.source
+    return {"token_history": {"mode": "exact", "reused_tokens": first.reused, "source": source}}
 
 
 def shown_message_ids(

@@ -47,6 +47,8 @@ class PicturePart:
     """What stands for it where content is a string."""
     extra: Mapping[str, Any]
     """Other fields of the part, for the template."""
+    digest: bytes
+    """Of its bytes: what makes two conversations with pictures the same."""
 
 
 def picture_of(part: object, where: str) -> tuple[str | None, str | None] | None:

@@ -11,6 +11,7 @@ from tests.coordinator.fakes import served_model
 from tests.coordinator.media import pictures
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.generation.media import MediaPrompts
+from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
 from tokenwire.coordinator.media.loader import MediaLoader
 from tokenwire.coordinator.media.settings import MediaSettings
@@ -71,8 +72,9 @@ async def test_pictures_are_found_in_every_form_and_place() -> None:
         )
     )
     assert found == [one, two, three]
-    assert contents[0] == [{"type": "text", "text": "a"}, PicturePart("<one>", {"cache_control": 1})]
-    assert contents[1:] == ["text", [PicturePart("<more>", {}), PicturePart("<more>", {})]]
+    digests = [MediaContent(data).digest for data in found]
+    assert contents[0] == [{"type": "text", "text": "a"}, PicturePart("<one>", {"cache_control": 1}, digests[0])]
+    assert contents[1:] == ["text", [PicturePart("<more>", {}, each) for each in digests[1:]]]
 
 
 async def test_chats_without_pictures_and_models_without_eyes_are_left_alone() -> None:
@@ -141,5 +143,14 @@ async def test_tenants_have_names_of_their_own() -> None:
 async def test_prompts_are_expanded_by_workers_of_the_models_revision() -> None:
     """Options of the request go with them."""
     prompts = MediaPrompts(MediaLoader(MediaSettings()), Expands())
-    token_ids, media = await prompts.expand([1, 2], [MediaContent(b"x")], SEES, "{}")
-    assert (token_ids, media.options_json) == ([1, 2], "{}")
+    prepared = await prompts.expanded(PreparedPrompt([1, 2], "ab"), [], [MediaContent(b"x")], SEES, "{}")
+    assert prepared.media is not None
+    assert (prepared.token_ids, prepared.media.options_json, prepared.reused) == ([1, 2], "{}", 0)
+
+
+async def test_ids_from_the_client_are_not_those_of_a_prompt_before_its_expansion() -> None:
+    """Chats with pictures continue from stored ids, not from those on messages."""
+    history = ExactHistory(tenant="t", prefix=KnownPrefix([1], 0, "given"))
+    prompts = MediaPrompts(MediaLoader(MediaSettings()), Expands())
+    loaded, _ = await prompts.load(picture_chat([image()], history=history), SEES, "")
+    assert loaded.history == ExactHistory(tenant="t")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tokenwire.coordinator.history.digests import Transcript, digest
+from tokenwire.coordinator.text.template.messages import PicturePart
 from tokenwire.errors import InvalidRequest
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1, "b": [2]}'}}
@@ -128,3 +129,15 @@ def test_calls_of_any_type_have_a_key() -> None:
 def test_an_unpaired_surrogate_has_a_key() -> None:
     """JSON allows it in a message; the tokenizer rejects it later with an error."""
     assert key({"content": "\ud800"}) != key({"content": "?"})
+
+
+def test_pictures_are_told_apart_by_their_bytes() -> None:
+    """What templates render of them is equal."""
+    keys = []
+    for data in (b"cat", b"dog", b"cat"):
+        content = ["What?", PicturePart("<image>", {}, data)]
+        messages: list[dict[str, Any]] = [{"role": "user", "content": content}, {"role": "assistant", "content": "a"}]
+        keys.append(tuple(Transcript(SCOPE, messages, form).key(1) for form in ("string", "openai")))
+    assert keys[0] == keys[2]
+    assert keys[0][0] != keys[1][0]
+    assert keys[0][1] != keys[1][1]

@@ -12,6 +12,15 @@ def test_a_prompt_is_collapsed_for_its_worker_with_what_was_generated_after_it()
     assert prompt.collapsed([1, 9, 9, 9, 2, 7, 9]) == [1, 9, 2, 7, 9]
 
 
+def test_the_beginning_of_a_prompt_is_as_long_as_its_items() -> None:
+    """Each takes the place of one id, or of as many as each other."""
+    items = [MediaContent(b"x"), MediaContent(b"y")]
+    prompt = MediaPrompt(items, [1, 9, 2, 9, 3], length=10, spans=[(1, 3), (5, 4)])
+    assert [prompt.expanded_length(count, before) for count, before in ((1, 0), (3, 1), (5, 2))] == [1, 5, 10]
+    inserted = MediaPrompt(items, [1, 2, 3], length=10, spans=[(1, 3), (5, 4)])
+    assert inserted.expanded_length(2, 1) == 5
+
+
 def test_items_are_counted_by_modality_and_named_by_digest() -> None:
     """Usage has the tokens of all items of a kind; workers get their digests."""
     item = MediaContent(b"x")

@@ -149,12 +149,12 @@ def test_developers_become_one_system_message() -> None:
     assert alone == {"role": "system", "content": conversation[1]["content"], "name": "n"}
 
 
-PICTURE = PicturePart("<image>", {})
+PICTURE = PicturePart("<image>", {}, b"")
 
 
 def test_pictures_are_parts_for_templates_that_take_parts() -> None:
     """They stay where they are, with the fields that are for the template, in results of tools too."""
-    marked = PicturePart("<image>", {"cache_control": 1})
+    marked = PicturePart("<image>", {"cache_control": 1}, b"")
     parts = [{"type": "text", "text": "a"}, {"type": "image", "cache_control": 1}, {"type": "text", "text": "b"}]
     assert parsed_content(["a", marked, "b"], form="openai") == parts
     assert parsed_content(["a", PICTURE], "tool", "openai") == [{"type": "text", "text": "a"}, {"type": "image"}]
@@ -166,8 +166,8 @@ def test_pictures_are_parts_for_templates_that_take_parts() -> None:
         (["a", PICTURE, "b"], "<image>\na\nb"),
         ([PICTURE], "<image>"),
         ([PICTURE, "see <image> and", PICTURE], "<image>\nsee <image> and"),
-        ([PicturePart("<1>", {}), "a", PicturePart("<2>", {})], "<1>\n<2>\na"),
-        ([PicturePart("", {}), "a"], "a"),
+        ([PicturePart("<1>", {}, b""), "a", PicturePart("<2>", {}, b"")], "<1>\n<2>\na"),
+        ([PicturePart("", {}, b""), "a"], "a"),
     ],
 )
 @pytest.mark.parametrize("role", ["user", "system", "tool"])
