@@ -177,14 +177,20 @@ def test_errors_are_vllms(theirs: dict[str, httpx.Response], ours: Service) -> N
 
 
 def test_a_picture_that_comes_again_is_neither_sent_nor_processed_again(ours: Service) -> None:
-    """The worker's counts stay what they are when the next turn of a chat has the same picture."""
+    """The worker's counts stay what they are when the next turn of a chat has the same picture.
+
+    Its prompt continues from exact ids.
+    """
     picture = drawn_picture("PNG", seed=9)
     turns = [user_message(picture, "What is this?")]
-    reply = post_chat(ours.url, asked_for(turns)).json()["choices"][0]["message"]["content"]
+    first = post_chat(ours.url, asked_for(turns, temperature=1.0, seed=3)).json()
     before = media_counts(ours)
-    turns += [{"role": "assistant", "content": reply}, user_message("And now?")]
-    assert post_chat(ours.url, asked_for(turns)).status_code == 200
+    turns += [{"role": "assistant", "content": first["choices"][0]["message"]["content"]}, user_message("And now?")]
+    second = post_chat(ours.url, asked_for(turns)).json()
     assert media_counts(ours) == before
+    ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]
+    assert second["token_history"]["reused_tokens"] == len(ids)
+    assert second["prompt_token_ids"][: len(ids)] == ids
     assert before["tokenwire_worker_media_puts_total"] == before["tokenwire_worker_media_processed_total"] > 0
 
 
