@@ -1,9 +1,11 @@
 """The playground in a real browser, with real processes."""
 
+import base64
 from collections.abc import Iterator
 
 import pytest
 
+from tests.coordinator.media import pictures
 from tests.page.browser import Page
 from tests.page.conftest import shown
 from tests.page.playground import IDLE, notes, send_message, wait_replies
@@ -14,9 +16,10 @@ LOG = "document.querySelector('#chat-log').innerText"
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A worker whose tokens are bytes."""
+    """A worker whose tokens are bytes, and which takes pictures."""
     folder = tmp_path_factory.mktemp("service")
-    with simulated_service(folder, "--sim-step-ms", "10", coordinator_options=["--enable-debug-headers"]) as service:
+    worker = ("--sim-step-ms", "10", "--sim-image-tokens", "70")
+    with simulated_service(folder, *worker, coordinator_options=["--enable-debug-headers"]) as service:
         yield service
 
 
@@ -100,3 +103,31 @@ def test_errors_are_the_servers_messages(playground: Page) -> None:
 
     send_message(playground, "Hello", max_tokens=3)
     wait_replies(playground, 1)
+
+
+DROP = """{{
+    const bytes = Uint8Array.from(atob("{data}"), each => each.charCodeAt(0)), dataTransfer = new DataTransfer();
+    for (const [name, type] of [["cat.png", "image/png"], ["a.txt", "text/plain"], ["dog.png", "image/png"]])
+        dataTransfer.items.add(new File([bytes], name, {{type}}));
+    document.querySelector("#chat-form").dispatchEvent(new DragEvent("drop", {{dataTransfer, cancelable: true}}));
+}}"""
+
+
+def test_pictures_are_dropped_into_a_message(playground: Page, service: Service) -> None:
+    """They can be removed before it is sent, stay in the conversation, and are shown again after a reload."""
+    playground.evaluate(DROP.format(data=base64.b64encode(pictures.png(20, 10)).decode()))
+    playground.wait_for("document.querySelectorAll('#chat-pictures img').length === 2")
+    playground.click("#chat-pictures [title='Remove cat.png']")
+    playground.wait_for("document.querySelectorAll('#chat-pictures img').length === 1")
+
+    send_message(playground, "What?", max_tokens=5)
+    wait_replies(playground, 1)
+    send_message(playground, "Sure?", max_tokens=5)
+    wait_replies(playground, 2)
+    lengths = [int(note.rpartition(" prompt tokens")[0].rpartition(" ")[2]) for note in notes(playground)]
+    assert lengths[1] > lengths[0] > 70
+    assert playground.evaluate("document.querySelector('#chat-pictures').childElementCount") == 0
+
+    playground.open("about:blank")
+    playground.open(f"{service.url}/#playground")
+    playground.wait_for("document.querySelectorAll('.user img').length === 1")

@@ -1,7 +1,8 @@
 // The playground: a conversation by POST /v1/chat/completions, streamed.
 
-import { addTurns, allTurns, clearTurns, messages } from "./conversation.js";
+import { addTurns, allTurns, clearTurns, message, messages } from "./conversation.js";
 import { byId, setText } from "./elements.js";
+import { shownPictures, startPictures, takePictures } from "./pictures.js";
 import { Reply, addEntry } from "./reply.js";
 import { stream } from "./server.js";
 
@@ -10,8 +11,9 @@ let running = null;
 /** Set up the form, and show what the tab has kept. */
 export function startChat() {
   for (const turn of allTurns())
-    if (turn.role === "user") showOwn(turn.content);
+    if (turn.role === "user") showOwn(turn);
     else Reply.restore(byId("chat-log"), turn);
+  startPictures();
   byId("chat-form").addEventListener("submit", (event) => {
     event.preventDefault();
     if (!running) send(byId("chat-text").value);
@@ -25,6 +27,7 @@ export function startChat() {
   byId("chat-clear").addEventListener("click", () => {
     running?.abort();
     clearTurns();
+    takePictures();
     byId("chat-log").replaceChildren();
     setText(byId("chat-note"), "");
     byId("chat-text").focus();
@@ -32,9 +35,9 @@ export function startChat() {
 }
 
 async function send(text) {
-  const own = { role: "user", content: text };
-  const history = [...messages(), own];
-  showOwn(text);
+  const own = { role: "user", content: text, pictures: takePictures() };
+  const history = [...messages(), message(own)];
+  showOwn(own);
   byId("chat-text").value = "";
   const controller = (running = new AbortController());
   const reply = new Reply(byId("chat-log"), byId("chat-model").value);
@@ -71,8 +74,12 @@ function request(history) {
   };
 }
 
-function showOwn(text) {
-  followed(() => addEntry(byId("chat-log"), "user", "you").text.append(text));
+function showOwn({ content, pictures = [] }) {
+  followed(() => {
+    const { text } = addEntry(byId("chat-log"), "user", "you");
+    text.append(content);
+    text.after(...shownPictures(pictures));
+  });
 }
 
 /** Make a change to the log, and keep its end in view if it was. */

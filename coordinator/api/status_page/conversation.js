@@ -3,11 +3,18 @@
 const KEY = "tokenwire-conversation";
 const turns = load();
 
-/** Turns are {role: "user", content} or {role: "assistant", content, reasoning, name, note, tokens}. */
+/** Turns are {role: "user", content, pictures} or {role: "assistant", content, reasoning, name, note, tokens}. */
 export const allTurns = () => turns;
 
 /** Return what the model gets. */
-export const messages = () => turns.map(({ role, content }) => ({ role, content }));
+export const messages = () => turns.map(message);
+
+/** Return what the model gets of one turn. */
+export function message({ role, content, pictures = [] }) {
+  if (!pictures.length) return { role, content };
+  const parts = pictures.map((url) => ({ type: "image_url", image_url: { url } }));
+  return { role, content: [...parts, { type: "text", text: content }] };
+}
 
 export function addTurns(...added) {
   turns.push(...added);

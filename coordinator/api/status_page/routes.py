@@ -24,7 +24,7 @@ _FILES = {
         f"/page/{name}.js": (f"{name}.js", "text/javascript")
         for name in (
             *("main", "theme", "locale", "elements", "server", "status", "fleet", "table", "traffic", "charts"),
-            *("chat", "conversation", "reply"),
+            *("chat", "conversation", "pictures", "reply"),
         )
     },
 }

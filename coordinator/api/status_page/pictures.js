@@ -1,0 +1,70 @@
+// Pictures for the next message: chosen, dropped or pasted. They are sent as data.
+
+import { byId, make } from "./elements.js";
+
+const pending = [];
+
+/** Set up the ways in which pictures are added. */
+export function startPictures() {
+  const form = byId("chat-form");
+  byId("chat-picture").addEventListener("change", async ({ target }) => {
+    await addFiles(target.files);
+    target.value = "";
+  });
+  form.addEventListener("dragover", (event) => {
+    if (event.dataTransfer.types.includes("Files")) event.preventDefault();
+  });
+  form.addEventListener("drop", (event) => {
+    if (!event.dataTransfer.files.length) return;
+    event.preventDefault();
+    addFiles(event.dataTransfer.files);
+  });
+  byId("chat-text").addEventListener("paste", (event) => addFiles(event.clipboardData.files));
+}
+
+/** Return the pictures as data URLs, and begin anew. */
+export function takePictures() {
+  const urls = pending.splice(0).map(({ url }) => url);
+  show();
+  return urls;
+}
+
+/** Return the elements that show pictures. */
+export const shownPictures = (urls) => urls.map((url, index) => image(url, `Picture ${index + 1}`));
+
+async function addFiles(files) {
+  for (const file of [...files].filter(({ type }) => type.startsWith("image/")))
+    pending.push({ name: file.name, url: await read(file) });
+  show();
+}
+
+function show() {
+  byId("chat-pictures").replaceChildren(
+    ...pending.map((picture) => {
+      const remove = make("button");
+      remove.type = "button";
+      remove.title = `Remove ${picture.name}`;
+      remove.append(image(picture.url, remove.title));
+      remove.addEventListener("click", () => {
+        pending.splice(pending.indexOf(picture), 1);
+        show();
+      });
+      return remove;
+    }),
+  );
+}
+
+function image(url, text) {
+  const element = make("img");
+  element.src = url;
+  element.alt = text;
+  return element;
+}
+
+const read = (file) =>
+  new Promise((done, fail) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result);
+    reader.onerror = () => fail(reader.error);
+    reader.readAsDataURL(file);
+  });
