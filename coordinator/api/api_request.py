@@ -332,7 +332,8 @@ class RequestHeaders:
         body: its `session_id`. extra: that of its `vllm_xargs`. cache_key: its `prompt_cache_key`. Raises
         InvalidRequest.
         """
-        own = self.identifier(_OWN_HEADER)  # checked even where the body takes precedence
+        names_none = not self._headers  # as most requests
+        own = None if names_none else self.identifier(_OWN_HEADER)  # checked even where the body takes precedence
         if PLACE_OF_SESSION in self._headers:
             named = self._headers[PLACE_OF_SESSION].encode("latin-1").decode(errors="replace")
             return checked_identifier(named, "session_id")
@@ -340,8 +341,8 @@ class RequestHeaders:
             return body or own
         if isinstance(extra, str) and extra:
             return checked_identifier(extra, "vllm_xargs.session_id")
-        agents = filter(None, map(self.identifier, _AGENT_HEADERS))
-        return next(agents, cache_key) or None
+        agents = () if names_none else filter(None, map(self.identifier, _AGENT_HEADERS))
+        return next(iter(agents), cache_key) or None
 
 
 def _number(text: str, otherwise: int) -> int:

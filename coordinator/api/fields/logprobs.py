@@ -77,11 +77,6 @@ def batches(positions: Iterable[Position]) -> Iterator[list[Position]]:
         yield some
 
 
-def chat_logprobs_json(positions: Sequence[ScoredPosition], style: LogprobStyle) -> str:
-    """Return chat's logprobs object as JSON."""
-    return f'{{"content":[{chat_entries_json(positions, style)}]}}'
-
-
 def chat_entries_json(positions: Sequence[ScoredPosition], style: LogprobStyle) -> str:
     """Return the entries as JSON without brackets, of parts that are rendered once for each token."""
     most, entries = style.most, []

@@ -7,7 +7,7 @@ from typing import Any
 
 from tokenwire.coordinator.api.errors import error_event
 from tokenwire.coordinator.api.fields.finish import DONE, resumption_fields, weight_version_spans
-from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_logprobs_json, completion_logprobs
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_entries_json, completion_logprobs
 from tokenwire.coordinator.api.fields.token_history import shown_history
 from tokenwire.coordinator.api.fields.usage import usage_object
 from tokenwire.coordinator.api.json_text import compact, json_bytes
@@ -217,7 +217,7 @@ class ChatChunks(ChunkWriter):
 
     def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> str:
         style = self._options.logprobs
-        return "null" if style is None else chat_logprobs_json(positions or [], style)
+        return "null" if style is None else f'{{"content":[{chat_entries_json(positions or [], style)}]}}'
 
 
 class CompletionChunks(ChunkWriter):

@@ -7,8 +7,8 @@ from pydantic_core import from_json
 
 from tokenwire.coordinator.api.fields.logprobs import (
     LogprobStyle,
+    chat_entries_json,
     chat_logprobs,
-    chat_logprobs_json,
     completion_logprobs,
     completion_pieces,
     prompt_logprobs,
@@ -43,8 +43,8 @@ def test_a_chats_logprobs_are_named_in_openais_order() -> None:
     token = ScoredToken(8, '"\n', -1.1234567165374756, 1)
     entry = '{"token":"\\"\\n","logprob":-1.1234567165374756,"bytes":[34,10]'
 
-    assert chat_logprobs_json([], LogprobStyle(1)) == '{"content":[]}'
-    assert chat_logprobs_json([[token]], LogprobStyle(1)) == f'{{"content":[{entry},"top_logprobs":[{entry}}}]}}]}}'
+    assert chat_entries_json([], LogprobStyle(1)) == ""
+    assert chat_entries_json([[token]], LogprobStyle(1)) == f'{entry},"top_logprobs":[{entry}}}]}}'
 
 
 def test_nan_is_null() -> None:
@@ -81,7 +81,7 @@ def test_many_log_probabilities_are_rendered_in_pieces(count: int) -> None:
     pieces = [*completion_pieces(ids, positions, style, str)]
     assert from_json(b"".join(pieces)) == completion_logprobs(ids, positions, style, str)[0]
     chats = [*chat_logprobs(scored, style)]
-    assert b"".join(chats).decode() == chat_logprobs_json(scored, style)
+    assert b"".join(chats).decode() == f'{{"content":[{chat_entries_json(scored, style)}]}}'
     assert len(chats) > 3 * count // 2_100
 
 
