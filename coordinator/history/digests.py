@@ -89,7 +89,8 @@ def message_text(message: Mapping[str, Any], position: int, form: ContentFormat)
 def _frame(message: Mapping[str, Any], position: int, form: ContentFormat) -> bytes:
     """Return a message's bytes in the chain, prefixed with their length, so that no two chains are ambiguous."""
     content = _content_of(message, position, form)
-    body = f"{content}\n{'' if message.keys() == _PLAIN else _more(message)}{_pictures(message.get('content'))}"
+    body = f"{content}\n{'' if message.keys() == _PLAIN else _more(message)}"
+    body += _pictures(message.get("content"))
     return f"{message.get('role')}:{len(content)}:{len(body)}:{body}".encode(errors="surrogatepass")
 
 
