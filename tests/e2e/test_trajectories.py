@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.e2e.scripted import write_model
 from tests.e2e.trajectory_sessions import (
     DIALECTS,
     ScriptedSession,
     check_rows,
+    check_sampled,
     check_session,
     run_all,
     runs_of,
+    whole_prompt,
 )
 from tests.processes import coordinator, simulated_worker, wait_routable
 
@@ -28,13 +32,21 @@ WORKER = ("--sim-step-ms", "2", "--sim-eos-rate", "0.02", "--served-model-name",
 class RecordedFleet:
     """Workers that log what they sample, and a coordinator that records sessions."""
 
-    def __init__(self, folder: Path, stack: ExitStack, *options: str, workers: int = 3, fault: str = "") -> None:
-        """`fault` is the first worker's."""
+    def __init__(
+        self,
+        folder: Path,
+        stack: ExitStack,
+        *options: str,
+        workers: int = 3,
+        fault: str = "",
+        model: Sequence[str] = WORKER,
+    ) -> None:
+        """`fault` is the first worker's, `model` are options of all of them."""
         self.logs = [folder / f"sampled-{number}" for number in range(workers)]
         started = []
         for number, log in enumerate(self.logs):
             own = ("--sim-token-log", str(log), *(("--sim-fault", fault) if fault and not number else ()))
-            started.append(stack.enter_context(simulated_worker(folder, *WORKER, *own, name=f"worker-{number}")))
+            started.append(stack.enter_context(simulated_worker(folder, *model, *own, name=f"worker-{number}")))
         self.addresses = [address for _, address in started]
         self.coordinator, self.url = stack.enter_context(coordinator(folder, self.addresses, ENABLED, *options))
         wait_routable(self.url, workers)
@@ -79,3 +91,46 @@ def test_sessions_outlive_their_coordinator(folder: Path) -> None:
 
     assert len(nodes) == 2
     assert nodes[1]["parent"] == nodes[0]["id"]
+
+
+def test_marks_are_what_the_worker_sampled_also_where_its_ids_were_lost(folder: Path) -> None:
+    """Continued from exact ids, the line goes on; rendered anew with other ids, it begins again; no token twice."""
+    (folder / "second").mkdir()
+    (script := folder / "script.json").write_text(json.dumps([*b"so <think> it "]))  # texts have one token for it
+    model = (str(write_model(folder / "model")), *WORKER, "--sim-eos-rate", "0", "--sim-script", str(script))
+    messages: list[dict[str, str]] = []
+    with ExitStack() as stack:
+        store = ("--trajectories-store", str(folder / "store"))
+        fleet = RecordedFleet(folder, stack, *store, workers=1, model=model)
+        _talk(fleet.url, messages, turns=2)
+        assert len(httpx.get(f"{fleet.url}/sessions/lost/trajectory").json()["nodes"]) == 2  # and is written
+        fleet.coordinator.signal(signal.SIGKILL)
+        _, url = stack.enter_context(coordinator(folder / "second", fleet.addresses, ENABLED, *store))
+        _talk(url, messages, turns=2)
+        graph = httpx.get(f"{url}/sessions/lost/trajectory").json()
+        rows = [json.loads(line) for line in httpx.get(f"{url}/sessions/lost/export").text.splitlines()]
+        runs = runs_of(fleet.logs)
+
+    nodes = {node["id"]: node for node in graph["nodes"]}
+    assert [node["link"] for node in graph["nodes"]] == [None, "ids", "messages", "ids"]
+    assert [node["parent"] for node in graph["nodes"]] == [None, *[*nodes][:3]]
+    for node in graph["nodes"]:
+        check_sampled(node, whole_prompt(nodes, node), runs[node["request_id"]])
+    check_rows(graph, rows)
+    sampled = [token for node in graph["nodes"] for token in runs[node["request_id"]][0].token_ids]
+    assert [token for row in rows for token, is_marked in _completion_of(row) if is_marked] == sampled
+    assert len(sampled) == 4 * 20
+
+
+def _talk(url: str, messages: list[dict[str, str]], turns: int) -> None:
+    """Continue a conversation in its session by some turns."""
+    for _ in range(turns):
+        messages.append({"role": "user", "content": f"Turn {len(messages)}."})
+        body = {"model": "sim", "messages": messages, "max_tokens": 20}
+        answer = httpx.post(f"{url}/sessions/lost/v1/chat/completions", json=body)
+        messages.append({"role": "assistant", "content": answer.json()["choices"][0]["message"]["content"]})
+
+
+def _completion_of(row: dict[str, Any]) -> list[tuple[int, int]]:
+    """Return the tokens after a row's first prompt, each with its mark."""
+    return list(zip(row["completion_ids"], row["mask"], strict=True))
