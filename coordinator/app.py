@@ -35,6 +35,7 @@ from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS, page_routes
 from tokenwire.coordinator.api.status_page.snapshot import Snapshot
 from tokenwire.coordinator.api.status_page.traffic import TrafficSamples
 from tokenwire.coordinator.api.tokens.routes import token_routes
+from tokenwire.coordinator.api.trajectories.gateway_workers import gateway_worker_routes
 from tokenwire.coordinator.api.trajectories.routes import trajectory_routes, unrecorded_routes
 from tokenwire.coordinator.api.trajectories.session_paths import SessionPaths
 from tokenwire.coordinator.auth.accounts import Accounts, open_accounts
@@ -344,6 +345,8 @@ def _add_routes(app: Starlette, settings: CoordinatorSettings, core: Core) -> Au
     router.include(
         unrecorded_routes() if core.generation.recorder is None else trajectory_routes(core.generation.recorder)
     )
+    if core.generation.recorder is not None:
+        router.include(gateway_worker_routes(pool, core.status))
     admin = admin_routes(core.admin, core.status, settings.admin, authorization)
     router.include(admin)
     router.include(

@@ -48,5 +48,14 @@ TRAJECTORY_OPERATIONS = {
     "/sessions/{session_id}/rewards": _REWARD,
     "/sessions/{session_id}/nodes/{node_id}/rewards": _REWARD,
     "/traces/{trace_id}": Operation(_GROUP, "Return one node in rLLM's format", recorded.RllmTrace, finds=True),
+    "/admin/workers": Operation(
+        _GROUP,
+        "List the workers in rLLM's format; registering one is a 400",
+        list[recorded.GatewayWorker],
+        description="A coordinator finds its workers itself.",
+    ),
+    "/admin/workers/{worker_id}": Operation(
+        _GROUP, "Refuse to remove a worker, with a 400", description="A coordinator finds its workers itself."
+    ),
     "/admin/flush": Operation(_GROUP, "Wait until everything is stored", recorded.Flushed),
 }

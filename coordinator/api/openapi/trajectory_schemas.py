@@ -101,6 +101,18 @@ class Trajectory(SessionInfo):
     has_more: bool
 
 
+class GatewayWorker(BaseModel):
+    """A worker, in the format of rLLM's gateway."""
+
+    worker_id: str
+    url: str = Field(description="Its address, which speaks gRPC, but for plain vLLM servers.")
+    api_path: str
+    model_name: str | None
+    weight: int
+    healthy: bool = Field(description="Whether it gets new requests.")
+    active_requests: int = Field(description="The sequences that this process runs there.")
+
+
 class RllmTrace(BaseModel):
     """A node, in rLLM's format."""
 

@@ -2,12 +2,28 @@
 
 import asyncio
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import httpx
 from openai import OpenAI
 from rllm_model_gateway import AsyncGatewayClient, GatewayClient
 
 URL = sys.argv[1]
 QUESTION = {"role": "user", "content": "Name a colour."}
+
+
+@contextmanager
+def refused_change() -> Iterator[None]:
+    """Expect a 400 that says how workers are found."""
+    try:
+        yield
+    except httpx.HTTPStatusError as error:
+        assert error.response.status_code == 400
+        assert "--worker" in error.response.text
+    else:
+        raise AssertionError("it was not refused")
+
 
 with GatewayClient(URL) as gateway:
     assert gateway.health() == {"status": "ok"}
@@ -42,6 +58,12 @@ with GatewayClient(URL) as gateway:
     assert (info["trace_count"], info["metadata"]) == (2, {"task": 7})
     assert session in [each["session_id"] for each in gateway.list_sessions(limit=50)]
     assert gateway.delete_session(session) == 2
+
+    assert all(worker.healthy and worker.model_name for worker in gateway.list_workers())
+    with refused_change():
+        gateway.add_worker("http://127.0.0.1:1/v1")
+    with refused_change():
+        gateway.remove_worker(gateway.list_workers()[0].worker_id)
 
 
 async def use_async() -> None:

@@ -39,6 +39,7 @@ POSTS: list[tuple[str, dict[str, Any]]] = [
     ("/sessions/{session_id}/rewards", {"value": 1.0}),
     ("/sessions/{session_id}/nodes/{node_id}/rewards", {"value": 1.0}),
     ("/admin/flush", {}),
+    ("/admin/workers", {"url": "http://127.0.0.1:1"}),
     ("/v1/chat/completions", {"messages": TALK, "max_tokens": 3}),
     ("/v1/chat/completions", {"messages": TALK, "max_tokens": 3, **LOGPROBS, **IDS, "prompt_logprobs": 1, "n": 2}),
     ("/v1/chat/completions", {"messages": TALK, "max_tokens": 3, **STREAM, **LOGPROBS, **IDS}),
@@ -133,7 +134,7 @@ CLASSIFYING: list[tuple[str, dict[str, Any]]] = [("/classify", {"input": ["Hi"]}
 READING = ("get", "delete")
 MAY_BE_REJECTED = {
     *("/v1/responses/{response_id}", "/v1/responses/{response_id}/input_items", "/v1/responses/{response_id}/cancel"),
-    *("/sessions/{session_id}/nodes/{node_id}/rewards", "/traces/{trace_id}"),
+    *("/sessions/{session_id}/nodes/{node_id}/rewards", "/traces/{trace_id}", "/admin/workers/{worker_id}"),
     *("/collective_rpc", "/init_communicator/", "/update_named_param/", "/close_communicator/"),
 }
 """No response is stored, nothing was sampled in a session, and a simulated engine has no processes and no GPU."""
