@@ -48,7 +48,7 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
         del body  # of a long conversation it takes megabytes
         if streams:
             return left_out.name_in(service.stream(call, PartStream(call, MessageEvents(call))), tools)
-        return left_out.name_in(JSONResponse(_full_response(call, await service.collect(call, request))), tools)
+        return left_out.name_in(JSONResponse(await _full_response(call, await service.collect(call, request))), tools)
 
     @router.post("/v1/messages/count_tokens", CountTokensRequest)
     async def count_tokens(body: CountTokensRequest, request: Request) -> Response:
@@ -89,13 +89,13 @@ class _Translation:
         return body.to_chat(self._translator, first), model
 
 
-def _full_response(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
+async def _full_response(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
     """Return Anthropic's message. Raises ParserFailed, or WorkerLost if a worker aborted the reply."""
     choice, prepared = choices[0], call.prepared
     error = abort_error(choice.finish.reason)
     if error is not None:
         raise error
-    messages, usage = parse_choices(call, choices)
+    messages, usage = await parse_choices(call, choices)
     parts = full_parts(messages[0])
     call.keep(0, as_messages(parts))
     response = {

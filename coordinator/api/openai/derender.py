@@ -1,14 +1,14 @@
 """POST /v1/chat/completions/derender and /v1/completions/derender: replies of ids as OpenAI's, as vLLM does."""
 
-import asyncio
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders, caller_of
+from tokenwire.coordinator.api.aside import aside
 from tokenwire.coordinator.api.fields.common import RequestFields
 from tokenwire.coordinator.api.fields.usage import full_usage_object
 from tokenwire.coordinator.api.openai.chat import ChatService
@@ -28,11 +28,8 @@ from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.parsing.message import ParsedMessage, ParserPlan
 from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
-from tokenwire.coordinator.text.tokenizer import INLINE_CHARS
 from tokenwire.coordinator.types import ServedModel, Usage
 from tokenwire.errors import InvalidRequest
-
-T = TypeVar("T")
 
 
 def derender_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
@@ -50,12 +47,12 @@ def derender_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
             reply = required(body.generate_response, "generate_response")
             reply.check(model)
             tokens = sum(len(choice.token_ids or ()) for choice in reply.choices)
-            return JSONResponse(await _aside(tokens, lambda: _chat(body, reply, model, rules, plan)))
+            return JSONResponse(await aside(tokens, lambda: _chat(body, reply, model, rules, plan)))
         if plan is not None:
             required(body.prompt_token_ids, "prompt_token_ids")
         chunk = body.chunk(model, body.prompt_token_ids)
         derenderer = ChatDerenderer(body, model, rules, plan)
-        return JSONResponse(await _aside(body.streamed_tokens(), lambda: derenderer.derender(chunk)))
+        return JSONResponse(await aside(body.streamed_tokens(), lambda: derenderer.derender(chunk)))
 
     _add_completions(router, models)
     return router
@@ -69,7 +66,7 @@ def _add_completions(router: ApiRouter, models: ModelDirectory) -> None:
         if body.stream:
             chunk = body.chunk(model, body.of_stream("prompt_token_ids"))
             derenderer = CompletionDerenderer(body, model, rules)
-            return JSONResponse(await _aside(body.streamed_tokens(), lambda: derenderer.derender(chunk)))
+            return JSONResponse(await aside(body.streamed_tokens(), lambda: derenderer.derender(chunk)))
         replies = required(body.generate_responses, "generate_responses")
         if not replies:
             raise InvalidRequest("generate_responses must not be empty", param="generate_responses")
@@ -78,7 +75,7 @@ def _add_completions(router: ApiRouter, models: ModelDirectory) -> None:
             reply.check(model)
             check_prompt_ids(prompt, model)
         tokens = sum(len(choice.token_ids or ()) for reply in replies for choice in reply.choices)
-        return JSONResponse(await _aside(tokens, lambda: _completion(body, replies, prompts, model, rules)))
+        return JSONResponse(await aside(tokens, lambda: _completion(body, replies, prompts, model, rules)))
 
 
 async def _plan(
@@ -100,11 +97,6 @@ def _text_rules(request: RequestFields | None, plan: ParserPlan | None) -> TextR
     """Return the rules of the text of a request's reply; those of vLLM without a request."""
     rules = TextRules() if request is None else request.text_rules()
     return rules if plan is None else planned_rules(rules, plan)
-
-
-async def _aside(tokens: int, work: Callable[[], T]) -> T:
-    """Do work on so many tokens without blocking the event loop for long."""
-    return work() if tokens <= INLINE_CHARS // 8 else await asyncio.to_thread(work)
 
 
 def _text(choice: GivenChoice, texts: TextStreams, prompt: Sequence[int], model: ServedModel) -> str:

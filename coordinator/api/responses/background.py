@@ -33,7 +33,7 @@ _RENEWAL_S = 1.0
 """How often other processes learn what runs here, and this one what is to stop."""
 LOG_SHARE = 64
 """The events of one response may take this fraction of the store's memory."""
-Complete = Callable[[list[CollectedChoice]], dict[str, Any]]
+Complete = Callable[[list[CollectedChoice]], Awaitable[dict[str, Any]]]
 """Returns the Response object of a reply that is not streamed."""
 _Outcome = tuple[Status, bytes]
 """How a response ended, and its Response object as JSON."""
@@ -164,7 +164,7 @@ class BackgroundResponses:
 
         async def outcome() -> _Outcome:
             choices = await reply.wait()
-            return await _encoded(run.response.cancelled([]) if run.is_cancelled else run.complete(choices))
+            return await _encoded(run.response.cancelled([]) if run.is_cancelled else await run.complete(choices))
 
         return reply, outcome
 

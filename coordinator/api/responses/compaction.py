@@ -116,7 +116,7 @@ class Compactions:
             del before  # of a long conversation it takes megabytes
             call = await self._service.prepare(chat, headers, "resp_")
         choice = (await self._service.collect(call, request))[0]
-        http_response = long_response(_compacted(call, choice, kept), "output")
+        http_response = long_response(await _compacted(call, choice, kept), "output")
         return self._left_out.name_in(http_response, asks.sorted_tools.left_out)
 
     def _check(self, body: CompactionRequest) -> None:
@@ -131,9 +131,9 @@ def _user_messages(items: Iterable[Mapping[str, Any]]) -> list[bytes]:
     return [json_bytes(shown_item(item)) for item in with_ids(messages)]
 
 
-def _compacted(call: ChatCall, choice: CollectedChoice, kept: list[bytes]) -> dict[str, Any]:
+async def _compacted(call: ChatCall, choice: CollectedChoice, kept: list[bytes]) -> dict[str, Any]:
     """Return the response. Raises InvalidRequest, EngineFailed, WorkerLost or ParserFailed."""
-    (message,), usage = parse_choices(call, [choice])
+    (message,), usage = await parse_choices(call, [choice])
     usage.cached_tokens = choice.prefill.cached_tokens
     error = abort_error(choice.finish.reason)
     if error is not None:

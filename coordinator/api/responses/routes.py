@@ -109,7 +109,7 @@ class _Creation:
             on_end = None if recorder is None else recorder.put_encoded
             events = ResponseEvents(response, call.body.logprob_style(call.api), on_end)
             return self._service.stream(call, PartStream(call, events))
-        full = _full_response(response, call, await self._service.collect(call, request))
+        full = await _full_response(response, call, await self._service.collect(call, request))
         if recorder is None:
             return LongResponse(response_pieces(full))
         encoded = await in_turns(response_pieces(full))
@@ -117,11 +117,11 @@ class _Creation:
         return LongResponse(slices_of(encoded))
 
 
-def _full_response(response: ResponseObject, call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
+async def _full_response(response: ResponseObject, call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
     """Return the Response of a finished choice. Raises ParserFailed."""
     choice = choices[0]
     style = call.body.logprob_style(call.api)
-    messages, usage = parse_choices(call, choices)
+    messages, usage = await parse_choices(call, choices)
     usage.cached_tokens = choice.prefill.cached_tokens
     parts = full_parts(messages[0], choice.logprobs)
     statuses = [status_of(choice.finish if part.last else None) for part in parts]

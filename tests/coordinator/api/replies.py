@@ -1,7 +1,7 @@
 """Chat calls with scripted parsers, and readers of their streams."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.http.connection import ignore
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ToolCallDelta
@@ -55,6 +56,8 @@ class ScriptedPlan:
     structured_outputs: pb.StructuredOutputs | None = None
     reasoning_parser_kwargs: dict[str, Any] | None = None
     prompt_token_ids: Sequence[int] | None = None
+    on_parser: Callable[[], None] = ignore
+    """Called when a parser is made, by the thread that it parses in."""
 
     def reasoning_ended(self, prompt_token_ids: Sequence[int]) -> bool | None:
         """Return None, which leaves it to the engine."""
@@ -62,6 +65,7 @@ class ScriptedPlan:
 
     def parser(self, prompt_token_ids: Sequence[int]) -> ScriptedMessageParser:
         """Return the parser."""
+        self.on_parser()
         return ScriptedMessageParser(self.deltas)
 
 

@@ -15,17 +15,27 @@ from starlette.applications import Starlette
 from tests.coordinator.api.applications import all_routes, client_of
 from tests.coordinator.fakes import request_context
 from tests.workers import running_worker, unix_address, until
-from tokenwire.coordinator.api.responses.background import BackgroundResponse, BackgroundResponses
+from tokenwire.coordinator.api.responses.background import BackgroundResponse, BackgroundResponses, Complete
 from tokenwire.coordinator.api.responses.continuation import Continued
 from tokenwire.coordinator.api.responses.recorder import Recorder
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.caller import ANYBODY
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.service import GenerationHandle
-from tokenwire.coordinator.output.collect import CollectedReply
+from tokenwire.coordinator.output.collect import CollectedChoice, CollectedReply
 from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
 from tokenwire.coordinator.response_store.store import MemoryResponseStore
 from tokenwire.errors import InvalidRequest, Overloaded
+
+
+def completing(response: Any) -> Complete:
+    """Return what makes this response of any reply."""
+
+    async def complete(choices: list[CollectedChoice]) -> Any:
+        return response
+
+    return complete
+
 
 LONG: dict[str, Any] = {"input": "Hi", "max_output_tokens": 5000, "ignore_eos": True, "background": True}
 PATH = "/v1/responses"
@@ -114,7 +124,7 @@ async def test_one_that_is_about_to_start_has_its_id_but_is_not_found() -> None:
 
     def run() -> BackgroundResponse:
         response: Any = None
-        return BackgroundResponse(call, response, recorder, request_context(), lambda choices: {})
+        return BackgroundResponse(call, response, recorder, request_context(), completing({}))
 
     starting = asyncio.create_task(background.start(run(), streamed=False))
     await asyncio.sleep(0)
@@ -148,7 +158,7 @@ async def test_one_that_cannot_be_written_has_failed() -> None:
     )
     recorder = Recorder(store, ANYBODY, "resp_mine", "conversation", True, Continued(), b"[]")
     unwritable = {"status": "completed", "output": [{"text": "\ud800"}]}
-    run = BackgroundResponse(call, response, recorder, request_context(), lambda choices: unwritable)
+    run = BackgroundResponse(call, response, recorder, request_context(), completing(unwritable))
 
     await background.start(run, streamed=False)
     await asyncio.wait_for(run.ended.wait(), 10)

@@ -1,0 +1,17 @@
+"""Does long work on tokens in a thread, so that it holds up the event loop for milliseconds at a time only."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from tokenwire.coordinator.text.tokenizer import INLINE_CHARS
+
+T = TypeVar("T")
+
+INLINE_TOKENS = INLINE_CHARS // 8
+"""Up to this many tokens, work on them takes a few milliseconds, and a thread would only add to that."""
+
+
+async def aside(tokens: int, work: Callable[[], T]) -> T:
+    """Return what work on so many tokens returns, done in a thread if it is long. Raises what it raises."""
+    return work() if tokens <= INLINE_TOKENS else await asyncio.to_thread(work)
