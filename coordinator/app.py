@@ -45,6 +45,8 @@ from tokenwire.coordinator.fleet.aborts import FleetAborts
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
+from tokenwire.coordinator.fleet.admission.redis_share_store import RedisShareStore
+from tokenwire.coordinator.fleet.admission.share_exchange import ShareExchange
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.discovery.discovery import Discovery
 from tokenwire.coordinator.fleet.discovery.parse import parse_source
@@ -129,6 +131,8 @@ class Core:
     models: ModelDirectory
     pool: WorkerPool
     queue: AdmissionQueue
+    shares: ShareExchange | None
+    """Counts the work of tenants together with other processes; None: each process by itself."""
     failover: Failover
     freshness: Freshness
     history: TokenHistory
@@ -160,6 +164,8 @@ def build_app(
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         discovery.start()
         await core.observers.start()
+        if core.shares is not None:
+            core.shares.start()
         yield
         await core.observers.stop()
         await discovery.stop()
@@ -204,14 +210,13 @@ def build_core(
     models = ModelDirectory(settings, desired, expected=expected)
     coordinator_id = coordinator_id or f"{socket.gethostname()}:{os.getpid()}"
     pool = _pool(settings, coordinator_id, models, desired, channels)
-    queue = AdmissionQueue(pool, settings.admission, expected)
+    queue, shares = _admission(settings, pool, expected)
     failover, freshness = _failover(settings, queue, pool, desired)
     history = TokenHistory(store or open_store(settings.history))
     admin = FleetAdmin(pool, desired, settings.admin.timeout_s, failover.abort_running)
     keys, accounts = _keys(settings)
     fleet = FleetCollector(pool, queue, failover.stats, freshness.expired)
-    media, recorder = _media(settings, pool), open_recorder(settings.trajectories)
-    generation = GenerationService(failover, history, settings.api, freshness, media, recorder)
+    generation = _generation(settings, pool, failover, history, freshness)
     return Core(
         coordinator_id=coordinator_id,
         keys=keys,
@@ -220,6 +225,7 @@ def build_core(
         models=models,
         pool=pool,
         queue=queue,
+        shares=shares,
         failover=failover,
         freshness=freshness,
         history=history,
@@ -229,12 +235,16 @@ def build_core(
         admin=admin,
         aborts=FleetAborts(lambda: pool.sessions, lambda ids: queue.abort(ids) + failover.abort(ids)),
         status=FleetStatus(pool, admin),
-        observers=_observers(settings, pool, (fleet, models, generation), readiness, keys, accounts),
+        observers=_observers(settings, pool, (fleet, models, generation), readiness, keys, (accounts, shares)),
     )
 
 
-def _media(settings: CoordinatorSettings, pool: WorkerPool) -> MediaPrompts:
-    return MediaPrompts(MediaLoader(settings.media), MediaExpander(pool))
+def _generation(
+    settings: CoordinatorSettings, pool: WorkerPool, failover: Failover, history: TokenHistory, freshness: Freshness
+) -> GenerationService:
+    media = MediaPrompts(MediaLoader(settings.media), MediaExpander(pool))
+    recorder = open_recorder(settings.trajectories)
+    return GenerationService(failover, history, settings.api, freshness, media, recorder)
 
 
 def _desired_states(admin: AdminSettings) -> DesiredStates:
@@ -243,8 +253,19 @@ def _desired_states(admin: AdminSettings) -> DesiredStates:
     return DesiredStates(admin.stale_weights, trust)
 
 
+def _admission(
+    settings: CoordinatorSettings, pool: WorkerPool, expected: ExpectedModels
+) -> tuple[AdmissionQueue, ShareExchange | None]:
+    queue, auth = AdmissionQueue(pool, settings.admission, expected), settings.auth
+    if auth.limits_store is None:
+        return queue, None
+    return queue, ShareExchange(RedisShareStore(auth.limits_store, auth.limits_store_password), queue.shares)
+
+
 async def _stop(core: Core) -> None:
     """End what runs, disconnect from the workers, and close the stores."""
+    if core.shares is not None:
+        await core.shares.stop()
     if core.responses is not None:
         await core.responses.close()
     core.failover.stop()
@@ -298,7 +319,7 @@ def _observers(
     counted: tuple[FleetCollector, ModelDirectory, GenerationService],
     readiness: Readiness,
     keys: Callable[[], ApiKeys] | None,
-    accounts: Accounts,
+    counting: tuple[Accounts, ShareExchange | None],
 ) -> Observers:
     siblings = Siblings(settings.siblings_dir)
     tenants = None if keys is None else lambda: keys().tenants
@@ -307,8 +328,10 @@ def _observers(
     metrics.registry.register(ParserCollector(models.disagreements))
     if generation.media is not None:
         metrics.registry.register(MediaCollector(generation.media.loader))
-    if accounts.store is not None:
-        metrics.registry.register(LimitStoreCollector(accounts.store))
+    accounts, shares = counting
+    stores = [each.store for each in (accounts, shares) if each is not None and each.store is not None]
+    if stores:
+        metrics.registry.register(LimitStoreCollector(stores))
     traffic = TrafficSamples(lambda: pool.sessions, pool.stats_by_model) if settings.status_page else None
     return Observers(metrics, siblings, traffic)
 

@@ -80,6 +80,7 @@ def test_below_the_api_nothing_is_an_object_of_json() -> None:
 
 JSON_FOR = {
     "fleet/admin.py": "workers",
+    "fleet/admission/redis_share_store.py": "the script of a shared store",
     "fleet/failover/poison_journal.py": "the processes of a port",
     "fleet/transport/vllm_http/model_info.py": "the coordinator, as a worker would",
     "fleet/transport/vllm_http/transport.py": "the coordinator, as a worker would",

@@ -34,6 +34,7 @@ WITHOUT_TESTS_OF_THEIR_OWN = {
     "coordinator/api/openapi/trajectory_schemas.py": DESCRIBED,
     "coordinator/auth/limit_store.py": INTERFACE,
     "coordinator/fleet/admission/settings.py": DECLARATIONS,
+    "coordinator/fleet/admission/share_store.py": INTERFACE,
     "coordinator/fleet/failover/settings.py": DECLARATIONS,
     "coordinator/fleet/pool_listener.py": INTERFACE,
     "coordinator/fleet/request_handle.py": INTERFACE,

@@ -50,13 +50,13 @@ class Accounts:
 def open_accounts(settings: AuthSettings, limited: bool = False, processes: int = 1) -> Accounts:
     """Return the accounts of keys, in the configured store; log what each process counts by itself."""
     if processes > 1:
-        log.info(
-            "1 of %d processes: each has a queue, shares of it, and limits of bodies and buffers of its own", processes
-        )
+        own = "a queue" if settings.limits_store is not None else "a queue, shares of it"
+        log.info("1 of %d processes: each has %s, and limits of bodies and buffers of its own", processes, own)
     if settings.limits_store is None:
         if limited:
             log.info("limits of API keys: counted by this process alone, 1 of %d; see --limits-store", processes)
         return Accounts()
+    log.info("shares of tenants: counted by all processes with this store together")
     if limited:
         log.info("limits of API keys: counted by all processes with this store together")
     return Accounts(RedisLimitStore(settings.limits_store, settings.limits_store_password))

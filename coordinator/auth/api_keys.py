@@ -92,8 +92,8 @@ class AuthSettings:
         None,
         Option(
             _STORE_FLAG,
-            "Redis or Valkey in which coordinators and processes count the limits of API keys together: "
-            "redis://HOST:PORT/DB. Needs the extra `redis`.",
+            "Redis or Valkey in which coordinators and processes count the limits of API keys and the work of tenants "
+            "together: redis://HOST:PORT/DB. Needs the extra `redis`.",
             Section.ADMISSION,
             default_text="each process by itself",
         ),

@@ -1,6 +1,7 @@
 """The orders that the queue is compared with serve whom they say."""
 
-from benchmarks.fairness import FirstComeQueue, SentPart, TurnsQueue
+from benchmarks.fairness import FirstComeQueue, TurnsQueue
+from benchmarks.shared_fleet import SentPart
 from tests.workers import Listener
 from tokenwire.coordinator.fleet.admission.fair_queue import FairQueue
 from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
@@ -28,4 +29,4 @@ def test_who_comes_first_is_served_first() -> None:
 
 def test_tenants_are_served_in_turns() -> None:
     """As long as they have requests."""
-    assert order_of(TurnsQueue(), "aaaabbc") == "abcabaa"
+    assert order_of(TurnsQueue(lambda: 0.0), "aaaabbc") == "abcabaa"

@@ -196,6 +196,7 @@ async def test_an_aborted_request_is_not_resumed(tmp_path: Path, path: str, body
     assert choice["token_ids"]
 
 
+_STORED_PART = "1 of 4 processes: each has a queue, and limits of bodies and buffers of its own"
 _PART = "1 of 4 processes: each has a queue, shares of it, and limits of bodies and buffers of its own"
 
 
@@ -210,7 +211,7 @@ _PART = "1 of 4 processes: each has a queue, shares of it, and limits of bodies 
         (
             Limits(max_concurrent=1),
             "redis://nowhere",
-            [_PART, "limits of API keys: counted by all processes with this store together"],
+            [_STORED_PART, "limits of API keys: counted by all processes with this store together"],
         ),
         (Limits(), None, [_PART]),
     ],

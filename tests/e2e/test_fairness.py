@@ -4,13 +4,16 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.processes import Service, simulated_service
+from tests.ports import free_port
+from tests.processes import Service, coordinator, simulated_service, simulated_worker
+from tests.redis_server import redis_server
 from tests.workers import until
 
 CHAT = "/v1/chat/completions"
@@ -123,3 +126,43 @@ async def test_places_are_taken_back_for_a_tenant_that_waits(tmp_path: Path) -> 
         again.json()["choices"][0]["message"]["content"]
     }
     assert any("x-tokenwire-resumed" in each.headers or each.json()["choices"][0].get("resumed") for each in replies)
+
+
+@pytest.mark.npm
+async def test_tenants_of_two_coordinators_get_shares_of_the_same_workers(tmp_path: Path) -> None:
+    """By weight, with a store: without one, each coordinator would get about as much, whoever waits there."""
+    weights = {"greedy": 1, "small": 3}
+    keys = [{"tenant": tenant, "key": f"{tenant}-key", "weight": weight} for tenant, weight in weights.items()]
+    (tmp_path / "keys.json").write_text(json.dumps(keys))
+    port = free_port()
+    options = ("--api-keys-file", str(tmp_path / "keys.json"), "--limits-store", f"redis://127.0.0.1:{port}")
+    served: Counter[str] = Counter()
+    enough = asyncio.Event()
+    with ExitStack() as stack:
+        stack.enter_context(redis_server(port))
+        _, worker = stack.enter_context(simulated_worker(tmp_path, "--sim-max-num-seqs", "6", "--sim-step-ms", "5"))
+        urls = {}
+        for tenant in ("greedy", "small"):
+            (folder := tmp_path / tenant).mkdir()
+            _, urls[tenant] = stack.enter_context(coordinator(folder, [worker], *options, "--max-queue", "100"))
+
+        async def repeat(tenant: str, max_tokens: int) -> None:
+            async with httpx.AsyncClient(base_url=urls[tenant], timeout=60) as client:
+                while not enough.is_set():
+                    reply = await send_as(tenant, client, max_tokens=max_tokens)
+                    assert reply.status_code == 200, reply.text
+                    served[tenant] += reply.json()["usage"]["completion_tokens"]
+
+        async with asyncio.TaskGroup() as clients:
+            for _ in range(40):
+                clients.create_task(repeat("greedy", 100))
+            await until(lambda: served["greedy"] >= 1000)  # the workers are full, and others wait for them
+            for _ in range(20):
+                clients.create_task(repeat("small", 50))
+            await until(lambda: served["small"] >= 500)  # both wait now
+            served.clear()
+            await until(lambda: served.total() >= 10_000, timeout_s=60)
+            share = served["small"] / served.total()
+            enough.set()
+
+    assert 0.6 < share < 0.9

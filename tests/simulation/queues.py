@@ -325,6 +325,12 @@ class QueueWitness:
         """Return what a request needs that not every worker has."""
         return self._pool.scarce_needs(model, submission)
 
+    def free_capacity(
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
+    ) -> int:
+        """Return what the pool does."""
+        return self._pool.free_capacity(model, adapter_id, revision, seeded_noise)
+
     def capacity(self, model: str) -> int:
         """Return how many sequences the workers run at a time."""
         return self._pool.capacity(model)

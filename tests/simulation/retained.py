@@ -121,7 +121,7 @@ def _of_queue(queue: AdmissionQueue) -> Iterator[str]:
     yield from _kept(
         {
             "groups of queued requests": [group for each in queue._queues.values() for group in each._groups],
-            "shares in use": [shares for each in queue._queues.values() for shares in each._shares.values() if shares],
+            "shares in use": [shares for each in queue._queues.values() for shares in each.shares.values() if shares],
             "bytes of queued requests": queue._memory.total,
             "tenants of queued requests": queue._memory._parts,
             "bytes of placed requests": queue.placed_memory.held_bytes,

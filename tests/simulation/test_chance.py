@@ -44,6 +44,7 @@ PLACES = {
     ("coordinator/app.py", "os.getpid"): _NAMED,
     ("coordinator/app.py", "socket.gethostname"): _NAMED,
     ("coordinator/auth/redis_limit_store.py", "secrets.token_bytes"): "simulated coordinators share no limits",
+    ("coordinator/fleet/admission/redis_share_store.py", "secrets.token_hex"): "nor shares",
     ("coordinator/fleet/discovery/kubernetes_api.py", "os.environ"): "simulated discovery is the script's",
     ("coordinator/fleet/failover/poison_journal.py", "os.stat"): "simulated coordinators have no journal",
     ("coordinator/generation/loaded_texts.py", "os.replace"): "simulated coordinators have no cache on disk",

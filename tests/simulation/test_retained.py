@@ -57,7 +57,7 @@ def _queue(core: Core) -> FairQueue:
 
 
 def _shares(core: Core) -> Shares:
-    return _queue(core)._shares.setdefault(0, Shares())
+    return _queue(core).shares.setdefault(0, Shares())
 
 
 def _start_long_ago(core: Core) -> None:
@@ -81,7 +81,7 @@ def _start_long_ago(core: Core) -> None:
         (
             lambda core: (
                 _queue(core)
-                ._shares.setdefault(0, Shares())
+                .shares.setdefault(0, Shares())
                 .of("t", 1)
                 .meters.update({WorkMeter(QueuedPart(Submission(), []), [], False): None})
             ),

@@ -1,9 +1,10 @@
 """The order of a model's queued requests: resumed ones first, then by priority, then fair among tenants."""
 
 import itertools
+import time
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tokenwire.coordinator.fleet.admission.fair_bound import FairBound
 from tokenwire.coordinator.fleet.admission.queued_request import PartHandle, QueuedRequest
@@ -78,13 +79,14 @@ class FairQueue:
     with the requests.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.places = FairBound(lambda entry: entry.sequences)
         """Queued sequences, which are bounded."""
         self.requests = 0
         self._groups: dict[_Group, _GroupQueue] = {}
         """Without empty ones."""
-        self._shares = PrunedDict[int, Shares](bool, _KEPT)
+        self.shares = PrunedDict[int, Shares](bool, _KEPT)
         """By priority, while requests of it are queued or run."""
         self._arrivals = itertools.count()
 
@@ -94,7 +96,7 @@ class FairQueue:
         entry.arrival = -arrival if entry.placement.preempted else arrival  # before others of its tenant, in all groups
         self._groups.setdefault(_group_of(entry), _GroupQueue()).add(entry)
         if entry.share is not None:
-            entry.share.add()
+            entry.share.add(entry.sequences)
         entry.queued = True
         self.requests += 1
         self.places.add(entry)
@@ -102,10 +104,12 @@ class FairQueue:
     def start(self, entry: QueuedRequest, part: PartHandle) -> None:
         """Count a part of a request, queued or not, as its tenant's work; the rest stays where it is."""
         share = entry.share
-        if share is not None and share.shares.waiting:
+        if share is not None and (share.shares.waiting or share.shares.period):
             share.start(entry.tokens(len(part.listeners)))
         if entry.queued:
             self.places.remove(entry)
+            if share is not None:
+                share.sequences -= len(part.listeners)
         entry.begin(part)
         if entry.queued:
             self.places.add(entry)
@@ -114,14 +118,14 @@ class FairQueue:
         """Return the share that a request is of; None if it is resumed."""
         if placement.resumed:
             return None
-        shares = self._shares.get(priority)
+        shares = self.shares.get(priority)
         if shares is None:
-            shares = self._shares[priority] = Shares()
+            shares = self.shares[priority] = Shares(self._clock)
         return shares.of(placement.tenant, placement.weight)
 
     def read_work(self) -> None:
         """Count what is on workers, so that shares are up to date."""
-        for shares in self._shares.values():
+        for shares in self.shares.values():
             shares.read()
 
     def remove(self, entry: QueuedRequest) -> None:
@@ -132,7 +136,7 @@ class FairQueue:
         if not self._groups[group].lanes:
             del self._groups[group]
         if entry.share is not None:
-            entry.share.remove()
+            entry.share.remove(entry.sequences)
         self.requests -= 1
         self.places.remove(entry)
 
@@ -154,7 +158,7 @@ class FairQueue:
     def is_behind(self, entry: QueuedRequest, tenant: str) -> bool:
         """Return whether a queued request would go before one of another tenant, by their shares as last read."""
         is_new, priority = _class_of(entry)
-        return not is_new or self._shares[priority].is_behind(entry.placement.tenant, tenant)
+        return not is_new or self.shares[priority].is_behind(entry.placement.tenant, tenant)
 
     @property
     def is_divided(self) -> bool:

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -16,6 +16,8 @@ from tokenwire.coordinator.fleet.admission.fair_bound import FairBound
 from tokenwire.coordinator.fleet.admission.fair_queue import FairQueue
 from tokenwire.coordinator.fleet.admission.queued_request import PartHandle, QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings, Rejection
+from tokenwire.coordinator.fleet.admission.share_exchange import SharedClass
+from tokenwire.coordinator.fleet.admission.shares import TenantShare
 from tokenwire.coordinator.fleet.admission.throughput import ThroughputEstimate
 from tokenwire.coordinator.fleet.placed_memory import PlacedMemory
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
@@ -50,6 +52,11 @@ class AdmissionWorkers(Protocol):
 
     def candidates_to_place(self, model: str, adapter_id: int, placement: Placement) -> Sequence[WorkerSession]:
         """Return the workers that may take a request, whether they have capacity or not."""
+
+    def free_capacity(
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
+    ) -> int:
+        """Return the free capacity of a model's workers (of a revision, with a noise), in sequences."""
 
     def scarce_needs(self, model: str, submission: Submission) -> frozenset[str]:
         """Return what a request needs that not every worker of its model has."""
@@ -150,6 +157,12 @@ class AdmissionQueue(PoolListener):
         """Count what sequences have done, before some of them go on elsewhere."""
         for queue in self._queues.values():
             queue.read_work()
+
+    def shares(self) -> Iterator[SharedClass]:
+        """Yield the shares of each model and priority."""
+        for model, queue in self._queues.items():
+            for priority, shares in queue.shares.items():
+                yield SharedClass(model, priority, shares)
 
     def late(self, after_s: float) -> list[LateTenant]:
         """Return the tenants whose requests are next and have waited for so long."""
@@ -294,12 +307,24 @@ class AdmissionQueue(PoolListener):
         claim = entry.placement.memory
         if not self.placed_memory.allows(claim):
             return None
-        part = self._workers.try_submit(entry.model, entry.submission, entry.listeners, entry.placement)
+        listeners, share = entry.listeners, entry.share
+        if share is not None and share.shares.rivals.exist:
+            listeners = self._to_send(entry, share)
+            if not listeners:
+                return None
+        part = self._workers.try_submit(entry.model, entry.submission, listeners, entry.placement)
         if part is not None:
             if claim is not None:
                 self.placed_memory.take(claim)
             self._throughputs[entry.model].started(len(part.listeners))
         return part
+
+    def _to_send(self, entry: QueuedRequest, share: TenantShare) -> Sequence[SlotListener]:
+        """Return the sequences for which there is room besides places that are for tenants of other processes."""
+        placement, adapter_id = entry.placement, entry.submission.lora.id
+        free = self._workers.free_capacity(entry.model, adapter_id, placement.revision, placement.seeded_noise)
+        room = share.room(free, entry.sequences, entry.tokens(1))
+        return entry.listeners[:room] if free > 0 else entry.listeners  # without any, that is the workers' answer
 
     def _give_up(self, entry: QueuedRequest) -> None:
         model, queue = entry.model, self._queues[entry.model]

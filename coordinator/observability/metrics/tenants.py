@@ -1,12 +1,13 @@
 """Metrics by tenant, apart from those by model, so that there are few series; and of the store of their limits."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tokenwire.coordinator.auth.limit_store import LimitStore
+from tokenwire.coordinator.fleet.admission.share_store import ShareStore
 from tokenwire.coordinator.observability.record import RequestRecord
 
 
@@ -64,13 +65,15 @@ class TenantMetrics(Collector):
 class LimitStoreCollector(Collector):
     """Collector of the store's failures."""
 
-    def __init__(self, store: LimitStore) -> None:
-        self._store = store
+    def __init__(self, stores: Sequence[LimitStore | ShareStore]) -> None:
+        """`stores`: what is counted in it."""
+        self._stores = stores
 
     def collect(self) -> Iterator[Metric]:
         """Return the family."""
         yield CounterMetricFamily(
             "tokenwire_limits_store_failures",
-            "Failures of the store of limits; after each, keys are limited by each process alone for 2 s.",
-            self._store.failures,
+            "Failures of the store of limits; after each, keys are limited or tenants get their shares by each process "
+            "alone for 2 s.",
+            sum(store.failures for store in self._stores),
         )

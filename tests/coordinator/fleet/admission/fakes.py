@@ -93,6 +93,12 @@ class CapacityWorkers:
         """Return how many sequences run at a time."""
         return 20
 
+    def free_capacity(
+        self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
+    ) -> int:
+        """Return the capacity that is left."""
+        return self.capacities.get(adapter_id, 0)
+
     def unavailable_reason(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> str:
         """Return why there is no worker."""
         if adapter_id not in self.capacities:

@@ -425,7 +425,7 @@ async def test_tenants_that_left_are_forgotten() -> None:
         enqueue_for(queue, f"leaver-{number}", [1])[0].abort()
 
     (fair_queue,) = queue._queues.values()
-    (shares,) = fair_queue._shares.values()
+    (shares,) = fair_queue.shares.values()
     assert "stays" in shares._tenants
     assert len(shares._tenants) < 1100
 
@@ -438,7 +438,7 @@ async def test_tenants_that_never_waited_are_forgotten() -> None:
         handle.abort()
 
     (fair_queue,) = queue._queues.values()
-    (shares,) = fair_queue._shares.values()
+    (shares,) = fair_queue.shares.values()
     assert len(shares._tenants) < 1100
 
 
@@ -450,7 +450,7 @@ async def test_priorities_that_nobody_uses_are_forgotten() -> None:
         handle.abort()
 
     (fair_queue,) = queue._queues.values()
-    assert len(fair_queue._shares) < 50
+    assert len(fair_queue.shares) < 50
 
 
 async def test_what_runs_counts_though_it_did_not_wait() -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from tests.coordinator.fleet.admission.fakes import QueuedPart
 from tests.workers import Listener
-from tokenwire.coordinator.fleet.admission.shares import Shares, TenantShare
+from tokenwire.coordinator.fleet.admission.share_store import SharedTags, TenantReport
+from tokenwire.coordinator.fleet.admission.shares import Shares, TenantShare, shared_name
 from tokenwire.coordinator.fleet.admission.work_meter import WorkMeter
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.v1 import inference_pb2 as pb
@@ -126,3 +127,95 @@ def test_a_tenant_that_runs_something_is_remembered() -> None:
         shares.of(f"tenant-{number}", 1)
 
     assert shares.of("busy", 1) is busy
+
+
+def told_tags(tags: dict[str, float], virtual_time: float = 0.0) -> SharedTags:
+    """Return what a store says of tenants, none of which waits elsewhere."""
+    return SharedTags("period", virtual_time, {shared_name(tenant): tag for tenant, tag in tags.items()}, {})
+
+
+def report_of(shares: Shares, tenant: str) -> TenantReport:
+    """Return what is reported of a tenant."""
+    return shares.report("any").tenants[shared_name(tenant)]
+
+
+def test_who_begins_to_count_with_others_reports_what_it_has_running() -> None:
+    """By weight, whatever it did before."""
+    shares = Shares()
+    heavy = shares.of("heavy", 2)
+    (sequence, _) = begun_by(heavy, sequences=2)
+    sequence.step([1] * 1000, None)
+    shares.of("late", 1).add(sequences=3)
+
+    assert report_of(shares, "heavy").in_advance == 2 * 256 / 2
+    assert report_of(shares, "late") == TenantReport(0.0, 0.0, 3)
+
+
+def test_work_is_reported_once() -> None:
+    """And what is done while the store is asked counts beside its answer, until it is reported too."""
+    shares = Shares()
+    own = shares.of("own", 1)
+    own.add()
+    shares.report("any")
+    shares.adopt(told_tags({"own": 500.0}))
+
+    own.start(100)
+    assert (report_of(shares, "own").work, own.tag) == (100, 600)
+    own.start(10)
+    shares.adopt(told_tags({"own": 900.0}))
+
+    assert (own.tag, report_of(shares, "own").work, report_of(shares, "own").work) == (910, 10, 0)
+
+
+def test_work_counts_while_somebody_waits_elsewhere() -> None:
+    """Though nobody waits here."""
+    shares = Shares()
+    own = shares.of("own", 1)
+    (sequence,) = begun_by(own)
+    shares.adopt(told_tags({"own": 256.0}))
+    sequence.step([1] * 257, None)
+
+    assert report_of(shares, "own").work == 256
+    for meter in [*own.meters]:
+        sequence.step([1], pb.Finish(reason=pb.FINISH_REASON_STOP))
+        own.end(meter)
+    assert report_of(shares, "own").work == 258 - 512
+
+
+def test_who_begins_to_wait_here_is_where_it_is_for_all() -> None:
+    """What others have had elsewhere is not forgotten, and those of whom nothing is known are not before them."""
+    shares = Shares()
+    ahead, new = shares.of("ahead", 1), shares.of("new", 1)
+    shares.adopt(told_tags({"ahead": 5000.0}, virtual_time=700.0))
+
+    ahead.add()
+    new.add()
+
+    assert (ahead.tag, new.tag) == (5000, 700)
+
+
+def test_a_report_has_those_that_wait_first() -> None:
+    """It is bounded: of thousands that run something, the others are reported later."""
+    shares = Shares()
+    for number in range(300):
+        share = shares.of(f"tenant-{number}", 1)
+        begun_by(share)
+    late = shares.of("late", 1)
+    late.add()
+    late.start(1000)
+
+    report = shares.report("any")
+
+    assert len(report.tenants) == 256
+    assert report.tenants[shared_name("late")].waiting == 1
+
+
+def test_queued_sequences_are_reported() -> None:
+    """Of all requests of a tenant, without what has left the queue."""
+    shares = Shares()
+    share = shares.of("own", 1)
+    share.add(sequences=5)
+    share.add(sequences=2)
+    share.remove(sequences=5)
+
+    assert report_of(shares, "own").waiting == 2

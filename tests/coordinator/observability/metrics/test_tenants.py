@@ -91,9 +91,9 @@ def test_metrics_list_the_tenants_of_the_keys_file(has_keys: bool, tmp_path: Pat
 
 def test_failures_of_the_store_of_limits_are_counted() -> None:
     """From the start, so that a first one is a change."""
-    store, registry = FakeLimitStore(), CollectorRegistry()
-    registry.register(LimitStoreCollector(store))
+    store, other, registry = FakeLimitStore(), FakeLimitStore(), CollectorRegistry()
+    registry.register(LimitStoreCollector([store, other]))
     assert registry.get_sample_value("tokenwire_limits_store_failures_total") == 0
 
-    store.failures = 3
+    store.failures, other.failures = 2, 1
     assert registry.get_sample_value("tokenwire_limits_store_failures_total") == 3
