@@ -282,7 +282,7 @@ def _responses(settings: CoordinatorSettings, generation: GenerationService) -> 
 
 
 def _channels(settings: CoordinatorSettings) -> ChannelFactory:
-    # A log-probability is a tenth of what it counts in a request, so the largest request's fit in one event.
+    # A log-probability is a ninth of what it counts in a request, so the largest request's fit in one event.
     return ChannelFactory(settings.peer_auth, max(MOST_EVENT_BYTES, settings.api.max_request_bytes // 8))
 
 
@@ -356,7 +356,7 @@ def _add_routes(app: Starlette, settings: CoordinatorSettings, core: Core) -> Au
     router = ApiRouter()
     chat = ChatService(generation, models, settings.api)
     router.include(chat_routes(chat))
-    router.include(responses_routes(chat, core.responses))
+    router.include(responses_routes(chat, core.responses, queue.placed_memory))
     router.include(messages_routes(chat, models))
     if settings.api.render_route:
         router.include(submit_routes(chat, generation, models, settings.parsers))

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from tokenwire.coordinator.api.json_text import json_bytes
 
 _BYTES_BETWEEN_YIELDS = 64 * 1024
+_MOST_BYTES = 2 * _BYTES_BETWEEN_YIELDS
 _VALUES_BETWEEN_YIELDS = 8192
 
 
@@ -66,6 +68,18 @@ def array_of(elements: Iterable[Mapping[str, Any] | JsonPieces | bytes]) -> Json
     return JsonPieces(pieces)
 
 
+def text_in_parts(text: str) -> JsonPieces:
+    """Return a text, a long one without a second copy of it."""
+
+    def pieces() -> Iterator[bytes]:
+        yield b'"'
+        for start in range(0, len(text), _BYTES_BETWEEN_YIELDS):
+            yield json_bytes(text[start : start + _BYTES_BETWEEN_YIELDS])[1:-1]
+        yield b'"'
+
+    return JsonPieces(pieces)
+
+
 def array_in_parts(parts: Iterable[Sequence[Any]]) -> JsonPieces:
     """Return an array that is given in slices."""
 
@@ -92,16 +106,13 @@ def slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (values[start : start + _VALUES_BETWEEN_YIELDS] for start in range(0, len(values), _VALUES_BETWEEN_YIELDS))
 
 
-def slices_of(text: bytes) -> Iterator[bytes]:
-    """Yield a long text in parts."""
-    return (text[start : start + _BYTES_BETWEEN_YIELDS + 1] for start in range(0, len(text), _BYTES_BETWEEN_YIELDS + 1))
-
-
 def in_parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield pieces together, as many as are worth a turn."""
+    """Yield pieces together, as many as are worth a turn, and longer ones in parts: a connection keeps all of a part
+    until its client has read it.
+    """
     some: list[bytes] = []
     size = 0
-    for piece in pieces:
+    for piece in chain.from_iterable(map(_cut, pieces)):
         some.append(piece)
         size += len(piece)
         if size > _BYTES_BETWEEN_YIELDS:
@@ -109,6 +120,12 @@ def in_parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
             yield part
     if some:
         yield b"".join(some)
+
+
+def _cut(piece: bytes) -> Sequence[bytes] | Iterator[bytes]:
+    if len(piece) <= _MOST_BYTES:
+        return (piece,)
+    return (piece[start : start + _MOST_BYTES] for start in range(0, len(piece), _MOST_BYTES))
 
 
 async def in_turns(pieces: Iterable[bytes]) -> bytes:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
-from tokenwire.errors import InvalidRequest
+from tokenwire.errors import InvalidRequest, Unavailable
 
 _LARGE_BYTES = 2**20
 """Larger requests take half of the memory at most, so that others need not wait for them."""
+_RETRY_AFTER_S = 1.0
 
 
 class MemoryClaim:
@@ -76,6 +77,17 @@ class PlacedMemory:
             claim.holder = self
             self.held_bytes += claim.size_bytes
             self.large_bytes += claim.size_bytes * claim.is_large
+
+    def take_now(self, size_bytes: int) -> MemoryClaim:
+        """Return the claim of a reply that is there already, or about to be made. Raises Unavailable without room for
+        it; one that would never have any counts as half of the memory.
+        """
+        claim = MemoryClaim(min(size_bytes, self.most_bytes))
+        if not self.allows(claim):
+            message = f"There is no memory (--max-running-mb) for a reply of {size_bytes} bytes now. Try again."
+            raise Unavailable(message, retry_after_s=_RETRY_AFTER_S)
+        self.take(claim)
+        return claim
 
     def wait(self, requests: int) -> None:
         """Count a large request that begins to wait, or ends (-1)."""

@@ -103,8 +103,8 @@ class ResponseObject:
         self.tools = body.sorted_tools
         self._call = call
         self._echo = _echo(body, call, stored)
-        for name, value in self._echo.items():
-            _check_numbers(name, value)
+        self.echo_bytes = sum([_size_of(name, value) for name, value in self._echo.items()])
+        """About what those take."""
 
     def in_progress(self, status: Status = "in_progress") -> dict[str, Any]:
         """Return it before the first item."""
@@ -151,9 +151,12 @@ class ResponseObject:
         }
 
 
-def _check_numbers(name: str, value: Any) -> None:
+def _size_of(name: str, value: Any) -> int:
+    """Return about what a field takes. Raises InvalidRequest for values that JSON cannot represent."""
+    if isinstance(value, str):
+        return len(value)
     try:
-        json.dumps(value, allow_nan=False)
+        return len(json.dumps(value, allow_nan=False))
     except ValueError as error:
         raise InvalidRequest(f"`{name}` contains a number that is not finite.", param=name) from error
 

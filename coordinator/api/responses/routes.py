@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders, context_of
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
-from tokenwire.coordinator.api.json_pieces import in_turns, slices_of
+from tokenwire.coordinator.api.json_pieces import in_turns
 from tokenwire.coordinator.api.long_response import LongResponse
 from tokenwire.coordinator.api.message_parts import PartStream, abort_error, full_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
@@ -34,15 +34,23 @@ from tokenwire.coordinator.api.responses.response import (
 )
 from tokenwire.coordinator.api.responses.stored_routes import stored_routes, unstored_routes
 from tokenwire.coordinator.api.router import ApiRouter
+from tokenwire.coordinator.fleet.placed_memory import PlacedMemory
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.errors import InvalidRequest
 
+_TIMES_KEPT = 4
+"""How often what a response echoes is there while it is written: of the request, as JSON, and as parts of events."""
 UNENFORCED = "X-Tokenwire-Grammar-Unenforced"
 """Header with the custom tools whose grammar is only part of their description."""
 
 
-def responses_routes(service: ChatService, background: BackgroundResponses | None = None) -> ApiRouter:
-    """Return the routes of the Responses API. None: nothing is stored, and nothing runs in the background."""
+def responses_routes(
+    service: ChatService, background: BackgroundResponses | None = None, memory: PlacedMemory | None = None
+) -> ApiRouter:
+    """Return the routes of the Responses API. None: nothing is stored, and nothing runs in the background.
+
+    memory: what the replies of large stored responses take, until they are sent; None: nothing that counts.
+    """
     router = ApiRouter(accepts_transfers=True)
     creation = _Creation(service, background)
 
@@ -56,7 +64,7 @@ def responses_routes(service: ChatService, background: BackgroundResponses | Non
     async def compact_conversation(body: CompactionRequest, request: Request) -> Response:
         return await compactions.respond(body, request)
 
-    router.include(unstored_routes() if background is None else stored_routes(background))
+    router.include(unstored_routes() if background is None else stored_routes(background, memory))
     return router
 
 
@@ -99,12 +107,15 @@ class _Creation:
     ) -> Response:
         """Let a call run, stored if there is a recorder; return its response."""
         response = ResponseObject(body, call, recorder is not None)
+        call.prepared.placed_bytes += _TIMES_KEPT * response.echo_bytes + (
+            0 if recorder is None else len(recorder.input)
+        )
         if body.background and self._background is not None and recorder is not None:
             context = context_of(request.scope)
             client = context.connection
             run = BackgroundResponse(call, response, recorder, context, partial(_full_response, response, call))
             await self._background.start(run, streamed=bool(body.stream))
-            return JSONResponse(run.current()) if run.log is None else LogStream(run.log, client)
+            return LongResponse(response_pieces(run.current())) if run.log is None else LogStream(run.log, client)
         if body.stream:
             on_end = None if recorder is None else recorder.put_encoded
             events = ResponseEvents(response, call.body.logprob_style(call.api), on_end)
@@ -114,7 +125,7 @@ class _Creation:
             return LongResponse(response_pieces(full))
         encoded = await in_turns(response_pieces(full))
         recorder.put_encoded(full["status"], encoded)
-        return LongResponse(slices_of(encoded))
+        return LongResponse([encoded])
 
 
 async def _full_response(response: ResponseObject, call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:

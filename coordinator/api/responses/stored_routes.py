@@ -1,13 +1,11 @@
 """The routes of stored responses: retrieve, also as a stream, delete, cancel, and list the input."""
 
 import json
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import caller_of, context_of
-from tokenwire.coordinator.api.json_pieces import slices_of
 from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.api.long_response import LongResponse, long_response
 from tokenwire.coordinator.api.query_params import flag_of, number_of
@@ -18,12 +16,16 @@ from tokenwire.coordinator.api.responses.event_log import EventLog, LogStream
 from tokenwire.coordinator.api.responses.input_items import page_of
 from tokenwire.coordinator.api.responses.request import check_includable
 from tokenwire.coordinator.api.router import ApiRouter
-from tokenwire.coordinator.http.backpressure import BodyMemory
+from tokenwire.coordinator.fleet.placed_memory import PlacedMemory
+from tokenwire.coordinator.generation.context import RequestContext
+from tokenwire.coordinator.http.content_coding import SMALL_BYTES
 from tokenwire.coordinator.response_store.store import ResponseKey
 from tokenwire.coordinator.response_store.stored_response import StoredResponse
 from tokenwire.errors import InvalidRequest, NotFound
 
 _PATH = "/v1/responses/{response_id}"
+_PARSED_AND_WRITTEN = 2
+"""How often a long item is there while it is sent."""
 _CANCEL_S = 3.0
 """How long a cancel waits for another process to stop."""
 
@@ -46,8 +48,8 @@ def unstored_routes() -> ApiRouter:
     return router
 
 
-def stored_routes(background: BackgroundResponses) -> ApiRouter:
-    """Return the routes of stored responses."""
+def stored_routes(background: BackgroundResponses, memory: PlacedMemory | None = None) -> ApiRouter:
+    """Return the routes of stored responses; `memory` is what large ones take until they are sent."""
     router = ApiRouter()
     responses = StoredResponses(background)
 
@@ -61,7 +63,7 @@ def stored_routes(background: BackgroundResponses) -> ApiRouter:
             log = await while_connected(connection, responses.log_of(_key(request)))
             after = number_of(query, "starting_after", least=0)
             return LogStream(log, connection, -1 if after is None else after)
-        return _json(await responses.current(_key(request)))
+        return _whole(memory, context_of(request.scope), await responses.current(_key(request)))
 
     @router.delete(_PATH)
     async def delete_response(request: Request) -> Response:
@@ -71,16 +73,32 @@ def stored_routes(background: BackgroundResponses) -> ApiRouter:
 
     @router.get(f"{_PATH}/input_items")
     async def list_input_items(request: Request) -> Response:
-        memory = context_of(request.scope).body
-        page = page_of(await responses.input_items(_key(request), memory), request.query_params)
-        memory.end_turn()
+        context = context_of(request.scope)
+        texts = await responses.input_texts(_key(request))
+        _claim(memory, context, _PARSED_AND_WRITTEN * sum(map(len, texts)))  # before any work on them
+        page = page_of(await parsed_items(texts, context.body), request.query_params)
+        _claim(memory, context, _PARSED_AND_WRITTEN * context.body.held_bytes)
+        context.body.release()  # who reads slowly keeps no bodies waiting
         return long_response(page, "data")
 
     @router.post(f"{_PATH}/cancel")
     async def cancel_response(request: Request) -> Response:
-        return _json(await responses.cancel(_key(request)))
+        return _whole(memory, context_of(request.scope), await responses.cancel(_key(request)))
 
     return router
+
+
+def _claim(memory: PlacedMemory | None, context: RequestContext, size_bytes: int) -> None:
+    """Let a reply take so many bytes until it is sent, in place of an earlier claim. Raises Unavailable."""
+    if memory is not None and size_bytes > SMALL_BYTES:
+        if context.memory is not None:
+            context.memory.release()
+        context.memory = memory.take_now(size_bytes)
+
+
+def _whole(memory: PlacedMemory | None, context: RequestContext, body: bytes) -> Response:
+    _claim(memory, context, len(body))
+    return LongResponse([body])
 
 
 class StoredResponses:
@@ -155,22 +173,18 @@ class StoredResponses:
             return await self.current(key)
         return stored.body
 
-    async def input_items(self, key: ResponseKey, memory: BodyMemory) -> list[dict[str, Any]]:
-        """Return all items of which a response's prompt was made. Raises NotFound, Unavailable or InvalidRequest."""
+    async def input_texts(self, key: ResponseKey) -> list[bytes]:
+        """Return what has the items of which a response's prompt was made. Raises NotFound or Unavailable."""
         turns, missing = await conversation_up_to(self._store, await self.find(key))
         if missing is not None:
             raise NotFound(
                 f"Response '{key[1]}' continues '{missing}', which is not found. {DROPPED}", param="response_id"
             )
-        return await parsed_items([text for turn in turns for text in (turn.input, turn.body)][:-1], memory)
+        return [text for turn in turns for text in (turn.input, turn.body)][:-1]
 
 
 def _key(request: Request) -> ResponseKey:
     return caller_of(request).tenant, request.path_params["response_id"]
-
-
-def _json(body: bytes) -> Response:
-    return LongResponse(slices_of(body))
 
 
 def _lost(stored: StoredResponse) -> bytes:

@@ -9,7 +9,7 @@ from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.placed_memory import MemoryClaim, PlacedMemory
 from tokenwire.coordinator.fleet.request_handle import Placement
-from tokenwire.errors import InvalidRequest, TokenwireError
+from tokenwire.errors import InvalidRequest, TokenwireError, Unavailable
 
 MIB = 2**20
 
@@ -203,3 +203,16 @@ async def test_a_request_that_never_gets_enough_is_invalid() -> None:
     with pytest.raises(InvalidRequest, match="--max-running-mb"):
         enqueue(queue, "a", taking(MIB))
     assert not queue.lengths()
+
+
+def test_what_does_not_wait_is_refused_when_there_is_no_room() -> None:
+    """One that is larger than half of the memory is let in as one of that size."""
+    memory = memory_of(10)
+    first = memory.take_now(20 * MIB)
+    assert (first.size_bytes, memory.held_bytes) == (5 * MIB, 5 * MIB)
+
+    with pytest.raises(Unavailable, match="--max-running-mb"):
+        memory.take_now(2 * MIB)
+    first.release()
+
+    assert memory.take_now(2 * MIB).size_bytes == memory.held_bytes == 2 * MIB

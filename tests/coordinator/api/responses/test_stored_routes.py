@@ -1,24 +1,54 @@
 """The routes of stored responses, without a server; tests/e2e/test_stored_responses.py uses them over HTTP."""
 
+import asyncio
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from tests.coordinator.fakes import request_context
 from tests.coordinator.response_store.responses import RESPONSE
 from tokenwire.coordinator.api.responses.background import BackgroundResponses
-from tokenwire.coordinator.api.responses.stored_routes import StoredResponses
+from tokenwire.coordinator.api.responses.continuation import parsed_items
+from tokenwire.coordinator.api.responses.stored_routes import StoredResponses, stored_routes
+from tokenwire.coordinator.api.router import ApiRoute
+from tokenwire.coordinator.auth.caller import Caller
+from tokenwire.coordinator.fleet.placed_memory import PlacedMemory
+from tokenwire.coordinator.generation.context import CONTEXT
 from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory
 from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
 from tokenwire.coordinator.response_store.store import MemoryResponseStore, ResponseKey
 from tokenwire.coordinator.response_store.stored_response import StoredResponse
-from tokenwire.errors import InvalidRequest, NotFound
+from tokenwire.errors import InvalidRequest, NotFound, Unavailable
 
 KEY = ("acme", "resp_1")
 RUNNING = replace(
     RESPONSE, status="in_progress", background=True, body=b'{"id":"resp_1","status":"in_progress","output":[]}'
 )
+
+
+class UnreadReply:
+    """A client that asks a route for the response, and reads none of it at first."""
+
+    def __init__(self, route: ApiRoute) -> None:
+        self.context = request_context(caller=Caller("acme", share="acme"))
+        self.parts: list[bytes] = []
+        self.begun, self.may_read = asyncio.Event(), asyncio.Event()
+        """`begun`: the reply has begun, or failed."""
+        scope = {"type": "http", "method": "GET", "headers": [], "query_string": b"", CONTEXT: self.context}
+        responding = route.app({**scope, "path_params": {"response_id": "resp_1"}}, self._receive, self._send)
+        self.task = asyncio.ensure_future(responding)
+        self.task.add_done_callback(lambda _: self.begun.set())
+
+    async def _receive(self) -> Any:
+        raise AssertionError("it has no body")
+
+    async def _send(self, message: Any) -> None:
+        self.begun.set()
+        await self.may_read.wait()
+        self.parts.append(message.get("body", b""))
 
 
 class OtherProcess(MemoryResponseStore):
@@ -73,7 +103,7 @@ async def test_a_deleted_response_is_no_longer_found() -> None:
         with pytest.raises(NotFound, match="was deleted, or has been dropped"):
             await use(KEY)
     with pytest.raises(NotFound, match="was deleted, or has been dropped"):
-        await responses.input_items(KEY, BodyMemory(BodyBudget()))
+        await responses.input_texts(KEY)
 
 
 async def test_the_input_of_a_conversation_with_a_gap_is_not_listed() -> None:
@@ -83,7 +113,7 @@ async def test_the_input_of_a_conversation_with_a_gap_is_not_listed() -> None:
     store.put(response)
 
     with pytest.raises(NotFound, match="continues 'resp_0'"):
-        await responses_in(store).input_items(KEY, BodyMemory(BodyBudget()))
+        await responses_in(store).input_texts(KEY)
 
 
 async def test_the_input_of_a_long_conversation_is_charged_as_a_body_is() -> None:
@@ -94,6 +124,36 @@ async def test_the_input_of_a_long_conversation_is_charged_as_a_body_is() -> Non
     store.put(replace(RESPONSE, chain=("resp_0",)))
     memory = BodyMemory(BodyBudget())
 
-    assert len(await responses_in(store).input_items(KEY, memory)) == 1
+    assert len(await parsed_items(await responses_in(store).input_texts(KEY), memory)) == 1
     assert memory.held_bytes > 100_000
     memory.release()
+
+
+@pytest.mark.parametrize("path", ["", "/input_items"])
+async def test_large_replies_count_until_they_are_sent(path: str) -> None:
+    """Who reads slowly takes no more than is allowed for all replies, and keeps no bodies waiting."""
+    store, memory = MemoryResponseStore(2**24, 60.0), PlacedMemory(2**23, lambda: None)
+    given = {"type": "message", "role": "user", "id": "msg_1", "content": "x" * 700_000}
+    body = {"instructions": given["content"], "output": []}
+    store.put(replace(RESPONSE, input=json.dumps([given]).encode(), body=json.dumps(body).encode()))
+    generation: GenerationService = None  # type: ignore[assignment]
+    background = BackgroundResponses(generation, store, ResponseStoreSettings(enabled=True))
+    routes = stored_routes(background, memory).routes
+    (route,) = (each for each in routes if each.path.endswith(f"_id}}{path}") and "GET" in each.methods)
+
+    readers = [UnreadReply(route) for _ in range(20)]
+    for reader in readers:
+        await reader.begun.wait()
+
+    refused = [reader.task.exception() for reader in readers if reader.task.done()]
+    slow = [reader for reader in readers if not reader.task.done()]
+    assert slow
+    assert refused
+    assert all(isinstance(each, Unavailable) for each in refused)
+    assert memory.held_bytes >= 700_000 * len(slow)
+    assert [reader.context.body.held_bytes for reader in slow] == [0] * len(slow)
+    for reader in slow:
+        reader.may_read.set()
+        await reader.task
+        assert max(map(len, reader.parts)) < 300_000
+        assert len(b"".join(reader.parts)) > 700_000
