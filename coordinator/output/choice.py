@@ -15,7 +15,7 @@ _REPEATED = "repetition_detected"
 
 _ROWS_AT_ONCE = 16
 """Of a long prompt, which has up to the vocabulary's log-probabilities in each."""
-_MOST_DECODED = 16 * 1024
+MOST_DECODED = 16 * 1024
 """Log-probabilities of a prompt that are decoded at once, in a hundredth of a second."""
 
 _REASONS = {
@@ -108,7 +108,7 @@ class SharedPromptLogprobs:
     def decode(self, rows: pb.LogprobRows) -> Iterable[ScoredPosition | None]:
         """Return the prompt's positions, by the first rows that came; each choice has the same."""
         if self._positions is None:
-            long = rows.width and len(rows.token_ids) > _MOST_DECODED
+            long = rows.width and len(rows.token_ids) > MOST_DECODED
             self._positions = LongPromptLogprobs(self.source, rows) if long else [None, *self.source().decode(rows)]
         return self._positions
 

@@ -66,8 +66,10 @@ class ChunkEncoder(Protocol):
         token_ids: list[int],
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
-    ) -> bytes:
-        """Render the new output of a choice; empty if there is nothing to send."""
+    ) -> bytes | Iterator[bytes]:
+        """Render the new output of a choice; empty if there is nothing to send, and long output in parts, made as they
+        are sent.
+        """
 
     def closing(self, usage: Usage) -> bytes | Iterator[bytes]:
         """Render the end of a complete stream; a long one in parts, made as they are sent."""
@@ -122,7 +124,7 @@ class StreamedReply:
         self._closing: Iterator[bytes] | None = None
         """What is left of the end."""
         self._sink: Sink | None = None
-        """None until the opening is written."""
+        """None until the opening is written, and while long output is."""
         self._backlog: dict[int, UnsentOutput] = {}
         self._held_bytes = 0
         self._resumes_soon = False
@@ -164,7 +166,11 @@ class StreamedReply:
             if self._interval > 1 and self._is_due(index):
                 self._send(index)
         elif text or finish is not None or self._shows_empty:
-            sink.write(self._render(index, text, token_ids, finish, logprobs))
+            chunk = self._render(index, text, token_ids, finish, logprobs)
+            if type(chunk) is bytes:  # not a call, as isinstance is: this is for each token
+                sink.write(chunk)
+            elif not isinstance(chunk, bytes):
+                self._send_first(chunk)
         if finish is not None:
             self.progress.on_finish(finish)
             self._open -= 1
@@ -240,11 +246,17 @@ class StreamedReply:
         unsent.finish = finish
         if logprobs is not None:
             unsent.add_logprobs(logprobs)
-        if self._sink is not None and self._sink.congested:
+        sink = self._sink or self._attached
+        if sink is not None and sink.congested:
             held = size_bytes(text, token_ids, logprobs)
             unsent.held_bytes += held
             self._held_bytes += held
-            self._sink.hold(self._held_bytes)
+            sink.hold(self._held_bytes)
+
+    def _send_first(self, parts: Iterator[bytes]) -> None:
+        """Send these parts, with turns for others in between, before any further output."""
+        self._opening, self._sink = parts, None
+        self._resume_later()
 
     def _resume_later(self) -> None:
         if not self._resumes_soon:
@@ -256,7 +268,7 @@ class StreamedReply:
         self.resume()
 
     def _send_opening(self, sink: Sink) -> int:
-        """Send the next part of the opening; return its bytes, 0 after the last one."""
+        """Send the next part of the opening, or of long output; return its bytes, 0 after the last one."""
         try:
             part = next(self._opening, None)
         except Exception as error:
@@ -277,7 +289,8 @@ class StreamedReply:
 
     def _send(self, index: int) -> int:
         """Send a choice's buffered steps, if they are large only some; return their bytes."""
-        assert self._sink is not None
+        sink = self._sink
+        assert sink is not None
         unsent = self._backlog.pop(index)
         self._started.add(index)
         sent = 0
@@ -295,7 +308,12 @@ class StreamedReply:
                     self._held_bytes -= sum([each.held_bytes for each in unsent.steps()[number + 1 :]])
                     self.fail(reply_error(error))
                     break
-                self._sink.write(chunk)
+                if not isinstance(chunk, bytes):
+                    if number + 1 < len(unsent.steps()):
+                        self._backlog[index] = unsent.without(number + 1)
+                    self._send_first(chunk)
+                    break
+                sink.write(chunk)
                 sent += len(chunk)
         return sent
 

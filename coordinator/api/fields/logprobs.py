@@ -1,6 +1,7 @@
 """Log-probabilities in the formats of OpenAI's chat and completions, as vLLM fills them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
@@ -38,6 +39,11 @@ class LogprobStyle:
     def name(self, token: ScoredToken) -> str:
         """Return a token as it is written."""
         return f"token_id:{token.token_id}" if self.as_token_ids else token.text
+
+    @property
+    def width(self) -> float:
+        """The most log-probabilities of a position that are shown, with its own token's."""
+        return math.inf if self.most is None else 1 + self.most
 
     @property
     def most(self) -> int | None:
@@ -140,23 +146,31 @@ def completion_pieces(
     decode: Callable[[int], str],
 ) -> JsonPieces:
     """Return completions' logprobs object of a whole reply. Takes what `completion_logprobs` takes."""
+    return JsonPieces(lambda: completion_parts(token_ids, positions, style, decode))
 
-    def pieces() -> Iterator[bytes]:
-        ids, offset, start = iter(token_ids), 0, b'{"top_logprobs":['
-        shorter: dict[str, list[Any]] = {"text_offset": [], "token_logprobs": [], "tokens": []}
-        for some in batches(positions):
-            made, offset = completion_logprobs(list(islice(ids, len(some))), some, style, decode, offset)
-            for name, values in shorter.items():
-                values += made[name]
-            yield start + json_bytes(made["top_logprobs"])[1:-1]
-            start = b","
-        yield (start if start != b"," else b"") + b"]"
+
+def completion_parts(
+    token_ids: Iterable[int],
+    positions: Iterable[ScoredPosition | None],
+    style: LogprobStyle,
+    decode: Callable[[int], str],
+    offset: int = 0,
+) -> Generator[bytes, None, int]:
+    """Yield the same in pieces; return the offset of the following text."""
+    ids, start = iter(token_ids), b'{"top_logprobs":['
+    shorter: dict[str, list[Any]] = {"text_offset": [], "token_logprobs": [], "tokens": []}
+    for some in batches(positions):
+        made, offset = completion_logprobs(list(islice(ids, len(some))), some, style, decode, offset)
         for name, values in shorter.items():
-            yield b"," + json_bytes(name) + b":"
-            yield from array_in_parts(slices(values))
-        yield b"}"
-
-    return JsonPieces(pieces)
+            values += made[name]
+        yield start + json_bytes(made["top_logprobs"])[1:-1]
+        start = b","
+    yield (start if start != b"," else b"") + b"]"
+    for name, values in shorter.items():
+        yield b"," + json_bytes(name) + b":"
+        yield from array_in_parts(slices(values))
+    yield b"}"
+    return offset
 
 
 def _top(position: ScoredPosition, style: LogprobStyle) -> dict[str, float]:

@@ -1,13 +1,12 @@
 """Streamed chunks as bytes: constant parts are rendered once per request, and only the delta per step."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator
 from json.encoder import encode_basestring
 from typing import Any
 
 from tokenwire.coordinator.api.errors import error_event
 from tokenwire.coordinator.api.fields.finish import DONE, resumption_fields, weight_version_spans
-from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_entries_json, completion_logprobs
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_entries_json
 from tokenwire.coordinator.api.fields.token_history import shown_history
 from tokenwire.coordinator.api.fields.usage import usage_object
 from tokenwire.coordinator.api.json_text import compact, json_bytes
@@ -17,10 +16,6 @@ from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError
 from tokenwire.process.value_class import value_class
 
-# As in vLLM, chunks of completions have every field.
-COMPLETION_ENDING = (
-    ',"logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}\n\n'
-)
 PLAIN_ENDING = ',"logprobs":null,"finish_reason":null,"token_ids":null}]}\n\n'
 
 
@@ -95,8 +90,8 @@ class ChunkWriter:
         token_ids: list[int],
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
-    ) -> bytes:
-        """Render the new output of a choice."""
+    ) -> bytes | Iterator[bytes]:
+        """Render the new output of a choice; with the log-probabilities of a long prompt, in pieces."""
         if finish is None and self._plain:
             return self._heads[index] + (encode_basestring(text) + self._plain_tail).encode()
         if finish is None and self._only_scored:
@@ -127,7 +122,7 @@ class ChunkWriter:
         token_ids: list[int],
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None,
-    ) -> bytes:
+    ) -> bytes | Iterator[bytes]:
         body = f"{encode_basestring(text)}{self._after_text},{self._ending(index, token_ids, finish, logprobs)}}}\n\n"
         return self._heads[index] + body.encode()
 
@@ -139,7 +134,10 @@ class ChunkWriter:
         logprobs: list[ScoredPosition] | None,
     ) -> str:
         """Render a choice from the end of its text to the end of the chunk's last field."""
-        shown_logprobs = self._logprobs(index, token_ids, logprobs)
+        return f'"logprobs":{self._logprobs(index, token_ids, logprobs)},{self._end(index, token_ids, finish)}'
+
+    def _end(self, index: int, token_ids: list[int], finish: Finish | None) -> str:
+        """Render what comes after the log-probabilities."""
         after: dict[str, Any] = {"finish_reason": finish.reason if finish else None}
         if finish is not None or self._always_stop_reason:
             after["stop_reason"] = finish.stop_reason if finish else None
@@ -148,7 +146,7 @@ class ChunkWriter:
         if finish is not None and shown is not None:
             after["weight_versions"] = weight_version_spans(finish)
         after.update(resumption_fields(finish))
-        end = f'"logprobs":{shown_logprobs},{compact(after)[1:]}]'
+        end = f"{compact(after)[1:]}]"
         if self._usages is not None:
             self._count(index, token_ids)
             end += f',"usage":{compact(usage_object(self._usages[index]))}'
@@ -218,74 +216,3 @@ class ChatChunks(ChunkWriter):
     def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> str:
         style = self._options.logprobs
         return "null" if style is None else f'{{"content":[{chat_entries_json(positions or [], style)}]}}'
-
-
-class CompletionChunks(ChunkWriter):
-    """Chunks of /v1/completions."""
-
-    _before_text = '"text":'
-    _object = "text_completion"
-    _always_stop_reason = True
-    _plain_tail = COMPLETION_ENDING
-
-    def __init__(self, prepared: PreparedRequest, created: int, options: ChunkOptions) -> None:
-        super().__init__(prepared, created, options)
-        self._offsets = [0] * prepared.choices
-        self._prefills: dict[int, Prefill] = {}
-        self._unopened = set(range(prepared.choices)) if options.show_prompt or options.return_token_ids else set()
-        """Choices whose first delta has fields of the prompt."""
-        self._plain = self._plain and not options.show_prompt
-
-    def prefilled(self, index: int, prefill: Prefill) -> None:
-        """Store the prompt's log-probabilities for an echo."""
-        super().prefilled(index, prefill)
-        if self._options.show_prompt:
-            self._prefills[index] = prefill
-
-    def _full_delta(
-        self,
-        index: int,
-        text: str,
-        token_ids: list[int],
-        finish: Finish | None,
-        logprobs: list[ScoredPosition] | None,
-    ) -> bytes:
-        if self._options.show_prompt and index in self._unopened:
-            shown = "" if self._options.return_token_ids else self._prepared.text_of(index)
-            text = shown if self._options.scores_only else shown + text
-        return super()._full_delta(index, text, token_ids, finish, logprobs)
-
-    def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> str:
-        style = self._options.logprobs
-        if style is None:
-            return "null"
-        shown: Sequence[int] = token_ids
-        scored: Sequence[ScoredPosition | None] = positions or []
-        if self._options.show_prompt and index in self._unopened:
-            shown, found = with_prompt(self._prepared, index, self._prefills.get(index), token_ids, scored)
-            scored = list(found)
-            if self._options.scores_only:
-                count = len(shown) - len(token_ids)
-                shown, scored = shown[:count], scored[:count]
-        decode = self._prepared.model.token_texts.text
-        rendered, self._offsets[index] = completion_logprobs(shown, scored, style, decode, self._offsets[index])
-        return compact(rendered)
-
-    def _first_delta_extras(self, index: int) -> dict[str, Any]:
-        if index not in self._unopened:
-            return {"prompt_token_ids": None}
-        self._unopened.discard(index)
-        return {"prompt_token_ids": list(self._prepared.prompt_of(index).token_ids)}
-
-
-def with_prompt(
-    prepared: PreparedRequest,
-    index: int,
-    prefill: Prefill | None,
-    token_ids: Sequence[int],
-    positions: Iterable[ScoredPosition | None],
-) -> tuple[list[int], Iterable[ScoredPosition | None]]:
-    """Prepend the prompt's tokens and log-probabilities, which are decoded once they are read, to a choice's own."""
-    prompt_ids = prepared.prompt_of(index).token_ids
-    scored = (prefill.logprobs if prefill is not None else None) or [None] * len(prompt_ids)
-    return [*prompt_ids, *token_ids], chain(scored, positions)

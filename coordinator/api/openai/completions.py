@@ -17,7 +17,8 @@ from tokenwire.coordinator.api.fields.usage import full_usage_object
 from tokenwire.coordinator.api.fields.wire_values import checked_number, checked_prompts
 from tokenwire.coordinator.api.json_pieces import JsonPieces
 from tokenwire.coordinator.api.long_response import long_response
-from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions, CompletionChunks, with_prompt
+from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions
+from tokenwire.coordinator.api.openai.completion_chunks import CompletionChunks, with_prompt
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory

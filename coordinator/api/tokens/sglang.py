@@ -7,6 +7,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
+from tokenwire.coordinator.api.json_pieces import array_of, object_pieces
+from tokenwire.coordinator.api.long_response import LongResponse
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.tokens.sglang_request import (
@@ -62,8 +64,5 @@ def _origin(request: Request) -> str:
 
 
 def _full_response(body: SglangRequest, choices: list[SglangChoice], collected: list[CollectedChoice]) -> Response:
-    for choice, made in zip(choices, collected, strict=True):
-        choice.prefilled(made.prefill)
-        choice.add(made.text, made.token_ids, made.finish, made.logprobs)
-    rendered = ",".join(choice.render() for choice in choices)
-    return Response(f"[{rendered}]" if body.is_batch else rendered, media_type="application/json")
+    wholes = (choice.whole(made) for choice, made in zip(choices, collected, strict=True))
+    return LongResponse(array_of(wholes) if body.is_batch else object_pieces(next(wholes)))

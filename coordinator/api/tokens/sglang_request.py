@@ -103,7 +103,7 @@ class SglangRequest(WeightLimitFields):
         params = self.sampling_params
         if self.return_logprob:
             top = self.top_logprobs_num or 0
-            scored = {"logprobs": top, "prompt_logprobs": top if self.scores_prompt else None}
+            scored = {"logprobs": top, "prompt_logprobs": 0 if self.scores_prompt else None}  # without other tokens
             params = params.model_copy(update=scored)
         request = params.to_generation(response_id, self.prompts(), shows_text=True)
         return replace(

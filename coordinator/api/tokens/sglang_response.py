@@ -9,12 +9,18 @@ from typing import Any
 
 from tokenwire.coordinator.api.errors import error_event
 from tokenwire.coordinator.api.fields.finish import DONE, resumption_fields
+from tokenwire.coordinator.api.fields.logprobs import batches
+from tokenwire.coordinator.api.json_pieces import JsonPieces, array_in_parts, object_pieces, slices
 from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.api.tokens.sglang_request import SglangRequest
 from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError
+
+_MOST_AT_ONCE = 4096
+"""Log-probabilities of a prompt that are rendered in one piece."""
 
 
 def finish_reason(finish: Finish, token_ids: Sequence[int]) -> dict[str, Any]:
@@ -34,7 +40,7 @@ class SglangChoice:
 
     def __init__(self, body: SglangRequest, prepared: PreparedRequest, index: int, request_id: str) -> None:
         prompt = prepared.prompt_of(index)
-        self._index = f',"index":{index}' if body.is_batch else ""
+        self._index = {"index": index} if body.is_batch else {}
         self._about = {"id": request_id, "prompt_tokens": len(prompt.token_ids)}
         self._prompt_ids = prompt.token_ids
         self._prompt_start = (body.logprob_start_len or 0) if body.scores_prompt else None
@@ -42,6 +48,8 @@ class SglangChoice:
         self._token_ids: list[int] = []
         self._text = self._ids = self._logprobs = self._tops = ""
         self._prefill = Prefill(0)
+        self._prompt: str | None = None
+        """The log-probabilities of the prompt as JSON, once they are rendered."""
         self._finish: Finish | None = None
 
     def prefilled(self, prefill: Prefill) -> None:
@@ -61,11 +69,54 @@ class SglangChoice:
             self._tops = _join(self._tops, map(compact, tops)) if self._top else ""
         self._finish = finish
 
-    def render(self) -> str:
-        """Return the choice as JSON."""
+    def whole(self, made: CollectedChoice) -> dict[str, Any]:
+        """Return a complete choice; what is long of it is in pieces."""
+        self._prefill, self._token_ids, self._finish = made.prefill, made.token_ids, made.finish
+        about, top, scored = self._about_now(), self._top, made.logprobs or []
+        if top is not None:
+            about["input_token_logprobs"] = self._prompt_entries()
+            about["output_token_logprobs"] = array_in_parts(
+                [_scored(each[0]) for each in some] for some in batches(scored)
+            )
+            if top:
+                about["output_top_logprobs"] = array_in_parts(
+                    [[_scored(token) for token in each[:top]] for each in some] for some in batches(scored)
+                )
+        ids = array_in_parts(slices(made.token_ids))
+        meta = JsonPieces(lambda: object_pieces(about))
+        return {"text": made.text, "output_ids": ids, "meta_info": meta, **self._index}
+
+    def render(self) -> bytes | Iterator[bytes]:
+        """Return the choice as an event; in pieces when the log-probabilities of a long prompt are rendered."""
+        before = (
+            f'data: {{"text":"{self._text}","output_ids":[{self._ids}],"meta_info":{compact(self._about_now())[:-1]}'
+        )
+        index = "".join(f',"{name}":{value}' for name, value in self._index.items())
+        if self._top is None:
+            return f"{before}}}{index}}}\n\n".encode()
+        before += ',"input_token_logprobs":'
+        tops = f',"output_top_logprobs":[{self._tops}]' if self._top else ""
+        after = f',"output_token_logprobs":[{self._logprobs}]{tops}}}{index}}}\n\n'
+        if self._prompt is None:
+            if self._prompt_start is not None and len(self._prompt_ids) > _MOST_AT_ONCE:
+                return self._with_prompt(before, after)
+            self._prompt = b"".join(self._prompt_entries()).decode()
+        return f"{before}{self._prompt}{after}".encode()
+
+    def _with_prompt(self, before: str, after: str) -> Iterator[bytes]:
+        yield before.encode()
+        pieces = []
+        for piece in self._prompt_entries():
+            pieces.append(piece)
+            yield piece
+        self._prompt = b"".join(pieces).decode()
+        yield after.encode()
+
+    def _about_now(self) -> dict[str, Any]:
+        """Return what is not long of the choice's meta_info."""
         finish = self._finish
         spans = (finish.weight_versions if finish else None) or ()
-        about = {
+        return {
             **self._about,
             "completion_tokens": len(self._token_ids),
             "cached_tokens": self._prefill.cached_tokens,
@@ -74,22 +125,20 @@ class SglangChoice:
             "weight_versions": [asdict(span) for span in spans] if spans else None,
             **resumption_fields(finish),
         }
-        meta = compact(about)[:-1] + self._render_logprobs() + "}"
-        return f'{{"text":"{self._text}","output_ids":[{self._ids}],"meta_info":{meta}{self._index}}}'
 
-    def _render_logprobs(self) -> str:
-        if self._top is None:
-            return ""
-        prompt: list[Any] = []
-        if self._prompt_start is not None:
-            positions = islice(self._prefill.logprobs or (), self._prompt_start, None)
-            ids = self._prompt_ids[self._prompt_start :]
-            prompt = [
+    def _prompt_entries(self) -> JsonPieces:
+        """Return the log-probabilities of the prompt, as far as they are requested."""
+        if self._prompt_start is None:
+            return array_in_parts(())
+        ids = iter(self._prompt_ids[self._prompt_start :])
+        positions = islice(self._prefill.logprobs or (), self._prompt_start, None)
+        return array_in_parts(
+            [
                 [None, token_id, None] if position is None else _scored(position[0])
-                for token_id, position in zip(ids, positions, strict=False)
+                for token_id, position in zip(islice(ids, len(some)), some, strict=False)
             ]
-        known = f',"input_token_logprobs":{compact(prompt)},"output_token_logprobs":[{self._logprobs}]'
-        return known + (f',"output_top_logprobs":[{self._tops}]' if self._top else "")
+            for some in batches(positions)
+        )
 
 
 def _scored(token: ScoredToken) -> list[Any]:
@@ -126,10 +175,10 @@ class SglangChunks:
         token_ids: list[int],
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
-    ) -> bytes:
+    ) -> bytes | Iterator[bytes]:
         """Render a choice with its new output."""
         self._choices[index].add(text, token_ids, finish, logprobs)
-        return f"data: {self._choices[index].render()}\n\n".encode()
+        return self._choices[index].render()
 
     def closing(self, usage: Usage) -> bytes:
         """Return nothing: the stream ends with the last delta."""

@@ -1,26 +1,25 @@
 """POST /generate/, /chat/ and /get_sequence_logprobs/: the data routes of TRL's own server, up to version 1.10."""
 
-import asyncio
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders, caller_of
-from tokenwire.coordinator.api.fields.logprobs import batches
-from tokenwire.coordinator.api.long_response import with_long_lists
+from tokenwire.coordinator.api.json_pieces import JsonPieces, array_in_parts, object_pieces
+from tokenwire.coordinator.api.long_response import LongResponse
 from tokenwire.coordinator.api.respond import collect
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.tokens.sampling_params import unsupported_sampling_params
 from tokenwire.coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSampling, TrlSequenceLogprobs
-from tokenwire.coordinator.api.tokens.trl_response import scored_arrays, scored_lists
+from tokenwire.coordinator.api.tokens.trl_response import scored_arrays, scored_lists, sequence_scores
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
+from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
-from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.types import GenerationRequest, Prompt
 
 
@@ -45,32 +44,29 @@ def trl_routes(generation: GenerationService, models: ModelDirectory) -> ApiRout
         wanted = replace(wanted, weights=weights, conversation_id=session)
         prepared = await _prepare(generation, models, wanted, request)
         choices = await collect(generation, prepared, request)
-        scored: dict[str, Iterable[Sequence[Any]] | None] = {"logprobs": None, "logprob_token_ids": None}
+        scored: dict[str, JsonPieces | None] = {"logprobs": None, "logprob_token_ids": None}
         if params.logprobs is not None:
-            scored |= scored_lists([choice.logprobs or [] for choice in choices])
-        prompt_ids, reply_ids = (([list(each.token_ids)] for each in some) for some in (prepared.prompts, choices))
-        return with_long_lists({}, {"prompt_ids": prompt_ids, "completion_ids": reply_ids, **scored})
+            scored |= scored_lists([await sequence_scores(choice.logprobs or ()) for choice in choices])
+        prompt_ids, reply_ids = (_id_lists(some) for some in (prepared.prompts, choices))
+        return LongResponse(object_pieces({"prompt_ids": prompt_ids, "completion_ids": reply_ids, **scored}))
 
     @router.post("/get_sequence_logprobs/", TrlSequenceLogprobs)
     async def get_sequence_logprobs(body: TrlSequenceLogprobs, request: Request) -> Response:
         prepared = await _prepare(generation, models, body.to_generation(_new_id()), request)
         choices = await collect(generation, prepared, request)
-        scored = zip(choices, body.prompt_lengths, strict=True)
-        completions = [await _from(choice.prefill.logprobs, length) for choice, length in scored]
+        completions = [
+            await sequence_scores(islice(choice.prefill.logprobs or (), length, None))
+            for choice, length in zip(choices, body.prompt_lengths, strict=True)
+        ]
         if body.response_format == "binary":
-            return JSONResponse(scored_arrays(completions, body.top_logprobs))
-        return with_long_lists({}, scored_lists(completions))
+            return LongResponse(object_pieces(await scored_arrays(completions, body.top_logprobs)))
+        return LongResponse(object_pieces(scored_lists(completions)))
 
     return router
 
 
-async def _from(positions: Iterable[ScoredPosition | None] | None, start: int) -> list[ScoredPosition | None]:
-    """Return the positions after the prompt's; they may take long to decode."""
-    found: list[ScoredPosition | None] = []
-    for some in batches(islice(positions or (), start, None)):
-        found += some
-        await asyncio.sleep(0)
-    return found
+def _id_lists(some: Iterable[PreparedPrompt | CollectedChoice]) -> JsonPieces:
+    return array_in_parts([list(each.token_ids)] for each in some)
 
 
 def _new_id() -> str:

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from tokenwire.coordinator.output.sse import StreamedReply
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage
@@ -215,6 +217,58 @@ async def test_a_slow_reader_gets_an_opening_when_it_has_caught_up() -> None:
     await reply.wait()
 
     assert reader.data.endswith(b"<[0 a 1 stop]3+1>end")
+
+
+class LongFirstDelta(FakeEncoder):
+    """An encoder that renders what has a token 1 in many parts."""
+
+    def delta(  # type: ignore[override]
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None = None,
+    ) -> bytes | Iterator[bytes]:
+        """Render long parts."""
+        if 1 not in token_ids:
+            return super().delta(index, text, token_ids, finish, logprobs)
+        return iter([f"({index}".encode(), *[b"-" * 2**15] * 63, b")"])
+
+
+@pytest.mark.parametrize(("waits", "then"), [(False, "[1 b 2 stop][0 c 3 stop]"), (True, "[1 b 2 stop]")])
+async def test_a_long_delta_is_sent_in_parts_before_any_other(waits: bool, then: str) -> None:
+    """Others have their turn, and a slow reader gets it when it has caught up, also if the delta had to wait before."""
+    reply, reader = StreamedReply(LongFirstDelta(), 2, 3), RecordedSink()
+    if not waits:
+        reply.attach(reader)
+    reply.delta(0, "a", [1], None)
+    reply.delta(1, "b", [2], STOP)
+    reply.delta(0, "c", [3], STOP)
+    if waits:
+        reply.attach(reader)
+    at_once = len(reader.data)
+    reader.congested = True
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert at_once == len(reader.data) < 2**20
+    reader.congested = False
+    reply.resume()
+    await reply.wait()
+
+    assert reader.data.decode() == f"<(0{'-' * 63 * 2**15}){then}3+3>end"
+
+
+async def test_what_waits_behind_a_long_delta_is_counted_for_a_slow_reader() -> None:
+    """As whatever is not sent."""
+    reply, reader = StreamedReply(LongFirstDelta(), 1, 3), RecordedSink()
+    reply.attach(reader)
+    reply.delta(0, "a", [1], None)
+    reader.congested = True
+    await asyncio.sleep(0)
+    reply.delta(0, "b" * 1000, [2], None)
+
+    assert reader.held_bytes > 1000
 
 
 class LongClosing(FakeEncoder):

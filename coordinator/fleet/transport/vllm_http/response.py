@@ -1,11 +1,15 @@
 """Translates responses of a plain vLLM server to parts of a frame."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tokenwire.protocol.vllm_names import FINISH_REASONS
 from tokenwire.v1 import inference_pb2 as pb
+
+_MOST_AT_ONCE = 2048
+"""Log-probabilities that are translated without a turn for others."""
 
 
 def finish_of(
@@ -31,11 +35,17 @@ def rows_of_choice(logprobs: Mapping[str, Any] | None, count: int) -> list[pb.Lo
     return [_row(each, each.get("top_logprobs") or [each], count) for each in content]
 
 
-def rows_of_prompt(positions: Sequence[Mapping[str, Any] | None], prompt: Sequence[int], count: int) -> pb.LogprobRows:
-    """Return the rows of the prompt tokens after the first, which has none."""
-    rows = pb.LogprobRows()
+async def rows_of_prompt(
+    positions: Sequence[Mapping[str, Any] | None], prompt: Sequence[int], count: int
+) -> pb.LogprobRows:
+    """Return the rows of the prompt tokens after the first, which has none, with turns for others."""
+    rows, taken = pb.LogprobRows(), 0
     for token_id, position in zip(prompt, positions, strict=True):
         if position is not None:
+            taken += len(position)
+            if taken > _MOST_AT_ONCE:
+                taken = 0
+                await asyncio.sleep(0)
             known = [{"token_id": int(each), **scored} for each, scored in position.items()]
             rows.MergeFrom(_row(next(each for each in known if each["token_id"] == token_id), known, count))
     return rows

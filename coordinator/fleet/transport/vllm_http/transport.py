@@ -201,8 +201,9 @@ class VllmHttpTransport:
         params, (choice,) = sequence.submit.sampling_params, response["choices"]
         info = pb.PrefillInfo(slot=sequence.slot)
         if params.HasField("prompt_logprobs") and response.get("prompt_logprobs"):
-            prompt = sequence.submit.prompt_token_ids
-            info.prompt_logprobs.CopyFrom(rows_of_prompt(response["prompt_logprobs"], prompt, params.prompt_logprobs))
+            positions, prompt = response.pop("prompt_logprobs"), sequence.submit.prompt_token_ids
+            info.prompt_logprobs.CopyFrom(await rows_of_prompt(positions, prompt, params.prompt_logprobs))
+            del positions
         self._take(sequence, choice, info)
         finish = self._finish(sequence, choice)
         if response.get("kv_transfer_params"):

@@ -1,11 +1,13 @@
 """Streamed chunks of requests for digits."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from tests.coordinator.api.replies import ScriptedMessageParser
 from tests.coordinator.fakes import served_model
-from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks, ChunkOptions, CompletionChunks
+from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks, ChunkOptions
+from tokenwire.coordinator.api.openai.completion_chunks import CompletionChunks
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.generation.service import PreparedRequest
@@ -49,9 +51,9 @@ def completion_chunks(**options: Any) -> CompletionChunks:
     return CompletionChunks(prepared_digits(TokenPrompt([1, 2]), TokenPrompt([3, 4])), 7, ChunkOptions(**options))
 
 
-def chunks_of(data: bytes) -> list[Any]:
-    """Return the objects of server-sent events."""
-    events = data.decode().split("\n\n")
+def chunks_of(data: bytes | Iterator[bytes]) -> list[Any]:
+    """Return the objects of server-sent events, which may come in pieces."""
+    events = b"".join([data] if isinstance(data, bytes) else data).decode().split("\n\n")
     assert events.pop() == ""
     assert all(event.startswith("data: ") for event in events)
     return [json.loads(event.removeprefix("data: ")) for event in events]

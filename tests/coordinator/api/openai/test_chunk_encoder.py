@@ -130,18 +130,6 @@ def test_chat_logprobs_come_with_their_delta() -> None:
     assert [other["logprob"] for other in entry["top_logprobs"]] == [-0.5, -9999.0]
 
 
-def test_text_offsets_continue_across_deltas() -> None:
-    """For each choice separately."""
-    writer = completion_chunks(logprobs=LogprobStyle(1))
-
-    offsets = [
-        chunks_of(writer.delta(index, "x", [5], None, LOGPROBS))[0]["choices"][0]["logprobs"]["text_offset"]
-        for index in (0, 0, 1)
-    ]
-
-    assert offsets == [[0], [1], [0]]
-
-
 def test_an_echo_puts_the_prompt_before_the_first_delta() -> None:
     """A completion echoes its prompt once, decoded if it was ids; a chat the message that it continues."""
     writer = completion_chunks(show_prompt=True)
@@ -150,19 +138,6 @@ def test_an_echo_puts_the_prompt_before_the_first_delta() -> None:
 
     *_, echoed = chunks_of(b"".join(chat_chunks(echo="Once").opening()))
     assert echoed["choices"][0]["delta"] == {"content": "Once"}
-
-
-def test_an_echo_alone_is_the_scored_prompt() -> None:
-    """With max_tokens 0 a completion has the prompt with its log-probabilities and no generated tokens."""
-    writer = completion_chunks(show_prompt=True, scores_only=True, logprobs=LogprobStyle(0))
-    writer.prefilled(0, Prefill(0, None, [None, [ScoredToken(2, "two", -1.5, 1)]]))
-
-    (chunk,) = chunks_of(writer.delta(0, "x", [5], Finish("length"), LOGPROBS))
-
-    choice = chunk["choices"][0]
-    assert choice["text"] == "one two"
-    assert choice["logprobs"]["tokens"] == ["one", "two"]
-    assert choice["logprobs"]["token_logprobs"] == [None, -1.5]
 
 
 def test_usage_has_cached_tokens_if_enabled() -> None:

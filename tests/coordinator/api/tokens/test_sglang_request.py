@@ -42,9 +42,9 @@ def test_defaults_are_sglangs() -> None:
     assert not sampling.HasField("logprobs")
 
 
-@pytest.mark.parametrize(("start", "prompt"), [(-1, None), (0, 2)])
+@pytest.mark.parametrize(("start", "prompt"), [(-1, None), (0, 0)])
 def test_prompt_logprobs_are_requested_only_if_returned(start: int, prompt: int | None) -> None:
-    """logprob_start_len is the first position; -1 means none."""
+    """logprob_start_len is the first position; -1 means none. Those of other tokens are not returned."""
     sampling = sglang_generation(return_logprob=True, top_logprobs_num=2, logprob_start_len=start).sampling
 
     assert sampling.logprobs == 2

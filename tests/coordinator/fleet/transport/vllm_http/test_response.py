@@ -1,5 +1,6 @@
 """Responses of a plain vLLM server become parts of a frame."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -46,14 +47,29 @@ def test_rows_have_the_sampled_token_and_then_the_likeliest_by_rank() -> None:
     assert rows_of_choice(None, 1) == []
 
 
-def test_a_prompt_has_rows_after_its_first_token() -> None:
+async def test_a_prompt_has_rows_after_its_first_token() -> None:
     """Each begins with the prompt's own token."""
     position = {"5": {"logprob": -3.0, "rank": 8}, "6": {"logprob": -0.5, "rank": 1}}
-    rows = rows_of_prompt([None, position, {"6": {"logprob": -0.1, "rank": 1}}], [4, 5, 6], 0)
+    rows = await rows_of_prompt([None, position, {"6": {"logprob": -0.1, "rank": 1}}], [4, 5, 6], 0)
 
     assert (list(rows.token_ids), rows.width, list(rows.sampled_ranks)) == ([5, 6], 1, [8, 1])
     with pytest.raises(ValueError, match="shorter"):
-        rows_of_prompt([None], [4, 5], 0)
+        await rows_of_prompt([None], [4, 5], 0)
+
+
+async def test_others_have_turns_while_a_long_prompts_rows_are_made() -> None:
+    """They take microseconds each, and a prompt may have a million."""
+    position = {str(token_id): {"logprob": -3.0, "rank": token_id} for token_id in range(1, 11)}
+    turns = 0
+
+    def count_turns() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(count_turns)
+
+    count_turns()
+    await rows_of_prompt([None, *[position] * 999], [1] * 1000, 10)
+    assert turns > 3
 
 
 @pytest.mark.parametrize(
