@@ -28,7 +28,6 @@ WITHOUT_TESTS_OF_THEIR_OWN = {
     "coordinator/api/openapi/render_schemas.py": DESCRIBED,
     "coordinator/api/openapi/responses_schemas.py": DESCRIBED,
     "coordinator/api/openapi/token_schemas.py": DESCRIBED,
-    "coordinator/api/pooling/routes.py": "joins routes; test_operations.py finds each of them described",
     "coordinator/api/tokens/routes.py": "joins routes; test_operations.py finds each of them described",
     "coordinator/api/openapi/trajectory_operations.py": "descriptions of routes; test_operations.py checks them",
     "coordinator/api/openapi/trajectory_schemas.py": DESCRIBED,

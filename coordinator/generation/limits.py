@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 
 from tokenwire.coordinator.generation.grammar_limits import check_grammar
+from tokenwire.coordinator.output.choice import MOST_DECODED
 from tokenwire.coordinator.types import GenerationRequest, ServedModel
 from tokenwire.errors import InvalidRequest, Malformed, NotFound
 from tokenwire.v1 import inference_pb2 as pb
@@ -37,9 +38,16 @@ _REQUEST_BYTES = 26 * 1024
 _CHOICE_BYTES = 1536
 """Of a choice that waits: what listens to it, and its detokenizer."""
 _TOKEN_BYTES = 40
-"""Of an id of a prompt."""
+"""Of an id of a prompt, with its text."""
+_CHAR_BYTES = 2
+"""Of a text that is longer, because most of it is cut off: as the request has it, and rendered."""
 _LOGPROB_BYTES = 240
-"""Of one, decoded and in a reply."""
+"""Of a log-probability of a reply, or of a short prompt, which is kept decoded."""
+_ROW_BYTES = 64
+"""Of one of a prompt, for each choice that gets it. Measured with 20 for each of 24,000 tokens: 7 bytes arrive, 13 are
+kept until the reply is sent, and what is rendered at a time takes 3 more. It is not less because those of a prompt come
+in one event, which may have an eighth of the bytes that a request may take.
+"""
 _EXPECTED_TOKENS = 1024
 """Of a reply whose request does not say how many it may have."""
 _REPEATED_BYTES = 10
@@ -73,6 +81,8 @@ class RequestCost:
         self.parameter_bytes = sampling.ByteSize()
         self._logprobs = 0
         """Log-probabilities of each prompt token."""
+        self._logprob_bytes = 0
+        """What they take, of all prompts."""
         if sampling.HasField("prompt_logprobs"):
             requested = sampling.prompt_logprobs
             self._logprobs = 1 + (model.max_token_id if requested < 0 else requested)
@@ -86,16 +96,20 @@ class RequestCost:
             self._kept = 1 + len(sampling.logprob_token_ids)
         self._named = sampling.HasField("max_tokens")
         self._output_tokens = 0
-        self._prompts = self._tokens = 0
+        self._prompts = self._tokens = self._prompt_bytes = 0
 
-    def add_prompt(self, tokens: int, max_tokens: int) -> None:
-        """Add a prompt of so many tokens, and the most tokens of a reply to it."""
+    def add_prompt(self, tokens: int, max_tokens: int, chars: int = 0) -> None:
+        """Add a prompt of so many tokens, and the most tokens of a reply to it. chars: of its text, before the cut."""
         self._prompts += 1
         expected = max_tokens if self._named else min(max_tokens, _EXPECTED_TOKENS)
         self._output_tokens += min(expected, self._at_once) * self._n
         self._tokens += tokens
-        each_choice = _CHOICE_BYTES + (self._repeated_bytes + _LOGPROB_BYTES * self._logprobs) * tokens
-        self.size_bytes += _TOKEN_BYTES * tokens + self.parameter_bytes + each_choice * self._n
+        scored, each_choice = self._logprobs * tokens, _CHOICE_BYTES + self._repeated_bytes * tokens
+        scored_bytes = _ROW_BYTES * scored * self._n + (_LOGPROB_BYTES - _ROW_BYTES) * min(scored, MOST_DECODED)
+        self._logprob_bytes += scored_bytes
+        prompt_bytes = max(_TOKEN_BYTES * tokens, _CHAR_BYTES * chars)
+        self._prompt_bytes += prompt_bytes
+        self.size_bytes += prompt_bytes + self.parameter_bytes + each_choice * self._n + scored_bytes
         self.placed_bytes = self.size_bytes + _LOGPROB_BYTES * self._kept * self._output_tokens
 
     def check(self, most_bytes: int) -> None:
@@ -109,13 +123,9 @@ class RequestCost:
             (output, f"{self._kept} log-probabilities of {self._output_tokens} tokens of a reply at once", "logprobs"),
             (_CHOICE_BYTES * prompts * n, f"{prompts * n} choices", "n"),
             (self._repeated_bytes * tokens * n, f"{tokens} prompt tokens that n={n} choices repeat", "n"),
-            (_TOKEN_BYTES * tokens, f"{tokens} prompt tokens", "prompt"),
+            (self._prompt_bytes, f"{tokens} prompt tokens with their text", "prompt"),
             (parameters * prompts, f"{parameters} bytes of parameters for each of {prompts} prompts", "prompt"),
-            (
-                _LOGPROB_BYTES * logprobs * tokens * n,
-                f"{logprobs} log-probabilities of {tokens} tokens, n={n}",
-                "prompt_logprobs",
-            ),
+            (self._logprob_bytes, f"{logprobs} log-probabilities of {tokens} tokens, n={n}", "prompt_logprobs"),
         )
         raise InvalidRequest(
             f"The request takes about {_mib(self.placed_bytes)}, more than {_mib(most_bytes)} "
@@ -124,12 +134,18 @@ class RequestCost:
         )
 
 
-def check_inputs(inputs: int, tokens: int, result_bytes: int, most_bytes: int) -> int:
-    """Return the bytes that a pooling request takes, with its results, if it is not more. Raises InvalidRequest."""
-    size_bytes = _REQUEST_BYTES + _CHOICE_BYTES * inputs + _TOKEN_BYTES * tokens + result_bytes
+def check_inputs(inputs: int, tokens: int, result_bytes: int, repeated_bytes: int, most_bytes: int) -> int:
+    """Return the bytes that a pooling request takes, with its results and the texts that its response repeats, if it is
+    not more. Raises InvalidRequest.
+    """
+    size_bytes = _REQUEST_BYTES + _CHOICE_BYTES * inputs + _TOKEN_BYTES * tokens + result_bytes + repeated_bytes
     if size_bytes > most_bytes:
         of_tokens = _TOKEN_BYTES * tokens
-        size, what = max((result_bytes, "their results"), (of_tokens, f"{tokens} tokens"))
+        size, what = max(
+            (result_bytes, "their results"),
+            (of_tokens, f"{tokens} tokens"),
+            (repeated_bytes, "texts that the response repeats"),
+        )
         raise InvalidRequest(
             f"The {inputs} inputs take about {_mib(size_bytes)}, more than {_mib(most_bytes)} (--max-request-mb): "
             f"{_mib(size)} of them for {what}.",

@@ -209,7 +209,7 @@ class GenerationService:
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             known = len(prepared.token_ids) if prepared.is_tokenized and model.knows_all_tokens else prepared.reused
             max_tokens.append(limits.check_prompt(prepared.token_ids, known, params, model, param))
-            cost.add_prompt(len(prepared.token_ids), max_tokens[-1])
+            cost.add_prompt(len(prepared.token_ids), max_tokens[-1], len(prepared.text or ""))
             cost.check(self._settings.max_request_bytes)
             prompts.append(prepared)
             if position:

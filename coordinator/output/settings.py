@@ -56,10 +56,12 @@ class ApiSettings:
         128 * 2**20,
         Option(
             "--max-request-mb",
-            "Maximum memory of a request: 26 KiB, 1.5 KiB for each choice, 40 bytes for each token of its prompts, its "
-            "sampling parameters once for each prompt, and, times n, 10 bytes for each token that a choice repeats and "
-            "240 for each log-probability of its prompts and its reply, of which a stream counts one token unless "
-            "its end repeats them.",
+            "Maximum memory of a request: 26 KiB, 1.5 KiB for each choice, 40 bytes for each token of its prompts or "
+            "2 for each character, its sampling parameters once for each prompt, and, times n, 10 bytes for each token "
+            "that a choice repeats, "
+            "64 for each log-probability of its prompts (the first 16,384 of a prompt 176 more, once), and 240 for "
+            "each of its reply, of which a stream counts one token unless its end repeats them. Texts that the "
+            "response of a model that pools repeats count too.",
             Section.REPLIES,
             unit=Unit.MiB,
             bounds=Bounds(above=0),

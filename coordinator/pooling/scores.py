@@ -61,22 +61,23 @@ class ScoredTexts:
             return [TextPrompt(first + second) for first, second in pairs]
         return [TextPair(first, second) for first, second in pairs]
 
-    async def scores(self, results: Results) -> list[float]:
-        """Return the score of each pair from the results of these inputs."""
-        if len(results.pooled) == len(self.second):  # of a cross encoder: a bi-encoder has those of the first texts too
-            return [results.vector(index)[0] for index in range(len(self.second))]
-        vectors: list[Sequence[float]] = []
-        lengths: list[float] = []
-        for index in range(len(results.pooled)):
-            vectors.append(results.vector(index))
-            lengths.append(max(math.sqrt(_product(vectors[-1], vectors[-1])), _LEAST_NORM))
-            await _yield_to_others(index)
-        scores: list[float] = []
-        for index in range(len(self.second)):
-            a, b = index if len(self.first) > 1 else 0, len(self.first) + index
-            scores.append(_product(vectors[a], vectors[b]) / (lengths[a] * lengths[b]))
-            await _yield_to_others(index)
-        return scores
+
+async def pair_scores(results: Results, first: int, second: int) -> list[float]:
+    """Return the score of each pair from the results of so many first and second texts."""
+    if len(results.pooled) == second:  # of a cross encoder: a bi-encoder has those of the first texts too
+        return [results.vector(index)[0] for index in range(second)]
+    vectors: list[Sequence[float]] = []
+    lengths: list[float] = []
+    for index in range(len(results.pooled)):
+        vectors.append(results.vector(index))
+        lengths.append(max(math.sqrt(_product(vectors[-1], vectors[-1])), _LEAST_NORM))
+        await _yield_to_others(index)
+    scores: list[float] = []
+    for index in range(second):
+        a, b = index if first > 1 else 0, first + index
+        scores.append(_product(vectors[a], vectors[b]) / (lengths[a] * lengths[b]))
+        await _yield_to_others(index)
+    return scores
 
 
 async def _cut(tokenizer: ModelTokenizer, texts: Sequence[str], tokens: int) -> Sequence[str]:

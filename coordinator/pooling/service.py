@@ -67,7 +67,8 @@ class PoolingService:
         width = 1 if model.pooling is None else model.pooling.width
         rows = lengths if request.params.task.startswith("token_") else [1] * len(lengths)
         results = sum(rows) * width * request.bytes_per_number
-        size = check_inputs(len(lengths), sum(lengths), results, self._settings.max_request_bytes)
+        kept = results, request.repeated_bytes
+        size = check_inputs(len(lengths), sum(lengths), *kept, self._settings.max_request_bytes)
         return PreparedPool(request, model, inputs, lengths, [width * each for each in rows], size)
 
     async def start(self, prepared: PreparedPool, reply: PooledReply, context: RequestContext) -> GenerationHandle:

@@ -44,6 +44,8 @@ class PoolingRequest:
     cache_salt: str | None = None
     bytes_per_number: int = 8
     """What each number of the results takes until the response is sent."""
+    repeated_bytes: int = 0
+    """What texts take that the response repeats."""
 
 
 @value_class

@@ -14,6 +14,7 @@ from tests.adversary.values import (
     long_text,
     many,
     small,
+    texts,
     value_of,
 )
 
@@ -57,6 +58,27 @@ _SCORED = {
     "prompt_lengths": many(10, "zeros", "0"),
     "top_logprobs": small(20)[0],
 }
+_ECHOED_PROMPT = {
+    **{"prompt": id_list(24_000), "echo": small(True)[0], "logprobs": small(20)[0]},
+    **{"max_tokens": small(4)[0], "stream": small(True)[0]},
+}
+_SGLANG_PROMPT = {
+    **{"input_ids": id_list(24_000), "sampling_params.max_new_tokens": small(4)[0]},
+    **{"return_logprob": small(True)[0], "logprob_start_len": small(0)[0], "top_logprobs_num": small(20)[0]},
+}
+_SGLANG_REPLY = {
+    **{"input_ids": small([7])[0], "sampling_params.max_new_tokens": small(300)[0]},
+    **{"sampling_params.n": small(16)[0], "sampling_params.ignore_eos": small(True)[0]},
+    **{"return_logprob": small(True)[0], "top_logprobs_num": small(20)[0]},
+}
+_SCORED_ARRAYS = {
+    "sequences": id_lists(7, 9_900),
+    "prompt_lengths": many(7, "zeros", "0"),
+    "top_logprobs": small(20)[0],
+    "response_format": small("binary")[0],
+}
+_CUT_TEXT = {"texts": texts(1, 28 * MIB), "truncate": small("END")[0], "max_tokens": small(10)[0]}
+_CUT_DOCUMENT = {"query": small("x")[0], "documents": texts(1, 28 * MIB), "truncate_prompt_tokens": small(10)[0]}
 
 ROWS = {
     attack.name: attack
@@ -78,6 +100,13 @@ ROWS = {
         _attack("prompts, too many", fields={"prompt": id_lists(65_536, 3)}),
         _attack("lists", fields={"prompt": small("hi")[0], UNKNOWN: many(10_000_000, "lists", "[]")}),
         _attack("trl", "/get_sequence_logprobs/", _SCORED),
+        _attack("trl, arrays", "/get_sequence_logprobs/", _SCORED_ARRAYS),
+        _attack("echoed ids with scores, streamed", fields=_ECHOED_PROMPT),
+        _attack("sglang, scores of a prompt", "/generate", _SGLANG_PROMPT),
+        _attack("sglang, scores of a prompt, streamed", "/generate", _SGLANG_PROMPT | {"stream": small(True)[0]}),
+        _attack("sglang, scores of replies", "/generate", _SGLANG_REPLY),
+        _attack("cut texts to embed", "/v2/embed", _CUT_TEXT, copies=12),
+        _attack("cut documents to rank", "/rerank", _CUT_DOCUMENT, copies=12),
         _attack("arguments", fields={"prompt": id_lists(200, 3), "vllm_xargs": _LARGE_EXTRA}),
         _attack("biases", fields={"prompt": id_lists(256, 3), "logit_bias": SAMPLING["logit_bias"][0]}),
         _attack("bad words", fields={"prompt": id_lists(2_000, 3), "bad_words": SAMPLING["bad_words"][0]}),

@@ -11,10 +11,10 @@ from starlette.responses import Response
 from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.fields.common import Int64
 from tokenwire.coordinator.api.fields.wire_values import checked_prompts
-from tokenwire.coordinator.api.json_pieces import JsonPieces, array_in_parts, object_pieces
+from tokenwire.coordinator.api.json_pieces import JsonPieces, array_in_parts, array_of, object_pieces, text_in_parts
 from tokenwire.coordinator.api.long_response import LongResponse
 from tokenwire.coordinator.api.pooling.collect import pool
-from tokenwire.coordinator.api.pooling.fields import check_route, truncation_of
+from tokenwire.coordinator.api.pooling.fields import check_route, repeated_bytes, truncation_of
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.parsing.request_model import RequestModel
@@ -73,6 +73,7 @@ class CohereEmbedRequest(RequestModel):
             max_tokens=most or None,
             priority=headers.priority(self.priority),
             bytes_per_number=_BYTES_PER_NUMBER,
+            repeated_bytes=repeated_bytes(self.texts or ()),
         )
 
     def _instruction(self, model: ServedModel) -> str:
@@ -110,20 +111,22 @@ def cohere_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
         headers = RequestHeaders.of(request)
         model = await models.resolve(body.model, headers.caller, pools=True)
         check_route(model, ("embed",), "Embeddings API")
-        translated = body.to_pooling(model, headers)
-        results = await pool(pooling, translated, model, request)
-        if body.truncate == "NONE" and body.max_tokens is not None and max(results.lengths) > body.max_tokens:
+        running = pool(pooling, body.to_pooling(model, headers), model, request)
+        most = body.max_tokens if body.truncate == "NONE" else None
+        kinds, texts = body.embedding_types or ["float"], body.texts
+        del body  # it may be large
+        results = await running
+        if most is not None and max(results.lengths) > most:
             raise InvalidRequest(
-                f"Input of {max(results.lengths)} tokens exceeds max_tokens={body.max_tokens} with truncate=NONE. "
+                f"Input of {max(results.lengths)} tokens exceeds max_tokens={most} with truncate=NONE. "
                 "Set truncate to END or START to allow truncation.",
                 param="max_tokens",
             )
-        kinds = body.embedding_types or ["float"]
         _check_bits(results, kinds)
         vectors: dict[str, JsonPieces] = {kind: _vectors(results, kind) for kind in kinds}
-        shown: dict[str, Any] = {"id": translated.request_id, "embeddings": JsonPieces(lambda: object_pieces(vectors))}
-        if body.texts is not None:
-            shown["texts"] = body.texts
+        shown: dict[str, Any] = {"id": results.request_id, "embeddings": JsonPieces(lambda: object_pieces(vectors))}
+        if texts is not None:
+            shown["texts"] = array_of(map(text_in_parts, texts))
         units = {"input_tokens": results.prompt_tokens, "image_tokens": 0}
         shown["meta"] = {"api_version": {"version": "2"}, "billed_units": units}
         return LongResponse(object_pieces({**shown, "response_type": "embeddings_by_type"}))

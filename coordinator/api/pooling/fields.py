@@ -1,5 +1,7 @@
 """Request fields shared by the routes of pooling models, with vLLM's names."""
 
+from collections.abc import Sequence
+from sys import getsizeof
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -111,6 +113,11 @@ def truncation_of(length: int | None, side: Literal["left", "right"] | None, mod
         return None
     on_left = model.pooling is not None and model.pooling.truncation_side == "left"
     return Truncation(length, side, "left" if on_left else "right")
+
+
+def repeated_bytes(texts: Sequence[str]) -> int:
+    """Return what texts take that a response repeats: they are kept until it is sent."""
+    return sum(map(getsizeof, texts))
 
 
 def check_route(model: ServedModel, tasks: tuple[str, ...], api: str) -> None:

@@ -1,13 +1,15 @@
 """POST /pooling and /classify: results of inputs as they are, and as classes."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.fields.usage import full_usage_object
+from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.pooling.collect import pool
 from tokenwire.coordinator.api.pooling.embeddings import InputFields
 from tokenwire.coordinator.api.pooling.encoding import bytes_per_number, encoded, wire_dtype
@@ -83,13 +85,14 @@ def result_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
         del body  # it may be large
         results = await running
         labels = [] if model.pooling is None else list(model.pooling.labels)
-        data = []
-        for index in range(len(results.pooled)):
-            chances = results.vector(index).tolist()
-            best = max(range(len(chances)), key=chances.__getitem__)
-            label = labels[best] if best < len(labels) else None
-            data.append({"index": index, "label": label, "probs": chances, "num_classes": len(chances)})
+        data = (_classified(index, results.vector(index).tolist(), labels) for index in range(len(results.pooled)))
         shown = {"id": results.request_id, "object": "list", "created": created, "model": model.name, "data": data}
-        return JSONResponse({**shown, "usage": full_usage_object(Usage(results.prompt_tokens))})
+        return long_response({**shown, "usage": full_usage_object(Usage(results.prompt_tokens))}, "data")
 
     return router
+
+
+def _classified(index: int, chances: list[float], labels: Sequence[str]) -> dict[str, Any]:
+    best = max(range(len(chances)), key=chances.__getitem__)
+    label = labels[best] if best < len(labels) else None
+    return {"index": index, "label": label, "probs": chances, "num_classes": len(chances)}

@@ -6,16 +6,18 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BeforeValidator, Field
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders
 from tokenwire.coordinator.api.fields.usage import full_usage_object
 from tokenwire.coordinator.api.fields.wire_values import checked_prompts
+from tokenwire.coordinator.api.json_pieces import JsonPieces, object_pieces, text_in_parts
+from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.pooling.collect import pool
-from tokenwire.coordinator.api.pooling.fields import PoolingFields
+from tokenwire.coordinator.api.pooling.fields import PoolingFields, repeated_bytes
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
-from tokenwire.coordinator.pooling.scores import ScoredTexts, ranked
+from tokenwire.coordinator.pooling.scores import ScoredTexts, pair_scores, ranked
 from tokenwire.coordinator.pooling.service import PoolingService
 from tokenwire.coordinator.pooling.types import PoolingRequest
 from tokenwire.coordinator.types import ServedModel, Usage
@@ -45,6 +47,10 @@ class ScoringFields(PoolingFields):
         if self.padding == "max_length":
             raise InvalidRequest("`padding` is not supported for scores.", param="padding")
 
+    def repeated(self) -> Sequence[Any]:
+        """Return what a response repeats of the request."""
+        return ()
+
     def to_pooling(self, texts: ScoredTexts, model: ServedModel, headers: RequestHeaders) -> PoolingRequest:
         """Translate into a PoolingRequest. Raises InvalidRequest or NotFound."""
         inputs = texts.inputs(model)
@@ -56,6 +62,7 @@ class ScoringFields(PoolingFields):
             cuts_second=self.max_tokens_per_doc > 0,
             priority=headers.priority(self.priority),
             cache_salt=self.cache_salt,
+            repeated_bytes=repeated_bytes(self.repeated()),
         )
 
 
@@ -84,6 +91,10 @@ class RerankRequest(ScoringFields):
     documents: Annotated[ScoreInput | list[ScoreInput], BeforeValidator(checked_prompts("documents"))]
     top_n: Annotated[int, Field(ge=0)] = 0
 
+    def repeated(self) -> Sequence[Any]:
+        """Return the documents."""
+        return self.documents if isinstance(self.documents, list) else [self.documents]
+
 
 @value_class
 class _Scored:
@@ -91,7 +102,6 @@ class _Scored:
 
     request_id: str
     model: str
-    documents: Sequence[str]
     scores: Sequence[float]
     tokens: int
 
@@ -99,7 +109,7 @@ class _Scored:
 async def _score(
     service: PoolingService, models: ModelDirectory, body: ScoringFields, given: tuple[Any, Any], request: Request
 ) -> _Scored:
-    """Score the texts that are given. Raises what `pool` does."""
+    """Score the texts that are given; none of them is kept meanwhile. Raises what `pool` does."""
     body.check()
     headers = RequestHeaders.of(request)
     model = await models.resolve(body.model, headers.caller, pools=True)
@@ -107,10 +117,11 @@ async def _score(
     whole.check()
     whole.inputs(model)  # whether it scores at all
     texts = await whole.cut(model, body.max_tokens_per_query, body.max_tokens_per_doc)
-    translated = body.to_pooling(texts, model, headers)
-    results = await pool(service, translated, model, request)
-    scores = await texts.scores(results)
-    return _Scored(translated.request_id, model.name, whole.second, scores, results.prompt_tokens)
+    counts = len(texts.first), len(texts.second)
+    running = pool(service, body.to_pooling(texts, model, headers), model, request)
+    del body, given, whole, texts
+    results = await running
+    return _Scored(results.request_id, model.name, await pair_scores(results, *counts), results.prompt_tokens)
 
 
 def scoring_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
@@ -121,28 +132,35 @@ def scoring_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter
     @router.post("/v1/score", ScoreRequest)
     async def create_score(body: ScoreRequest, request: Request) -> Response:
         created = int(time.time())
-        scored = await _score(pooling, models, body, (body.data_1, body.data_2), request)
-        data = [{"index": index, "object": "score", "score": score} for index, score in enumerate(scored.scores)]
+        running = _score(pooling, models, body, (body.data_1, body.data_2), request)
+        del body  # it may be large
+        scored = await running
+        data = ({"index": index, "object": "score", "score": score} for index, score in enumerate(scored.scores))
         shown = {"id": scored.request_id, "object": "list", "created": created, "model": scored.model, "data": data}
-        return JSONResponse({**shown, "usage": full_usage_object(Usage(scored.tokens))})
+        return long_response({**shown, "usage": full_usage_object(Usage(scored.tokens))}, "data")
 
     @router.post("/rerank", RerankRequest)
     @router.post("/v1/rerank", RerankRequest)
     @router.post("/v2/rerank", RerankRequest)
     async def rerank(body: RerankRequest, request: Request) -> Response:
-        scored = await _score(pooling, models, body, (body.query, body.documents), request)
-        results = [
-            {
-                "index": index,
-                "document": {"text": scored.documents[index], "multi_modal": None},
-                "relevance_score": scored.scores[index],
-            }
-            for index in ranked(scored.scores, body.top_n)
-        ]
+        running = _score(pooling, models, body, (body.query, body.documents), request)
+        documents, top_n = body.repeated(), body.top_n
+        del body
+        scored = await running
+        results = (
+            {"index": index, "document": _shown(documents[index]), "relevance_score": scored.scores[index]}
+            for index in ranked(scored.scores, top_n)
+        )
         usage = {"prompt_tokens": scored.tokens, "total_tokens": scored.tokens}
-        return JSONResponse({"id": scored.request_id, "model": scored.model, "usage": usage, "results": results})
+        shown = {"id": scored.request_id, "model": scored.model, "usage": usage}
+        return long_response({**shown, "results": results}, "results")
 
     return router
+
+
+def _shown(document: str) -> JsonPieces:
+    shown = {"text": text_in_parts(document), "multi_modal": None}
+    return JsonPieces(lambda: object_pieces(shown))
 
 
 def _texts(given: Any, model: ServedModel) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.coordinator.fakes import served_model
 from tokenwire.coordinator.generation import limits
+from tokenwire.coordinator.output.choice import MOST_DECODED
 from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.types import GenerationRequest
 from tokenwire.errors import InvalidRequest
@@ -130,12 +131,37 @@ def test_log_probabilities_of_prompts_are_counted_for_every_choice(requested: in
     sampling = pb.SamplingParams(prompt_logprobs=requested)
     cost = limits.RequestCost(request, sampling, MODEL)
     cost.add_prompt(100, 1)
-    size = REQUEST_BYTES + 5 * CHOICE_BYTES + 100 * 40 + sampling.ByteSize() + 240 * 500 * each
+    size = REQUEST_BYTES + 5 * CHOICE_BYTES + 100 * 40 + sampling.ByteSize() + (64 * 500 + 176 * 100) * each
 
     cost.check(size)
     with pytest.raises(InvalidRequest, match=f"{each} log-probabilities of 100 tokens, n=5") as caught:
         cost.check(size - 1)
     assert "--max-request-mb" in caught.value.message
+
+
+def test_log_probabilities_of_long_prompts_count_as_they_are_kept() -> None:
+    """As rows, not decoded as those of short ones are."""
+    sampling = pb.SamplingParams(prompt_logprobs=0)
+    sizes = []
+    for tokens in (MOST_DECODED, 2 * MOST_DECODED):
+        cost = limits.RequestCost(GenerationRequest("r", "digits", [], sampling), sampling, MODEL)
+        cost.add_prompt(tokens, 1)
+        sizes.append(cost.size_bytes - 40 * tokens)
+
+    assert sizes[1] - sizes[0] == 64 * MOST_DECODED
+    assert 240 * MOST_DECODED < sizes[0] < 241 * MOST_DECODED + REQUEST_BYTES
+
+
+def test_texts_of_which_most_is_cut_off_count() -> None:
+    """They are kept with the request; others have fewer characters than their tokens count for."""
+    request = GenerationRequest("r", "digits", [], pb.SamplingParams())
+    cut, whole = (limits.RequestCost(request, request.sampling, MODEL) for _ in range(2))
+    cut.add_prompt(10, 1, 1_000_000)
+    whole.add_prompt(10, 1, 50)
+
+    assert cut.placed_bytes - whole.placed_bytes == 2 * 1_000_000 - 40 * 10
+    with pytest.raises(InvalidRequest, match="10 prompt tokens with their text"):
+        cut.check(10**6)
 
 
 def test_parameters_count_once_for_each_prompt() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.coordinator.fakes import served_model
 from tests.coordinator.pooling.embedding import embedding_model, pooled_result
-from tokenwire.coordinator.pooling.scores import ScoredTexts, ranked
+from tokenwire.coordinator.pooling.scores import ScoredTexts, pair_scores, ranked
 from tokenwire.coordinator.pooling.types import Results, TextPair
 from tokenwire.coordinator.types import TextPrompt
 from tokenwire.errors import InvalidRequest, NotFound
@@ -15,11 +15,10 @@ from tokenwire.errors import InvalidRequest, NotFound
 async def test_embeddings_are_compared_by_their_angle() -> None:
     """One with all, or each with its own; a vector of zeros is like none."""
     one, other, zero = pooled_result([3.0, 4.0]), pooled_result([4.0, -3.0]), pooled_result([0.0, 0.0])
-    one_to_many, pairs = ScoredTexts(["q"], ["a", "b", "c"]), ScoredTexts(["p", "q"], ["a", "b"])
 
-    assert await one_to_many.scores(Results("r", [one, one, other, zero], [1] * 4)) == [1.0, 0.0, 0.0]
-    assert await pairs.scores(Results("r", [one, other, one, one], [1] * 4)) == [1.0, 0.0]
-    assert pairs.inputs(embedding_model()) == [TextPrompt(each) for each in "pqab"]
+    assert await pair_scores(Results("r", [one, one, other, zero], [1] * 4), 1, 3) == [1.0, 0.0, 0.0]
+    assert await pair_scores(Results("r", [one, other, one, one], [1] * 4), 2, 2) == [1.0, 0.0]
+    assert ScoredTexts(["p", "q"], ["a", "b"]).inputs(embedding_model()) == [TextPrompt(each) for each in "pqab"]
 
 
 async def test_a_cross_encoder_gets_pairs() -> None:
@@ -29,7 +28,8 @@ async def test_a_cross_encoder_gets_pairs() -> None:
 
     assert texts.inputs(separated) == [TextPair("q", "a"), TextPair("q", "b")]
     assert texts.inputs(embedding_model(score="cross-encoder")) == [TextPrompt("qa"), TextPrompt("qb")]
-    assert await texts.scores(Results("r", [pooled_result([0.25]), pooled_result([0.5])], [1, 1])) == [0.25, 0.5]
+    results = Results("r", [pooled_result([0.25]), pooled_result([0.5])], [1, 1])
+    assert await pair_scores(results, 1, 2) == [0.25, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ async def test_others_have_turns_while_many_texts_are_cut_and_compared() -> None
     assert turns
     turns = 0
     vectors = [pooled_result([1.0, 1.0])] * 81
-    await ScoredTexts(["two"], documents).scores(Results("r", vectors, [1] * 81))
+    await pair_scores(Results("r", vectors, [1] * 81), 1, 80)
     assert turns >= 10
     done.set()
     await others
