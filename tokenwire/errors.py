@@ -9,7 +9,9 @@ TokenwireError
 │   ├── Unauthorized     it lacks a valid key
 │   ├── TooLarge         its body exceeds the limit
 │   ├── UnsupportedCoding its body is compressed in another way
+│   ├── MediaUnavailable a picture of it cannot be fetched
 │   └── PoisonRequest    workers died when they started it
+├── MediaMissing         the worker lacks pictures of it
 ├── Superseded           a newer operation was applied first
 ├── CannotAdopt          a worker cannot converge to the desired state
 ├── Unsupported          not supported by this engine
