@@ -273,7 +273,7 @@ async def _stop(core: Core) -> None:
     await core.models.close()
     await asyncio.gather(core.history.close(), core.accounts.close(), core.generation.close())
     if core.generation.recorder is not None:
-        await core.generation.recorder.store.close()
+        await core.generation.recorder.close()
 
 
 def _responses(settings: CoordinatorSettings, generation: GenerationService) -> BackgroundResponses | None:

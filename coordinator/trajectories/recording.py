@@ -6,7 +6,7 @@ import os
 import time
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,10 @@ log = logging.getLogger(__name__)
 _NODE_BYTES = 8
 _SETTLE_S = 1.0
 """How long a reader waits for turns whose reply has ended, and which are about to be stored."""
+_STORED_AT_ONCE = 16
+"""Choices, some milliseconds of work: those of a request that has more are stored in turns with others."""
+_PARAMETER_BYTES = 64 * 1024
+"""Of the parameters of all prompts of a request together, each of which is stored with them."""
 
 
 @value_class
@@ -62,6 +66,8 @@ class TurnRecording:
 
     def __init__(self, recorder: "TrajectoryRecorder", key: SessionKey, share: str, request: RecordedRequest) -> None:
         self.ended = asyncio.Event()
+        """Set when it is stored."""
+        self._storing: Iterator[None] | None = None
         self._recorder = recorder
         self._key = key
         self._share = share
@@ -95,41 +101,52 @@ class TurnRecording:
             self._recorder.append(self._key, self._share, MessageParsed(found.node, found.message))
 
     def end(self) -> None:
-        """Store what was sampled. Raises nothing; safe more than once."""
-        if self.ended.is_set():
+        """Store what was sampled, soon if that is much. Raises nothing; safe more than once."""
+        if self._storing is not None:
             return
-        self.ended.set()
+        self._storing = self._steps(self._recorder.clock())
+        if sum(map(len, self._choices)) <= _STORED_AT_ONCE:
+            for _ in self._storing:
+                pass
+        else:
+            self._recorder.take_turns(self._storing)
+
+    def _steps(self, ended_at: float) -> Iterator[None]:
+        """Store what was sampled, a choice or a prompt in each step."""
         try:
+            parameters = _parameters(self._request.sampling, len(self._choices))
             for position, prompt in enumerate(self._request.request.prompts):
-                self._store(position, prompt)
+                choices = []
+                for each in self._choices[position]:
+                    if each.choice is not None:
+                        choices.append(self._recorded(each))
+                        yield
+                sampled = [each for each in choices if each.token_ids]
+                if sampled:
+                    turn = self._turn(position, sampled, parameters, ended_at)
+                    self._recorder.append_turn(self._key, self._share, turn, prompt)
         except Exception:
             log.exception("recording a turn of a session failed")
         finally:
+            self.ended.set()
             self._recorder.on_ended(self._key, self)
 
-    def _store(self, position: int, prompt: Prompt) -> None:
-        choices = [self._recorded(each) for each in self._choices[position] if each.choice is not None]
-        sampled = [each for each in choices if each.token_ids]
-        if not sampled:
-            return
-        request, record = self._request, self._request.record
-        ids = request.prompts[position]
-        self._recorder.append_turn(
-            self._key,
-            self._share,
-            RecordedTurn(
-                request_id=request.request.request_id,
-                model=request.model.base_model,
-                adapter=request.model.name if request.model.lora is not None else None,
-                choices=sampled,
-                prompt_ids=ids if isinstance(ids, array) else array("I", ids),
-                sampling=MessageToDict(request.sampling, preserving_proto_field_name=True),
-                started=self._started,
-                first_token=None if record.first_token_s is None else self._started + record.first_token_s,
-                ended=self._recorder.clock(),
-                workers=[*record.workers],
-            ),
-            prompt,
+    def _turn(
+        self, position: int, choices: Sequence[RecordedChoice], parameters: Mapping[str, Any], ended_at: float
+    ) -> RecordedTurn:
+        request, record = self._request.request, self._request.record
+        ids = self._request.prompts[position]
+        return RecordedTurn(
+            request_id=request.request_id,
+            model=self._request.model.base_model,
+            adapter=self._request.model.name if self._request.model.lora is not None else None,
+            choices=choices,
+            prompt_ids=ids if isinstance(ids, array) else array("I", ids),
+            sampling=parameters,
+            started=self._started,
+            first_token=None if record.first_token_s is None else self._started + record.first_token_s,
+            ended=ended_at,
+            workers=[*record.workers],
         )
 
     def _recorded(self, each: _SampledChoice) -> RecordedChoice:
@@ -167,6 +184,7 @@ class TrajectoryRecorder:
         self.clock = clock
         self._indexes = indexes
         self._running: defaultdict[SessionKey, set[TurnRecording]] = defaultdict(set)
+        self._storing: set[asyncio.Task[None]] = set()
 
     def begin(self, key: SessionKey, share: str, request: RecordedRequest) -> TurnRecording:
         """Record a request of a session, which is about to be submitted."""
@@ -200,11 +218,39 @@ class TrajectoryRecorder:
         self._indexes.put(key, whole, [(choice.node, choice.token_ids) for choice in turn.choices], conversation)
         self.append(key, share, replace(turn, **changes))
 
+    def take_turns(self, steps: Iterator[None]) -> None:
+        """Take steps with turns for others in between."""
+        task = asyncio.create_task(_in_turns(steps))
+        self._storing.add(task)
+        task.add_done_callback(self._storing.discard)
+
+    async def close(self) -> None:
+        """Store what has ended, and close the store."""
+        await asyncio.gather(*self._storing)
+        await self.store.close()
+
     async def settled(self, key: SessionKey) -> None:
         """Wait for the turns of a session whose replies have ended: their clients may be faster than this process."""
         ending = [turn.ended.wait() for turn in self._running.get(key, ()) if turn.is_complete]
         if ending:
             await asyncio.wait([asyncio.ensure_future(each) for each in ending], timeout=_SETTLE_S)
+
+
+async def _in_turns(steps: Iterator[None]) -> None:
+    for number, _ in enumerate(steps, 1):
+        if not number % _STORED_AT_ONCE:
+            await asyncio.sleep(0)
+
+
+def _parameters(sampling: pb.SamplingParams, prompts: int) -> dict[str, Any]:
+    """Return the parameters of each prompt of a request; of large ones only the numbers and switches."""
+    shown = sampling
+    if sampling.ByteSize() * prompts > _PARAMETER_BYTES:
+        shown = pb.SamplingParams()
+        for field, value in sampling.ListFields():
+            if isinstance(value, int | float):
+                setattr(shown, field.name, value)
+    return MessageToDict(shown, preserving_proto_field_name=True)
 
 
 def _new_messages(conversation: PromptMessages, base: tuple[str, int, bool] | None) -> dict[str, Any]:

@@ -65,7 +65,10 @@ class TrajectoryNode(BaseModel):
     index: int = Field(description="The choice's index in the response.")
     model: str = Field(description="The first name of the model; an adapter's base model.")
     adapter: str | None = Field(description="The adapter.")
-    sampling_params: dict[str, Any] = Field(description="With the model's defaults, as they were sent to the worker.")
+    sampling_params: dict[str, Any] = Field(
+        description="With the model's defaults, as they were sent to the worker. Of more than 64 KiB, counted for each "
+        "prompt of its request, only numbers and switches."
+    )
     message_start: int = Field(description="How many messages of its prompt are those of its parent's prompt.")
     messages: list[dict[str, Any]] | None = Field(
         description="The messages of its prompt from there on; null if it was no conversation."

@@ -5,6 +5,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.coordinator.api.replies import ScriptedPlan
 from tests.coordinator.fakes import ids, request_context, served_model, token_history
 from tests.coordinator.generation.fakes import FakeFleet
@@ -40,9 +42,12 @@ class RecordedService:
         self.recorder = TrajectoryRecorder(self.store, indexes, clock=lambda: 1000.0)
         self.generation = GenerationService(self.fleet, token_history(), recorder=self.recorder)
 
-    async def start(self, *prompts: Prompt, session: str | None = "s", **fields: Any) -> GenerationHandle:
+    async def start(
+        self, *prompts: Prompt, session: str | None = "s", sampling: pb.SamplingParams | None = None, **fields: Any
+    ) -> GenerationHandle:
         """Start a request."""
-        request = GenerationRequest("r", "digits", prompts, pb.SamplingParams(), conversation_id=session, **fields)
+        sampling = sampling or pb.SamplingParams()
+        request = GenerationRequest("r", "digits", prompts, sampling, conversation_id=session, **fields)
         prepared = await self.generation.prepare(request, served_model(max_model_len=200), CALLER)
         context = request_context(RequestRecord(), CALLER)
         return await self.generation.start(prepared, CollectedReply(prepared.choices), context)
@@ -58,6 +63,43 @@ class RecordedService:
     async def graph(self, key: SessionKey = KEY) -> SessionGraph:
         """Return the graph of a session."""
         return build_graph([event for each in await self.store.read(key) if (event := unpack_event(each))])
+
+
+async def test_turns_of_many_prompts_are_stored_with_turns_for_others() -> None:
+    """Whoever waits for them, or closes the recorder, gets all of them."""
+    service, count = RecordedService(), 40
+    handle = await service.start(*(TokenPrompt([number % 9 + 1]) for number in range(count)))
+    for part in range(count):
+        service.sample("two", LENGTH, part=part)
+
+    handle.settle(0)
+    handle.settle(0)
+
+    assert not (await service.graph()).nodes
+    await service.recorder.settled(KEY)
+    assert len((await service.graph()).nodes) == count
+    handle = await service.start(*(TokenPrompt([3, 4]) for _ in range(count)))
+    for part in range(count):
+        service.sample("two", LENGTH, part=count + part)
+    handle.settle(0)
+    await service.recorder.close()
+    assert len((await service.graph()).nodes) == 2 * count
+
+
+@pytest.mark.parametrize(("prompts", "names"), [(1, {"temperature", "extra_args_json"}), (2, {"temperature"})])
+async def test_each_prompt_of_a_request_repeats_only_small_parameters(prompts: int, names: set[str]) -> None:
+    """Numbers are kept of large ones."""
+    service = RecordedService()
+    sampling = pb.SamplingParams(temperature=0.5, extra_args_json=f'{{"a": "{"x" * 40_000}"}}')
+    handle = await service.start(*(TokenPrompt([1, 2]) for _ in range(prompts)), sampling=sampling)
+    for part in range(prompts):
+        service.sample("two", LENGTH, part=part)
+
+    handle.settle(0)
+
+    for node in (await service.graph()).nodes.values():
+        assert node.turn.sampling.keys() & {"temperature", "extra_args_json"} == names
+        assert node.turn.sampling["temperature"] == 0.5
 
 
 async def test_a_turn_is_stored_when_it_ends() -> None:
