@@ -14,13 +14,11 @@ from tokenwire.coordinator.api.json_text import json_bytes
 
 
 class LongResponse(Response):
-    """A JSON response that is complete, in parts; a short one is one part, and has its length."""
+    """A response that is complete, in parts; a short one is one part, and has its length."""
 
-    media_type = "application/json"
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
+    def __init__(self, pieces: Iterable[bytes], media_type: str = "application/json") -> None:
         """Make the first part. Raises what making it raises."""
-        self.status_code, self.background = 200, None
+        self.status_code, self.background, self.media_type = 200, None, media_type
         self._parts = in_parts(pieces)
         self._first = next(self._parts, b"")
         self._second = next(self._parts, b"")

@@ -1,10 +1,12 @@
 """Training rows as JSON lines, or as a table of Arrow or Parquet, for which pyarrow is needed."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tokenwire.coordinator.api.json_text import json_bytes
+from tokenwire.coordinator.api.trajectories.sessions import within_size
 from tokenwire.coordinator.trajectories.rows import TrainingRow
 from tokenwire.errors import Unsupported
 
@@ -17,19 +19,26 @@ FORMATS = {
     "parquet": "application/vnd.apache.parquet",
 }
 """Content types by format."""
+_PAGE = "`limit` and `offset`"
 
 
-def encode(rows: Sequence[TrainingRow], form: str) -> bytes:
-    """Return rows in a format. Raises Unsupported for one that is not installed."""
+def encode(rows: Iterable[TrainingRow], form: str) -> bytes:
+    """Return rows in a format. They are made one after the other: each takes many times as much as what is made of it.
+
+    Raises Unsupported for a format that is not installed, and TooLarge.
+    """
     if form == "jsonl":
-        return b"".join([json_bytes(_columns(row)) + b"\n" for row in rows])
+        return b"".join(within_size((json_bytes(_columns(row)) + b"\n" for row in rows), len, _PAGE))
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
         message = f"The format {form!r} needs pyarrow on the server: pip install 'tokenwire[arrow]'"
         raise Unsupported(message, param="format") from error
-    table = pyarrow.Table.from_pylist([_flat(row) for row in rows], schema=_schema())
+    schema = _schema()
+    made = (pyarrow.Table.from_pylist([_flat(row)], schema=schema) for row in rows)
+    parts = [*within_size(made, attrgetter("nbytes"), _PAGE)]
+    table = pyarrow.concat_tables(parts) if parts else schema.empty_table()
     file = io.BytesIO()
     if form == "parquet":
         parquet.write_table(table, file)

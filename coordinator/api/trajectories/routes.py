@@ -1,14 +1,16 @@
 """The routes of recorded sessions: rLLM's, and those of the graph, of exports and of rewards."""
 
-import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import caller_of
+from tokenwire.coordinator.api.api_request import caller_of, context_of
+from tokenwire.coordinator.api.json_pieces import slices_of
 from tokenwire.coordinator.api.json_text import json_bytes
+from tokenwire.coordinator.api.long_response import LongResponse
 from tokenwire.coordinator.api.query_params import number_of, one_of, time_of
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.trajectories.bodies import NewSession, RewardBody
@@ -21,7 +23,7 @@ from tokenwire.coordinator.api.trajectories.sessions import (
     page_of_nodes,
     within_size,
 )
-from tokenwire.coordinator.api.trajectories.shapes import node_object, prompt_length, trace_object
+from tokenwire.coordinator.api.trajectories.shapes import node_object, trace_object
 from tokenwire.coordinator.trajectories.graph import SessionGraph
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
 from tokenwire.coordinator.trajectories.rows import rows_of
@@ -71,7 +73,8 @@ def _session_routes(sessions: RecordedSessions) -> ApiRouter:
 
     @router.get(_SESSION)
     async def show_session(request: Request) -> Response:
-        return _json(info_of(*await _found(sessions, request)))
+        session_id = request.path_params["session_id"]
+        return _json(info_of(session_id, await sessions.find(caller_of(request), session_id)))
 
     @router.delete(_SESSION)
     async def delete_session(request: Request) -> Response:
@@ -94,39 +97,32 @@ def _session_routes(sessions: RecordedSessions) -> ApiRouter:
     return router
 
 
-async def _found(sessions: RecordedSessions, request: Request) -> tuple[str, SessionGraph]:
-    session_id = request.path_params["session_id"]
-    return session_id, await sessions.find(caller_of(request), session_id)
-
-
 def _node_routes(sessions: RecordedSessions) -> ApiRouter:
     router = ApiRouter()
 
     @router.get(f"{_SESSION}/trajectory")
     async def show_trajectory(request: Request) -> Response:
         limit, after = number_of(request.query_params, "limit"), request.query_params.get("after")
-        session_id, graph = await _found(sessions, request)
-        page = page_of_nodes(graph, after, limit)
 
-        def encoded() -> bytes:
-            nodes = [*within_size(page, lambda node: len(node.prompt_ids) + 2 * len(node.choice.token_ids), _PAGE)]
-            more = bool(nodes) and nodes[-1].id != next(reversed(graph.nodes))
-            shown = [node_object(node) for node in nodes]
-            return json_bytes({**info_of(session_id, graph), "nodes": shown, "has_more": more})
+        def encoded(session_id: str, graph: SessionGraph) -> bytes:
+            page = page_of_nodes(graph, after, limit)
+            nodes = [*within_size((json_bytes(node_object(node)) for node in page), len, _PAGE)]
+            more = bool(page) and page[-1].id != next(reversed(graph.nodes))
+            head = json_bytes({**info_of(session_id, graph), "has_more": more, "nodes": []})
+            return b"".join([head[:-2], b",".join(nodes), head[-2:]])
 
-        return await _encoded(encoded)
+        return await _encoded(sessions, request, encoded)
 
     @router.get(f"{_SESSION}/traces")
     async def list_traces(request: Request) -> Response:
         since, limit = time_of(request.query_params, "since"), number_of(request.query_params, "limit")
-        session_id, graph = await _found(sessions, request)
-        nodes = [node for node in graph.nodes.values() if since is None or node.turn.ended >= since][:limit]
 
-        def encoded() -> bytes:
-            page = within_size(nodes, lambda node: prompt_length(node) + 2 * len(node.choice.token_ids), _SINCE)
-            return json_bytes([trace_object(session_id, node) for node in [*page]])
+        def encoded(session_id: str, graph: SessionGraph) -> bytes:
+            nodes = [node for node in graph.nodes.values() if since is None or node.turn.ended >= since][:limit]
+            traces = (json_bytes(trace_object(session_id, node)) for node in nodes)
+            return b"[" + b",".join(within_size(traces, len, _SINCE)) + b"]"
 
-        return await _encoded(encoded)
+        return await _encoded(sessions, request, encoded)
 
     @router.get("/traces/{trace_id}")
     async def show_trace(request: Request) -> Response:
@@ -147,10 +143,11 @@ def _export_routes(sessions: RecordedSessions) -> ApiRouter:
         query = request.query_params
         form, by = one_of(query, "format", tuple(FORMATS)), one_of(query, "by", ("path", "node"))
         limit, offset = number_of(query, "limit"), number_of(query, "offset", least=0) or 0
-        session_id, graph = await _found(sessions, request)
-        rows = rows_of(session_id, graph, "node" if by == "node" else "path", offset, limit)
-        page = within_size(rows, lambda row: len(row.prompt_ids) + 2 * len(row.completion_ids), "`limit` and `offset`")
-        return await _encoded(lambda: encode([*page], form), FORMATS[form])
+
+        def encoded(session_id: str, graph: SessionGraph) -> bytes:
+            return encode(rows_of(session_id, graph, "node" if by == "node" else "path", offset, limit), form)
+
+        return await _encoded(sessions, request, encoded, FORMATS[form])
 
     return router
 
@@ -159,6 +156,13 @@ def _json(value: Any) -> Response:
     return Response(json_bytes(value), media_type="application/json")
 
 
-async def _encoded(encode: Callable[[], bytes], media_type: str = "application/json") -> Response:
-    """Return a response that takes long to encode, which others need not wait for."""
-    return Response(await asyncio.to_thread(encode), media_type=media_type)
+async def _encoded(
+    sessions: RecordedSessions,
+    request: Request,
+    encode: Callable[[str, SessionGraph], bytes],
+    media_type: str = "application/json",
+) -> Response:
+    """Return what is made of the session that a request names."""
+    session_id, memory = request.path_params["session_id"], context_of(request.scope).body
+    made = await sessions.encoded(caller_of(request), session_id, memory, partial(encode, session_id))
+    return LongResponse(slices_of(made), media_type)

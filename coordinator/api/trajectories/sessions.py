@@ -1,19 +1,22 @@
 """What clients do with recorded sessions: find, list, create, reward and delete them."""
 
 import asyncio
+import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tokenwire.coordinator.auth.caller import Caller
+from tokenwire.coordinator.http.backpressure import BodyMemory
+from tokenwire.coordinator.http.content_coding import SMALL_BYTES
 from tokenwire.coordinator.trajectories.events import RewardGiven, SessionOpened, unpack_event
 from tokenwire.coordinator.trajectories.graph import GraphNode, SessionGraph, build_graph
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
 from tokenwire.errors import InvalidRequest, NotFound, TooLarge
 
-_MOST_IDS = 16 * 2**20
-"""Token ids in one response: some hundred megabytes of JSON."""
+_MOST_BYTES = 64 * 2**20
+"""Of one response."""
 _DEFAULT_LIST, MOST_LISTED = 100, 1000
 
 Listed = TypeVar("Listed")
@@ -27,18 +30,35 @@ class RecordedSessions:
 
     async def find(self, caller: Caller, session_id: str) -> SessionGraph:
         """Return a session. Raises NotFound or Unavailable."""
-        graph = await self._read(caller.tenant, session_id)
-        if graph is None:
+        return await asyncio.to_thread(_graph_of, await self._stored(caller.tenant, session_id))
+
+    async def encoded(
+        self, caller: Caller, session_id: str, memory: BodyMemory, encode: Callable[[SessionGraph], bytes]
+    ) -> bytes:
+        """Return what a thread makes of a session: of large ones one at a time, and counted as a body until it is sent.
+
+        Raises NotFound or Unavailable, and what encoding raises.
+        """
+        packed = await self._stored(caller.tenant, session_id)
+        size = sum(map(len, packed))
+        if size > SMALL_BYTES:
+            await memory.begin_turn(size)
+        made = await asyncio.to_thread(lambda: encode(_graph_of(packed)))
+        memory.end_turn()
+        if len(made) > SMALL_BYTES:
+            await memory.add(len(made))
+        return made
+
+    async def _stored(self, tenant: str, session_id: str) -> Sequence[bytes]:
+        """Return what is stored of a session. Raises NotFound or Unavailable."""
+        await self._recorder.settled((tenant, session_id))
+        packed = await self._recorder.store.read((tenant, session_id))
+        if not packed:
             raise NotFound(
                 f"There is no session {session_id!r}: nothing was sampled in it, or it was deleted or dropped.",
                 param="session_id",
             )
-        return graph
-
-    async def _read(self, tenant: str, session_id: str) -> SessionGraph | None:
-        await self._recorder.settled((tenant, session_id))
-        packed = await self._recorder.store.read((tenant, session_id))
-        return await asyncio.to_thread(_graph_of, packed) if packed else None
+        return packed
 
     async def listed(self, caller: Caller, since: float | None, limit: int | None) -> list[dict[str, Any]]:
         """Return a tenant's sessions, the newest first. Raises Unavailable."""
@@ -49,9 +69,8 @@ class RecordedSessions:
         ]
         found = []
         for session in sessions[: limit or _DEFAULT_LIST]:
-            graph = await self._read(caller.tenant, session.id)
-            if graph is not None:
-                found.append(info_of(session.id, graph))
+            with contextlib.suppress(NotFound):
+                found.append(info_of(session.id, await self.find(caller, session.id)))
         return found
 
     async def create(self, caller: Caller, session_id: str | None, metadata: Mapping[str, Any] | None) -> str:
@@ -102,17 +121,17 @@ def page_of_nodes(graph: SessionGraph, after: str | None, limit: int | None) -> 
     return nodes[:limit]
 
 
-def within_size(items: Iterable[Listed], ids_of: Callable[[Listed], int], page: str) -> Iterator[Listed]:
-    """Yield what a response has, each with some ids. Raises TooLarge as soon as these are too many, which says how to
-    get fewer of them.
+def within_size(parts: Iterable[Listed], size_of: Callable[[Any], int], page: str) -> Iterator[Listed]:
+    """Yield the parts of a response, each as it is made. Raises TooLarge as soon as they have too many bytes, which
+    says how to get fewer of them.
     """
-    ids = 0
-    for item in items:
-        ids += ids_of(item)
-        if ids > _MOST_IDS:
-            message = f"The response would have more than {_MOST_IDS} token ids: get it in parts, with {page}."
+    size = 0
+    for part in parts:
+        size += size_of(part)
+        if size > _MOST_BYTES:
+            message = f"The response would have more than {_MOST_BYTES >> 20} MiB: get it in parts, with {page}."
             raise TooLarge(message, param="limit")
-        yield item
+        yield part
 
 
 def _node_of(graph: SessionGraph, node: str) -> GraphNode:

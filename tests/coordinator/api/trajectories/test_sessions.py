@@ -1,10 +1,13 @@
 """Sessions are found, listed, rewarded and deleted by their tenants alone."""
 
+import asyncio
+
 import pytest
 
 from tests.coordinator.trajectories.turns import sampled_choice, turn_of
 from tokenwire.coordinator.api.trajectories.sessions import RecordedSessions, page_of_nodes, within_size
 from tokenwire.coordinator.auth.caller import Caller
+from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory
 from tokenwire.coordinator.trajectories.index import SessionIndexes
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
 from tokenwire.coordinator.trajectories.store import MemoryTrajectoryStore
@@ -16,7 +19,7 @@ ACME, OTHER = Caller(tenant="acme", share="acme"), Caller(tenant="other", share=
 def sessions_with_one() -> RecordedSessions:
     """Return the sessions of tenants, one of which has one with three nodes."""
     indexes = SessionIndexes(60.0)
-    recorder = TrajectoryRecorder(MemoryTrajectoryStore(2**20, 60.0, indexes.forget), indexes)
+    recorder = TrajectoryRecorder(MemoryTrajectoryStore(2**22, 60.0, indexes.forget), indexes)
     for node in "abc":
         recorder.append(("acme", "s"), "acme", turn_of([1], sampled_choice(node, [2]), started=5.0))
     return RecordedSessions(recorder)
@@ -86,10 +89,36 @@ async def test_nodes_come_in_pages() -> None:
     assert raised.value.param == "after"
 
 
-def test_a_response_may_not_have_too_many_ids() -> None:
-    """The error says how to get them in parts, and comes before more of them are made."""
-    assert [*within_size([2**23, 2**23], int, "`limit`")] == [2**23, 2**23]
-    made = iter([2**23, 2**23, 1, 2])
+def test_a_response_may_not_be_too_large() -> None:
+    """The error says how to get it in parts, and comes before more of it is made."""
+    assert [*within_size([2**25, 2**25], int, "`limit`")] == [2**25, 2**25]
+    made = iter([2**25, 2**25, 1, 2])
     with pytest.raises(TooLarge, match="get it in parts, with `limit` and `after`"):
         list(within_size(made, int, "`limit` and `after`"))
     assert [*made] == [2]
+
+
+async def test_what_is_made_of_a_large_session_counts_as_a_body() -> None:
+    """Small ones do not: they are bounded by the number of connections."""
+    sessions, budget = sessions_with_one(), BodyBudget()
+
+    for size, held in ((100_000, 100_000), (100, 0)):
+        memory = BodyMemory(budget)
+        made = b"x" * size
+        assert await sessions.encoded(ACME, "s", memory, lambda graph, made=made: made) == made  # type: ignore[misc]
+        assert memory.held_bytes == held
+
+
+async def test_large_sessions_are_read_one_at_a_time() -> None:
+    """What they are unpacked to takes many times as much."""
+    sessions, budget = sessions_with_one(), BodyBudget()
+    await sessions.create(ACME, "s", {"a": "x" * 2**20})
+    other = BodyMemory(budget)
+    await other.begin_turn(2**21)
+    reading = asyncio.create_task(sessions.encoded(ACME, "s", BodyMemory(budget), lambda graph: b""))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert not reading.done()
+    other.end_turn()
+    assert await reading == b""
