@@ -54,14 +54,17 @@ class ChatTranslator:
         self._unsupported = UnsupportedFields({**_CHAT_ONLY, **not_served})
         self._names = dict(names)
 
-    def chat(self, fields: Mapping[str, Any], extra: Mapping[str, Any] | None) -> ChatCompletionRequest:
-        """Make a chat request of the translated fields that are not None, and of the client's other fields.
+    def chat(self, fields: Mapping[str, Any], extra: dict[str, Any] | None) -> ChatCompletionRequest:
+        """Make a chat request of the translated fields that are not None, and of the client's other fields, which are
+        moved there: the body that has them is kept until its reply has been sent.
 
         Raises InvalidRequest or InvalidBody, which name the client's fields.
         """
         passed_on = {name: value for name, value in (extra or {}).items() if name in _PASSED_ON}
         self._unsupported.check({name: value for name, value in (extra or {}).items() if name not in _PASSED_ON})
         given = {name: value for name, value in fields.items() if value is not None}
+        if extra:
+            extra.clear()
         try:
             return ChatCompletionRequest.model_validate({**passed_on, **given})
         except ValidationError as error:

@@ -82,6 +82,11 @@ class PreparedRequest:
         return prompt.history.writer(token_ids, self.choices, parsed=parsed, end_token_ids=self.model.stop_token_ids)
 
     @property
+    def has_large_parameters(self) -> bool:
+        """Whether it matters how often its parameters are kept: the request's are these."""
+        return self.request.sampling is self.sampling
+
+    @property
     def multimodal_tokens(self) -> dict[str, int] | None:
         """Tokens of the first prompt's media, by modality; None if it has none."""
         media = self.prompts[0].media

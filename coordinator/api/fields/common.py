@@ -148,6 +148,10 @@ class SamplingFields(RequestModel):
             )
 
 
+_LARGE = frozenset({"allowed_token_ids", "logit_bias", "vllm_xargs"})
+"""Fields that may take megabytes."""
+
+
 class StreamOptions(RequestModel):
     """OpenAI's stream_options."""
 
@@ -234,6 +238,11 @@ class RequestFields(SamplingFields, WeightLimitFields):
         if self.kv_transfer_params or self.ec_transfer_params or self.vllm_xargs:
             set_engine_fields(sampling, self.kv_transfer_params, self.ec_transfer_params, self._engine_xargs())
         return sampling
+
+    def drop_copied(self) -> None:
+        """Drop what may be large and is in the sampling parameters: a body is kept until its reply has been sent."""
+        for name in _LARGE & self.model_fields_set:
+            setattr(self, name, None)
 
     def engine_fields(self) -> pb.SamplingParams:
         """Return sampling parameters with nothing but the fields passed through to the engine."""

@@ -88,6 +88,8 @@ class ChatService:
         if model.media and not isinstance(generation_request.prompts[0], ChatPrompt):
             reject_pictures(body.messages)
         prepared = await self._generation.prepare(generation_request, model, headers.caller, submits)
+        if prepared.has_large_parameters:
+            body.drop_copied()
         counts_reasoning = model.parsers is not None and model.parsers.counts_reasoning
         return ChatCall(body, self._api, prepared, plan, counts_reasoning, int(time.time()))
 

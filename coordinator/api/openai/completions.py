@@ -166,7 +166,10 @@ async def prepare_completion(
     wanted = body.to_generation(headers)
     conversation = partial(Conversation, headers.caller.tenant, wanted.conversation_id)
     model = await models.resolve(body.model, headers.caller, conversation)
-    return await generation.prepare(wanted, model, headers.caller, submits)
+    prepared = await generation.prepare(wanted, model, headers.caller, submits)
+    if prepared.has_large_parameters:
+        body.drop_copied()
+    return prepared
 
 
 def _full_response(

@@ -1,5 +1,6 @@
 """POST /tokenize and /detokenize, also under /v1, in vLLM's formats."""
 
+from array import array
 from typing import Any
 
 from starlette.requests import Request
@@ -87,7 +88,8 @@ def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: 
         headers = RequestHeaders.of(request)
         model = await models.resolve(body.model, headers.caller)
         prompt = body.to_prompt(api, headers)
-        token_ids = (await generation.prepare_prompt(prompt, model, caller=headers.caller)).token_ids
+        prepared = await generation.prepare_prompt(prompt, model, caller=headers.caller)
+        token_ids = array("I", prepared.token_ids)  # a tenth of a list, for as long as the response is sent
         token_to_str = model.tokenizer.token_to_str
         strings = ([token_to_str(each) for each in part] for part in slices(token_ids))
         return with_long_lists(

@@ -16,6 +16,16 @@ def test_wrong_types_of_passed_fields_are_named() -> None:
     assert raised.value.problems[0]["loc"] == ("body", "top_k")
 
 
+def test_what_is_passed_on_is_kept_once() -> None:
+    """The body of another API is kept until its reply has been sent."""
+    extra = {"vllm_xargs": {"a": "x"}, "unknown": [1]}
+
+    chat = responses_translator().chat({"messages": [{"role": "user", "content": "hi"}]}, extra)
+
+    assert chat.vllm_xargs == {"a": "x"}
+    assert extra == {}
+
+
 def test_errors_name_the_fields_of_this_api() -> None:
     """Chat's names of fields are replaced by the client's."""
     with pytest.raises(InvalidRequest) as raised, responses_translator().named():

@@ -90,6 +90,19 @@ def test_stop_strings_stay_in_the_coordinator(stop: Any, expected: tuple[str, ..
     assert request_fields(stop=stop).text_rules() == TextRules(stop=expected)
 
 
+def test_what_sampling_has_copied_is_dropped() -> None:
+    """A body is kept until its reply has been sent."""
+    large = {"allowed_token_ids": [1], "logit_bias": {"1": 2.0}, "vllm_xargs": {"a": "x"}}
+    body = request_fields(**large, temperature=0.5)
+    sampling = body.sampling(None)
+
+    body.drop_copied()
+
+    assert (list(sampling.allowed_token_ids), sampling.extra_args_json) == ([1], '{"a":"x"}')
+    assert [getattr(body, name) for name in large] == [None] * 3
+    assert body.temperature == 0.5
+
+
 def test_truncation_keeps_an_absent_side() -> None:
     """Without a side, special tokens are kept around the end of the text."""
     assert request_fields().truncation() is None
