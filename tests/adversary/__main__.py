@@ -1,6 +1,7 @@
 """Attacks a coordinator with expensive requests, and reports those that a background client suffers from.
 
-With --hostile-worker, a worker attacks the others of its model instead; with --seed or --draws a drawn one.
+With --stores, what a coordinator stores is attacked. With --hostile-worker, a worker attacks the others of its model
+instead; with --seed or --draws a drawn one.
 """
 
 import argparse
@@ -13,10 +14,12 @@ from contextlib import aclosing
 from pathlib import Path
 from time import monotonic
 
-from tests.adversary.draws import Attack, draw
+from tests.adversary.attack import Attack
+from tests.adversary.draws import draw
 from tests.adversary.report import line_of, record_of, summary_of, table_of
 from tests.adversary.rows import ROWS
 from tests.adversary.runner import Measurement, run_attacks
+from tests.adversary.stored_draws import STORES, draw_stored
 from tests.adversary.worker_attacks import WORKER_ATTACKS
 from tests.adversary.worker_runner import WITH_KEY, lying_fleet
 
@@ -24,7 +27,8 @@ from tests.adversary.worker_runner import WITH_KEY, lying_fleet
 def _attacks(arguments: argparse.Namespace) -> dict[str, Attack]:
     """Return the selected attacks by what selects each on the command line."""
     if arguments.seed or arguments.draws is not None:
-        return {f"--seed {seed}": draw(seed) for seed in _seeds(arguments)}
+        drawn = draw_stored if arguments.stores else draw
+        return {f"--seed {seed}": drawn(seed) for seed in _seeds(arguments)}
     return {f"--row {name!r}": ROWS[name] for name in arguments.row or ROWS}
 
 
@@ -32,7 +36,8 @@ async def _run(attacks: dict[str, Attack], arguments: argparse.Namespace) -> lis
     labels = list(attacks)
     done: list[tuple[str, Measurement]] = []
     deadline = _deadline(arguments)
-    measurements = run_attacks(list(attacks.values()), arguments.limit, confirm=not arguments.once)
+    options = STORES if arguments.stores else ()
+    measurements = run_attacks(list(attacks.values()), arguments.limit, not arguments.once, options)
     async with aclosing(measurements):  # it ends the servers, also of those that are cut short
         async for measurement in measurements:
             done.append((labels[len(done)], measurement))
@@ -84,6 +89,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
     parser.add_argument("--minutes", type=float, help="end after the attack that runs then")
     parser.add_argument("--limit", type=float, default=30.0, help="seconds until an attack is given up (default: 30)")
+    parser.add_argument("--stores", action="store_true", help="draw attacks on a coordinator that stores all there is")
     parser.add_argument(
         "--hostile-worker",
         action="store_true",

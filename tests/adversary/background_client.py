@@ -8,6 +8,9 @@ from urllib.parse import urlsplit
 
 from benchmarks.load import http_request
 
+_LAST_BYTES = 2_000
+"""Of a stream: its last chunks."""
+
 
 class BackgroundClient:
     """Streams from its own model, one reply after the other."""
@@ -23,21 +26,25 @@ class BackgroundClient:
     async def stream_forever(self) -> None:
         """Stream until cancelled."""
         while True:
-            began = len(self.arrivals)
+            is_whole = False
             with contextlib.suppress(OSError):
-                await self._stream_once()
-            if len(self.arrivals) < began + 10_000:
+                is_whole = await self._stream_once()
+            if not is_whole:
                 self.breaks += 1
                 await asyncio.sleep(0.1)
 
-    async def _stream_once(self) -> None:
+    async def _stream_once(self) -> bool:
+        """Return whether it came to its end."""
         parts = urlsplit(self._url)
         loop = asyncio.get_running_loop()
         with socket.socket() as client:
             client.setblocking(False)
             await loop.sock_connect(client, (str(parts.hostname), int(parts.port or 80)))
             await loop.sock_sendall(client, http_request(self._url, "/v1/completions", self._body))
+            last = b""
             while piece := await loop.sock_recv(client, 65536):
                 self.arrivals.append(time.monotonic())
-                if piece.endswith(b"0\r\n\r\n"):
-                    return
+                last = (last + piece)[-_LAST_BYTES:]
+                if last.endswith(b"0\r\n\r\n"):
+                    break
+        return b'"finish_reason":"length"' in last

@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from tests.adversary.draws import Attack
+from tests.adversary.attack import Attack
 
 _PIECES = 20
 _BETWEEN_PIECES_S = 0.05
@@ -38,7 +38,7 @@ class HostileReply:
 
 
 async def send_attack(url: str, attack: Attack, body: bytes, limit_s: float) -> list[HostileReply]:
-    """Send all copies of an attack at once; return what came of them until the limit."""
+    """Send all copies of an attack at once, without what is before it; return what came of them until the limit."""
     replies = [HostileReply() for _ in range(attack.copies)]
     await asyncio.gather(*[_send_copy(url, attack, body, limit_s, reply) for reply in replies])
     return replies
@@ -48,9 +48,10 @@ async def _send_copy(url: str, attack: Attack, body: bytes, limit_s: float, repl
     parts = urlsplit(url)
     loop = asyncio.get_running_loop()
     unfinished = _UNFINISHED_BYTES if attack.sending == "never finished" else 0
+    headers = "".join(f"{name}: {value}\r\n" for name, value in attack.headers.items())
     head = (
-        f"POST {attack.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body) + unfinished}\r\nConnection: close\r\n\r\n"
+        f"{attack.method} {attack.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
+        f"{headers}Content-Length: {len(body) + unfinished}\r\nConnection: close\r\n\r\n"
     )
     with socket.socket() as client, contextlib.suppress(OSError, TimeoutError):
         client.setblocking(False)

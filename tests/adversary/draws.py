@@ -2,14 +2,10 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
 
 from tests.adversary import derender_fields, fields, pooling_fields
+from tests.adversary.attack import Attack, Reading, Sending
 from tests.adversary.values import SHAPES, Value, list_of, small, value_of
-
-Sending = Literal["whole", "in pieces", "never finished"]
-Reading = Literal["read", "stand still", "leave at once"]
 
 TABLES: dict[str, fields.Table] = {
     "/v1/completions": fields.COMPLETION,
@@ -109,42 +105,15 @@ UNKNOWN = "zzz"
 """A field that no model has."""
 
 
-@dataclass(frozen=True)
-class Attack:
-    """What a hostile client does."""
-
-    name: str
-    path: str
-    fields: Mapping[str, Value] = field(default_factory=dict)
-    """All fields of the body but the model, with dots before those inside of others."""
-    sending: Sending = "whole"
-    reading: Reading = "read"
-    copies: int = 1
-    """How many of it are sent at once."""
-
-    def body(self, model: str) -> bytes:
-        """Return the request's body."""
-        names = {} if "model" in self.fields else {"model": value_of(model, model)}
-        return _object(names | dict(self.fields)).encode()
-
-
-def _object(values: Mapping[str, Value]) -> str:
-    inner: dict[str, dict[str, Value]] = {}
-    parts = []
-    for name, value in values.items():
-        outer, dot, rest = name.partition(".")
-        if dot:
-            inner.setdefault(outer, {})[rest] = value
-        else:
-            parts.append(f'"{name}":{value.json_text()}')
-    parts += [f'"{name}":{_object(within)}' for name, within in inner.items()]
-    return "{" + ",".join(parts) + "}"
-
-
 def draw(seed: int) -> Attack:
     """Return the attack of a seed."""
     chance = random.Random(seed)
     (path,) = chance.choices(list(TABLES), [0.3 if "abort" in path else len(TABLES[path]) ** 0.5 for path in TABLES])
+    return draw_of(path, chance)
+
+
+def draw_of(path: str, chance: random.Random) -> Attack:
+    """Return an attack on a route."""
     chosen = _chosen_fields(path, chance)
     sending: Sending = chance.choices(("whole", "in pieces", "never finished"), (90, 5, 5))[0]
     readings: tuple[Reading, ...] = ("read", "stand still", "leave at once")

@@ -1,4 +1,7 @@
-"""The fields of all request models, each with values that cost most; some are cheap and make others expensive."""
+"""The fields of all request models, each with values that cost most; some are cheap and make others expensive.
+
+One file, since models share most fields.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,6 +27,8 @@ from tokenwire.coordinator.generation.limits import MAX_IDS
 
 Table = Mapping[str, Sequence[Value]]
 
+LONG_REPLY = 4_000
+"""Tokens, of 20 seconds of the simulated engine under attack."""
 
 N = small(2, 16, 64, 200, 500, 2_000, 16_384)
 _LABEL = [value_of("512 characters", "x" * 512), value_of("1 MB", "x" * MIB)]
@@ -32,7 +37,8 @@ _TEXTS = [long_text(size) for size in (4_096, 90_000, MIB, 8 * MIB, 30 * MIB)] +
     long_text(20 * MIB, "\U0001f9d0"),
     long_text(30 * MIB, " "),
 ]
-ID_LIST = [id_list(count) for count in (1_000, 3_000, 10_000, CONTEXT - 64, 500_000, 4_000_000)]
+ID_LIST = [id_list(count) for count in (1_000, 3_000, 10_000, 24_000, CONTEXT - 64, 500_000, 4_000_000)]
+"""With 24,000 a prompt has as many log-probabilities as a request may: 20 of each token."""
 _ID_LISTS = [
     *(id_lists(lists, 3) for lists in (16, 200, 2_000, 16_384, 65_536)),
     *(id_lists(lists, length) for lists, length in ((10, 9_900), (64, 2_000), (200, 10_000), (4, CONTEXT - 64))),
@@ -70,7 +76,7 @@ SAMPLING: Table = {
     "routed_experts_prompt_start": small(2**32 - 1),
 }
 _ENGINE: Table = {
-    "max_tokens": small(1, 64, 1_000),
+    "max_tokens": small(1, 64, 1_000, LONG_REPLY),
     "logprobs": small(0, 3, 20, -1),
     "skip_reading_prefix_cache": small(True),
     "prompt_logprob_start": small(0),

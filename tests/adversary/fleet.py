@@ -111,13 +111,13 @@ class AttackedFleet:
 
 
 @asynccontextmanager
-async def attacked_fleet() -> AsyncIterator[AttackedFleet]:
-    """Start the processes with their default options, and the background client."""
+async def attacked_fleet(*options: str) -> AsyncIterator[AttackedFleet]:
+    """Start the processes, the coordinator with these options, and the background client."""
     async with AsyncExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="adversary-")))
         model = write_large_model(folder)
         addresses = [f"unix:{folder}/{name}.sock" for name in ("a", "b", _EMBEDDER)]
-        worker = ["worker", str(model), "--engine", "sim", "--sim-step-ms", "20"]
+        worker = ["worker", str(model), "--engine", "sim", "--sim-step-ms", "5"]
         pools = ["--sim-embedding-width", "1024"]
         workers = [
             running.enter_context(measured([*worker, *own, "--served-model-name", address[-6], "--listen", address]))
@@ -125,7 +125,7 @@ async def attacked_fleet() -> AsyncIterator[AttackedFleet]:
         ]
         stacks = folder / "stacks.txt"
         named = [part for address in addresses for part in ("--worker", address)]
-        arguments = [str(stacks), "coordinator", "--port", "0", *named]
+        arguments = [str(stacks), "coordinator", "--port", "0", *options, *named]
         coordinator = running.enter_context(measured(arguments, "tests.adversary.watched"))
         running.callback(coordinator.kill)  # what it still works on need not end
         for each in workers:

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from tests.adversary.draws import UNKNOWN, Attack
+from tests.adversary.attack import Attack
+from tests.adversary.draws import UNKNOWN
 from tests.adversary.fields import SAMPLING
 from tests.adversary.values import (
     CONTEXT,
@@ -48,6 +49,7 @@ _SCORES = {
 _LARGE_EXTRA = value_of("8 MB", {"a": "x" * (8 * MIB)})
 _LONG = {"prompt": long_text(30 * MIB), "truncate_prompt_tokens": small(10)[0]}
 _ALLOWED = {"allowed_token_ids": id_list(VOCABULARY - 5, VOCABULARY - 5)}
+_MOST_ALLOWED = {"allowed_token_ids": SAMPLING["allowed_token_ids"][1]}
 _SCORED_PROMPT = {"prompt": id_list(24_000), "prompt_logprobs": small(20)[0], "max_tokens": small(1)[0]}
 _LONG_REPLY = {
     **{"prompt": small("hi")[0], "max_tokens": small(3_000)[0], "logprobs": small(20)[0]},
@@ -108,6 +110,17 @@ ROWS = {
         _attack("cut texts to embed", "/v2/embed", _CUT_TEXT, copies=12),
         _attack("cut documents to rank", "/rerank", _CUT_DOCUMENT, copies=12),
         _attack("arguments", fields={"prompt": id_lists(200, 3), "vllm_xargs": _LARGE_EXTRA}),
+        _attack("arguments, six", fields={"prompt": small("hi")[0], "vllm_xargs": _LARGE_EXTRA}, copies=6),
+        _attack(
+            "arguments, six that run",
+            fields={"prompt": small("hi")[0], "vllm_xargs": _LARGE_EXTRA, "max_tokens": small(1_000)[0]},
+            copies=6,
+        ),
+        _attack(
+            "allowed, six that run",
+            fields={"prompt": small("hi")[0], **_MOST_ALLOWED, "max_tokens": small(1_000)[0]},
+            copies=6,
+        ),
         _attack("biases", fields={"prompt": id_lists(256, 3), "logit_bias": SAMPLING["logit_bias"][0]}),
         _attack("bad words", fields={"prompt": id_lists(2_000, 3), "bad_words": SAMPLING["bad_words"][0]}),
         _attack("echoed text, streamed", fields=_TEXT_ECHO),

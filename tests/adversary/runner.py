@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from tests.adversary.attack import Attack
 from tests.adversary.client import send_attack
-from tests.adversary.draws import POOLING, Attack
+from tests.adversary.draws import POOLING
 from tests.adversary.fleet import AttackedFleet, attacked_fleet
 
 MOST_SILENCE_S = 0.5
@@ -58,6 +59,8 @@ class Measurement:
 
 async def measure(attack: Attack, fleet: AttackedFleet, limit_s: float) -> Measurement:
     """Run one attack against a fleet."""
+    for step in attack.before:
+        await send_attack(fleet.url, step, step.body(fleet.target), limit_s)
     body = attack.body(fleet.embedder if attack.path in POOLING else fleet.target)
     await fleet.settle()
     base, breaks, first = fleet.begin(), fleet.background.breaks, len(fleet.background.arrivals) - 1
@@ -108,13 +111,16 @@ def _cpu_until(samples: Sequence[tuple[float, float]], moment: float) -> float:
 
 
 async def run_attacks(
-    attacks: Sequence[Attack], limit_s: float, confirm: bool = True
+    attacks: Sequence[Attack], limit_s: float, confirm: bool = True, options: Sequence[str] = ()
 ) -> AsyncGenerator[Measurement, None]:
-    """Run attacks one after the other, on the same processes while they are as new; yield what each did."""
+    """Run attacks one after the other, on the same processes while they are as new; yield what each did.
+
+    options: of the coordinator.
+    """
     waiting = deque(attacks)
     while waiting:
         suspect = None
-        async with attacked_fleet() as fleet:
+        async with attacked_fleet(*options) as fleet:
             for _ in range(min(_ATTACKS_PER_FLEET, len(waiting))):
                 measurement = await measure(waiting.popleft(), fleet, limit_s)
                 if measurement.violates:
@@ -124,13 +130,13 @@ async def run_attacks(
                 if fleet.memory_mb() - fleet.fresh_mb > _KEPT_MB:
                     break
         if suspect is not None:
-            yield await _confirmed(suspect, limit_s) if confirm else suspect
+            yield await _confirmed(suspect, limit_s, options) if confirm else suspect
 
 
-async def _confirmed(measurement: Measurement, limit_s: float) -> Measurement:
+async def _confirmed(measurement: Measurement, limit_s: float, options: Sequence[str]) -> Measurement:
     """Repeat an attack alone; return the best of all, by what it exceeds most."""
     for _ in range(_REPEATS):
-        async with attacked_fleet() as fleet:
+        async with attacked_fleet(*options) as fleet:
             measurement = min(
                 measurement, await measure(measurement.attack, fleet, limit_s), key=lambda each: each.excess
             )

@@ -6,7 +6,8 @@ from functools import cache
 import pytest
 from pydantic import BaseModel
 
-from tests.adversary.draws import TABLES, UNKNOWN, Attack, draw
+from tests.adversary.attack import Attack
+from tests.adversary.draws import TABLES, UNKNOWN, draw
 from tests.adversary.rows import ROWS
 from tests.bodies import body_models, models_in, models_within
 from tokenwire.coordinator.api.fields.common import RequestFields
