@@ -18,7 +18,7 @@ from tests.adversary.hostile_worker import (
     tokenizer_of,
 )
 from tests.adversary.rows import ROWS
-from tests.adversary.worker_attacks import WORKER_ATTACKS, Honest, LyingWorker
+from tests.adversary.worker_attacks import WORKER_ATTACKS, CaptorWorker, Honest, LyingWorker
 from tests.adversary.worker_draws import METRICS
 from tests.faults.client import ClientRecord
 from tests.faults.cluster import FaultyCluster
@@ -26,6 +26,8 @@ from tokenwire.v1 import inference_pb2 as pb
 
 _JOINING = 40
 """Requests that come while a hostile worker is there, or beside an expensive client."""
+_FEW_JOINING = 8
+"""In a quiet fleet: most of them get their tokens and leave those that a hostile worker has alone."""
 _LIES = ("a newer pause without a record", "newer weights without a record", "the last epoch")
 _EXPENSIVE = ("echo", "truncate", "unknown", "lists", "biases", "n")
 _EXPENSIVE_S = 20.0
@@ -78,9 +80,9 @@ async def _serve(worker: HostileWorker, address: str, over: asyncio.Event) -> No
         await over.wait()
 
 
-async def _join(cluster: FaultyCluster) -> None:
+async def _join(cluster: FaultyCluster, requests: int = _JOINING) -> None:
     """Send more requests that count like the streams, from when they are sent on, and wait for their ends."""
-    streams = [ClientRecord(cluster.body(number)) for number in range(_JOINING)]
+    streams = [ClientRecord(cluster.body(number)) for number in range(requests)]
     for stream in streams:
         stream.arrivals.append(time.monotonic())
     cluster.joined += streams
@@ -92,6 +94,20 @@ async def only_heartbeats(cluster: FaultyCluster) -> None:
     async with _joined_by(cluster, HostileWorker) as (worker,):
         await _join(cluster)
         _was_used([worker])
+
+
+async def only_heartbeats_alone(cluster: FaultyCluster) -> None:
+    """Let such a worker join a quiet fleet, so that soon nobody else generates."""
+    async with _joined_by(cluster, HostileWorker) as (worker,):
+        await _join(cluster, _FEW_JOINING)
+        _was_used([worker])
+
+
+async def hold(cluster: FaultyCluster) -> None:
+    """Let a worker join that takes requests, then says that it is paused, and never sends a token."""
+    async with _joined_by(cluster, CaptorWorker) as workers:
+        await _join(cluster)
+        _was_used(workers)
 
 
 async def close_each(cluster: FaultyCluster) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import math
-import signal
 import statistics
 import time
 from collections import defaultdict
@@ -15,16 +14,40 @@ from typing import Any
 
 from tests.faults.client import ClientRecord
 from tests.faults.cluster import STEP_MS, FaultyCluster, Layout, running_cluster
-from tests.faults.hostile import close_each, garble_metrics, only_heartbeats, order_falsely, spend, take_all
+from tests.faults.hostile import (
+    close_each,
+    garble_metrics,
+    hold,
+    only_heartbeats,
+    only_heartbeats_alone,
+    order_falsely,
+    spend,
+    take_all,
+)
+from tests.faults.strikes import (
+    AWAY_S,
+    POISON,
+    delay,
+    exchange,
+    flap,
+    freeze,
+    halve,
+    jump,
+    kill,
+    leave_nobody,
+    poison,
+    roll,
+    stop_coordinator,
+    swallow,
+    terminate,
+    wait,
+)
 
 Strike = Callable[[FaultyCluster], Awaitable[None]]
 
 TOKENS = 250
 _PROMPTS = 20
-_AWAY_S = 30.0
 _INTERVAL_S = 0.05
-_POISON = "\a"
-"""Nothing that the simulated engine generates: a reply that goes on has its tokens in its prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +62,8 @@ class Fault:
     layout: Layout = field(default_factory=Layout)
     sampling: dict[str, Any] = field(default_factory=dict)
     """How the streams sample; greedy unless set."""
+    quiet: bool = False
+    """Whether it strikes when the streams have ended; only requests that join meet it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +115,7 @@ async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tok
         running = [ClientRecord(body(number)) for number in range(count)]
         tasks = cluster.begin(running)
         await asyncio.gather(*(stream.began.wait() for stream in running))
-        await asyncio.sleep(10 * STEP_MS / 1000)
+        await (asyncio.wait(tasks) if fault.quiet else asyncio.sleep(10 * STEP_MS / 1000))
         struck = time.monotonic()
         await fault.strike(cluster)
         await asyncio.gather(*tasks)
@@ -138,106 +163,11 @@ def gaps_around(struck: float, streams: Iterable[Sequence[float]]) -> tuple[Gaps
     )
 
 
-async def kill(cluster: FaultyCluster) -> None:
-    """Kill -9 of a worker."""
-    cluster.kill(0)
-
-
-async def freeze(cluster: FaultyCluster) -> None:
-    """SIGSTOP of a worker."""
-    cluster.kill(0, signal.SIGSTOP)
-
-
-async def terminate(cluster: FaultyCluster) -> None:
-    """SIGTERM of a worker."""
-    cluster.kill(0, signal.SIGTERM)
-
-
-async def wait(cluster: FaultyCluster) -> None:
-    """Wait until the worker fails by itself."""
-
-
-async def swallow(cluster: FaultyCluster) -> None:
-    """Turn a worker's network into a black hole."""
-    cluster.proxies[0].swallow()
-
-
-async def halve(cluster: FaultyCluster) -> None:
-    """Leave half-open connections."""
-    cluster.proxies[0].halve()
-
-
-async def delay(cluster: FaultyCluster) -> None:
-    """Delay all data, some of it much."""
-    for proxy in cluster.proxies:
-        proxy.delay(0.1)
-
-
-async def roll(cluster: FaultyCluster) -> None:
-    """Restart all workers, one after the other."""
-    for number in list(cluster.workers):
-        await _replace(cluster, number)
-
-
-async def _replace(cluster: FaultyCluster, number: int) -> None:
-    cluster.kill(number, signal.SIGTERM)
-    await asyncio.to_thread(cluster.workers[number].wait_exit)
-    cluster.start_worker(number)
-    await cluster.wait_worker(number)
-    await asyncio.sleep(1)  # as an orchestrator does, until coordinators have it
-
-
-async def leave_nobody(cluster: FaultyCluster) -> None:
-    """Kill the only worker; another one starts half a minute later."""
-    cluster.kill(0)
-    await asyncio.sleep(_AWAY_S)
-    cluster.start_worker(0)
-
-
-async def stop_coordinator(cluster: FaultyCluster) -> None:
-    """SIGTERM of the coordinator; another one serves from then on."""
-    cluster.coordinator.signal(signal.SIGTERM)
-    await cluster.start_coordinator()
-
-
-async def poison(cluster: FaultyCluster) -> None:
-    """Send a request that kills every worker that starts it."""
-    (task,) = cluster.begin([ClientRecord({**_body(0, TOKENS), "prompt": _POISON})])
-    stream = await task
-    if "Two workers died" not in stream.problem:
-        raise AssertionError(f"the request was not stopped: {stream.problem}")
-
-
-async def flap(cluster: FaultyCluster) -> None:
-    """Make discovery lose and find workers."""
-    for present in ((0, 1), (1, 2), (0,), (0, 2), (2,), (0, 1, 2)):
-        cluster.announce(present)
-        await asyncio.sleep(0.7)
-
-
-async def exchange(cluster: FaultyCluster) -> None:
-    """Rotate the certificates of both sides and their authority, a worker at a time, until all connections are new."""
-    for number in list(cluster.workers):
-        cluster.certify()
-        await _replace(cluster, number)
-
-
-async def jump(cluster: FaultyCluster) -> None:
-    """Set all processes' clocks a day ahead, a day back, and right again."""
-    assert cluster.clock is not None
-    for offset, hours in (("+1d", 24), ("-1d", -24), ("+0", 0)):
-        cluster.clock.set(offset)
-        await asyncio.sleep(1.5)
-        stream = await cluster.begin([ClientRecord(_body(0, 5))])[0]
-        if stream.problem or abs(stream.created - time.time() - hours * 3600) > 60:
-            raise AssertionError(f"the clock did not follow, or the stream broke: {stream.problem or stream.created}")
-
-
 def _after(tokens: int, kind: str, options: str = "") -> tuple[str, ...]:
     return ("--sim-fault", f"{kind}@tokens={tokens}{options}")
 
 
-_DIES_OF_POISON = ("--sim-fault", f"exit@prompt={ord(_POISON)}")
+_DIES_OF_POISON = ("--sim-fault", f"exit@prompt={ord(POISON)}")
 
 # Requests whose tokens are no function of the ids so far: only a run from the start repeats them.
 _GENERATORS = ("--sim-seeds", "generator")
@@ -273,13 +203,22 @@ FAULTS = (
     Fault("half-open connections", halve, 6.0, layout=Layout(proxied=True)),
     Fault("network delay and loss", delay, 1.5, layout=Layout(proxied=True)),
     Fault("rolling restart of all workers", roll, 1.5, streams=300),
-    Fault("the only worker is away for 30 s", leave_nobody, _AWAY_S + 10, layout=Layout(workers=1)),
+    Fault("the only worker is away for 30 s", leave_nobody, AWAY_S + 10, layout=Layout(workers=1)),
     Fault("SIGTERM of the coordinator", stop_coordinator, 1.5),
     Fault("a request that kills workers", poison, 1.5, layout=Layout(workers=4, worker_options=_DIES_OF_POISON)),
     Fault("discovery flaps", flap, 1.5, layout=Layout(listed=True)),
     Fault("certificates and authority change", exchange, 1.5, layout=Layout(secured=True)),
     Fault("clocks jump by a day", jump, 1.5, layout=Layout(faked_clock=True)),
     Fault("hostile worker: only heartbeats", only_heartbeats, 40.0, layout=Layout(listed=True)),
+    Fault(
+        "hostile worker: only heartbeats, and nobody else generates",
+        only_heartbeats_alone,
+        40.0,
+        streams=20,
+        layout=Layout(listed=True),
+        quiet=True,
+    ),
+    Fault("hostile worker: keeps requests, and says that it is paused", hold, 40.0, layout=Layout(listed=True)),
     Fault("hostile workers: two that close with each request", close_each, 3.0, layout=Layout(listed=True)),
     Fault(
         "hostile workers: pause, weights and epoch that nobody ordered",
