@@ -57,9 +57,13 @@ class TailRenderer:
         self._closings: dict[bytes, str | None] = {}
 
     async def ids_after(self, turn: Turn, messages: Messages, position: int, target: Target) -> list[int] | None:
-        """Return the ids after a turn whose reply is at a position; None if they are not certain."""
+        """Return the ids after a turn whose reply is at a position; None if they are not certain, or too many."""
+        model = target.model
+        most_chars = model.max_model_len * model.tokenizer.max_chars_per_token
         for marked in _with_placeholder(messages, position):
-            text = await _after_placeholder(marked, target.model, target.options)
+            text = await _after_placeholder(marked, model, target.options)
+            if text is not None and len(text) > most_chars:
+                return None  # the whole prompt is longer, and rejected before it is tokenized
             if text is not None:
                 return await self._tail(turn, text, marked, position, target)
         return None

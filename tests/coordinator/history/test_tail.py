@@ -144,6 +144,16 @@ async def test_a_conversation_that_contains_the_placeholder_has_no_tail() -> Non
     assert PLACEHOLDER in (prompt.text or "")
 
 
+async def test_a_tail_that_no_context_has_room_for_is_not_tokenized() -> None:
+    """The whole prompt is longer, and rejected for that."""
+    found = [
+        await after(TailRenderer(), replace(small_model(CHATML), max_model_len=length), "Yes<|im_end|>", content="Yes")
+        for length in (100, 2)
+    ]
+
+    assert [each is None for each in found] == [False, True]
+
+
 async def test_a_template_that_hides_replies_has_no_tail() -> None:
     """Then the end of the reply is unknown."""
     template = "{% for m in messages if m.role == 'user' %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
