@@ -74,13 +74,20 @@ async def parsed_items(texts: Sequence[bytes], memory: BodyMemory) -> list[dict[
     if total <= SMALL_BYTES:
         return [item for text in texts for item in _items_in(parse_json(text))]
     memory.end_turn()  # nobody waits for memory in a turn
-    for text in texts:
-        await memory.add(await check_shape(text))
+    await memory.add(await _checked_shape(texts))
     await memory.begin_turn(total)
     items: list[dict[str, Any]] = []
     for text in texts:
         items += _items_in(await parse_json_in_turns(text, memory.budget.turn))
     return items
+
+
+async def _checked_shape(texts: Sequence[bytes]) -> int:
+    """Check texts together, since all of them become one prompt. Raises and returns what `check_shape` does."""
+    try:
+        return await check_shape(b",".join(texts))
+    except InvalidRequest as error:
+        raise InvalidRequest(f"What is continued counts as if it were sent again. {error.message}") from None
 
 
 def _check(previous: StoredResponse, max_bytes: int | None) -> None:

@@ -100,3 +100,14 @@ async def test_what_has_no_reply_or_is_too_long_cannot_be_continued(fields: dict
         await continue_after(store_with_responses(stored_turn(0, **fields)), "resp_0", context_of_tenant())  # type: ignore[arg-type]
 
     assert raised.value.param == "previous_response_id"
+
+
+async def test_turns_before_have_no_more_parts_together_than_a_body() -> None:
+    """Each by itself has few enough: all become one prompt."""
+    message = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}] * 60_000}
+    turns = [stored_turn(number, input=json.dumps([message]).encode()) for number in range(3)]
+    store, context = store_with_responses(*turns), context_of_tenant(max_bytes=2**25)
+
+    assert len((await continue_after(store, "resp_0", context))[1]) == 2
+    with pytest.raises(InvalidRequest, match=r"as if it were sent again\. The body has more than"):
+        await continue_after(store, "resp_2", context)
