@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import caller_of, context_of
-from tokenwire.coordinator.api.json_pieces import slices_of
 from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.api.long_response import LongResponse
 from tokenwire.coordinator.api.query_params import number_of, one_of, time_of
@@ -165,4 +164,4 @@ async def _encoded(
     """Return what is made of the session that a request names."""
     session_id, memory = request.path_params["session_id"], context_of(request.scope).body
     made = await sessions.encoded(caller_of(request), session_id, memory, partial(encode, session_id))
-    return LongResponse(slices_of(made), media_type)
+    return LongResponse([made], media_type)
