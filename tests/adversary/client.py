@@ -15,8 +15,8 @@ _UNFINISHED_BYTES = 2**20
 _HOLD_S = 4.0
 """How long a body stays unfinished, and a reader stands still."""
 _LEAVE_AFTER_S = 0.1
-_BUFFER = bytearray(2**20)
-"""What is read is thrown away."""
+_BUFFER_BYTES = 2**16
+"""Of each reader: what it reads is thrown away."""
 
 
 @dataclass(slots=True)
@@ -88,8 +88,8 @@ async def _send_body(client: socket.socket, head: bytes, body: bytes, attack: At
 
 
 async def _read(client: socket.socket, reply: HostileReply) -> None:
-    loop = asyncio.get_running_loop()
-    while count := await loop.sock_recv_into(client, _BUFFER):
+    loop, buffer = asyncio.get_running_loop(), bytearray(_BUFFER_BYTES)
+    while count := await loop.sock_recv_into(client, buffer):
         if len(reply.head) < 2_000:
-            reply.head += bytes(_BUFFER[: min(count, 2_000)])
+            reply.head += bytes(buffer[: min(count, 2_000)])
         reply.received += count
