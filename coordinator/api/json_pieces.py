@@ -8,8 +8,9 @@ from typing import Any
 from tokenwire.coordinator.api.json_text import json_bytes
 
 _BYTES_BETWEEN_YIELDS = 64 * 1024
-_MOST_BYTES = 2 * _BYTES_BETWEEN_YIELDS
 _VALUES_BETWEEN_YIELDS = 8192
+MOST_BYTES = 2 * _BYTES_BETWEEN_YIELDS
+"""Of what a connection gets at a time."""
 
 
 class JsonPieces:
@@ -123,9 +124,9 @@ def in_parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _cut(piece: bytes) -> Sequence[bytes] | Iterator[bytes]:
-    if len(piece) <= _MOST_BYTES:
+    if len(piece) <= MOST_BYTES:
         return (piece,)
-    return (piece[start : start + _MOST_BYTES] for start in range(0, len(piece), _MOST_BYTES))
+    return (piece[start : start + MOST_BYTES] for start in range(0, len(piece), MOST_BYTES))
 
 
 async def in_turns(pieces: Iterable[bytes]) -> bytes:

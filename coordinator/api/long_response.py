@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tokenwire.coordinator.api.api_request import context_of
-from tokenwire.coordinator.api.json_pieces import array_of, in_parts, is_long, long_object, object_pieces
+from tokenwire.coordinator.api.json_pieces import MOST_BYTES, array_of, in_parts, is_long, long_object, object_pieces
 from tokenwire.coordinator.api.json_text import json_bytes
 
 
@@ -41,14 +41,17 @@ class LongResponse(Response):
         await send({"type": "http.response.body", "body": part, "more_body": False})
 
 
-def long_response(body: Mapping[str, Any], array: str) -> LongResponse:
+def long_response(body: Mapping[str, Any], array: str) -> Response:
     """Return an object one of whose values, `array`, is an iterable of objects that are made as they are sent, or are
     JSON already.
     """
     elements = iter(body[array])
     first = [*islice(elements, 2)]
     if len(first) == 1 and type(first[0]) is dict and not (is_long(body) or is_long(first[0])):  # as most replies
-        return LongResponse([json_bytes({**body, array: first})])
+        whole = json_bytes({**body, array: first})
+        if len(whole) <= MOST_BYTES:
+            return Response(whole, media_type="application/json")
+        return LongResponse([whole])
     return LongResponse(object_pieces({**body, array: array_of(chain(first, elements))}))
 
 

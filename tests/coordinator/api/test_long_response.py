@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from tests.coordinator.fakes import request_context
 from tokenwire.coordinator.api.json_pieces import slices
-from tokenwire.coordinator.api.long_response import LongResponse, long_response, with_long_lists
+from tokenwire.coordinator.api.long_response import long_response, with_long_lists
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 
 
@@ -23,7 +23,7 @@ async def _nothing() -> Any:
     raise AssertionError("nothing is received")
 
 
-async def sent_messages(response: LongResponse) -> tuple[dict[str, Any], list[bytes]]:
+async def sent_messages(response: Response) -> tuple[dict[str, Any], list[bytes]]:
     """Return the start of a response, and its parts."""
     messages: list[Any] = []
 
@@ -31,7 +31,7 @@ async def sent_messages(response: LongResponse) -> tuple[dict[str, Any], list[by
         messages.append(message)
 
     await response(scope(), _nothing, send)
-    assert [message.get("more_body") for message in messages[1:]] == [True] * (len(messages) - 2) + [False]
+    assert [message.get("more_body", False) for message in messages[1:]] == [True] * (len(messages) - 2) + [False]
     return messages[0], [message["body"] for message in messages[1:]]
 
 
