@@ -65,6 +65,8 @@ class PreparedRequest:
     """Tokens of all prompts."""
     reused_tokens: int = field(init=False)
     """Those of them that are ids of earlier prompts and completions."""
+    has_large_parameters: bool = field(init=False)
+    """Whether it matters how often its parameters are kept: the request's are these."""
     history_writer: HistoryWriter | None = field(init=False)
     """Stores the choices for later requests; None if they are not stored."""
 
@@ -72,6 +74,7 @@ class PreparedRequest:
         self.choices = len(self.prompts) * self.request.n
         self.prompt_tokens = sum([len(prompt.token_ids) for prompt in self.prompts])
         self.reused_tokens = sum([prompt.reused for prompt in self.prompts])
+        self.has_large_parameters = self.request.sampling is self.sampling
         self.history_writer = self._history_writer()
 
     def _history_writer(self) -> HistoryWriter | None:
@@ -80,11 +83,6 @@ class PreparedRequest:
             return None
         token_ids = prompt.token_ids if prompt.media is None else prompt.media.token_ids
         return prompt.history.writer(token_ids, self.choices, parsed=parsed, end_token_ids=self.model.stop_token_ids)
-
-    @property
-    def has_large_parameters(self) -> bool:
-        """Whether it matters how often its parameters are kept: the request's are these."""
-        return self.request.sampling is self.sampling
 
     @property
     def multimodal_tokens(self) -> dict[str, int] | None:

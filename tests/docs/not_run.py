@@ -197,7 +197,7 @@ LONG = {
         "make compat ARGS=--sources 0.33",
     ),
     "minutes for each of its parts, which have tests in tests/faults": ("make faults",),
-    "minutes of requests; tests/adversary runs short ones": ("make adversary",),
+    "minutes of requests; tests/adversary runs short ones": ("make adversary", "make adversary ARGS=--stores"),
     "an hour, or minutes for 200 seeds; tests/simulation runs a few": (
         "make simulate",
         "make simulate SEEDS=200",

@@ -145,9 +145,9 @@ FAULTS = (
         "requests that leave the queue count against their tenant",
         "d75baf3",
         "coordinator/fleet/admission/fair_queue.py",
-        "            entry.share.remove()\n",
+        "            entry.share.remove(entry.sequences)\n",
         "            if entry.listeners:\n                entry.share.start(entry.tokens(entry.sequences))\n"
-        "            entry.share.remove()\n",
+        "            entry.share.remove(entry.sequences)\n",
     ),
     PastFault(
         "a reply goes on at a worker with other weights",
