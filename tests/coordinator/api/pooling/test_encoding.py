@@ -22,7 +22,7 @@ async def test_json_has_all_fields_of_the_body_and_an_element_for_each_result() 
     """Under the names that the route chose."""
     response = encoded(Results("r", [pooled_result([0.5])], [1]), EncodingFields(), BODY, "pooling", "data")
 
-    made = json.loads(response._first)  # type: ignore[attr-defined]
+    made = json.loads(bytes(response.body))
     assert made == {**BODY, "data": [{"index": 0, "object": "pooling", "data": [0.5]}]}
 
 
