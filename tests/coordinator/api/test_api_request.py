@@ -3,7 +3,6 @@
 One file, since it tests one module.
 """
 
-import asyncio
 import json
 import logging
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from tests.bodies import body_models
 from tests.coordinator.api.applications import served
 from tests.coordinator.api.fields.requests import request_fields
+from tests.turns import TurnsOfOthers
 from tokenwire.coordinator.api.api_request import ApiRequest, RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
@@ -236,19 +236,12 @@ async def test_what_is_unknown_in_a_body_is_not_kept() -> None:
 
 async def test_others_have_their_turns_while_a_large_body_is_read() -> None:
     """Between what parses it and what validates it; a small one keeps nobody waiting."""
-    turns = 0
-
-    def count_turns() -> None:
-        nonlocal turns
-        turns += 1
-        asyncio.get_running_loop().call_soon(count_turns)
-
-    count_turns()
+    turns = TurnsOfOthers()
     taken = []
     for size in (100, 100_000):
-        before = turns
+        before = turns.count
         await received(b'{"prompt": "%b"}' % (b"x" * size), BodyBudget(BodySettings())).read(Loose, required=True)
-        taken.append(turns - before)
+        taken.append(turns.count - before)
 
     assert taken[0] == 0
     assert taken[1] >= 4

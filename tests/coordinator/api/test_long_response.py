@@ -9,6 +9,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from tests.coordinator.fakes import request_context
+from tests.turns import TurnsOfOthers
 from tokenwire.coordinator.api.json_pieces import slices
 from tokenwire.coordinator.api.long_response import long_response, with_long_lists
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
@@ -107,20 +108,13 @@ async def test_a_client_that_is_gone_gets_nothing_more() -> None:
 @pytest.mark.parametrize("count", [0, 1, 20_000])
 async def test_long_lists_are_encoded_in_slices_with_turns_for_others(count: int) -> None:
     """The object is the one that would be encoded at once; null is a list too."""
-    turns = 0
-
-    def count_turns() -> None:
-        nonlocal turns
-        turns += 1
-        asyncio.get_running_loop().call_soon(count_turns)
-
     values = list(range(count))
-    count_turns()
+    turns = TurnsOfOthers()
     response = with_long_lists({"count": count}, {"tokens": slices(values), "texts": None})
 
     _, parts = await sent_messages(response)
     assert json.loads(b"".join(parts)) == {"count": count, "tokens": values, "texts": None}
-    assert turns - 1 >= len(parts) - 1
+    assert turns.count - 1 >= len(parts) - 1
 
 
 async def test_an_object_may_have_nothing_but_long_lists() -> None:

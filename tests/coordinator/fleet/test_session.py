@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tests.coordinator.fleet.sessions import Requests, ready_session
+from tests.turns import TurnsOfOthers
 from tests.workers import (
     Listener,
     SessionContext,
@@ -113,7 +114,7 @@ async def test_a_worker_that_hands_a_request_back_gets_no_more(
 
 async def test_others_have_their_turn_between_the_parts_of_a_large_frame(address: str) -> None:
     """Its tokens come in order, its end with the last ones."""
-    turns = 0
+    turns: list[TurnsOfOthers] = []
 
     class Timed(Listener):
         def __init__(self) -> None:
@@ -121,13 +122,8 @@ async def test_others_have_their_turn_between_the_parts_of_a_large_frame(address
             self.turns: list[int] = []
 
         def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
-            self.turns.append(turns)
+            self.turns.append(turns[0].count if turns else 0)
             return super().step(token_ids, finish)
-
-    def count_turns() -> None:
-        nonlocal turns
-        turns += 1
-        asyncio.get_running_loop().call_soon(count_turns)
 
     tokens = list(range(3 * MOST_TOKENS))
 
@@ -144,7 +140,7 @@ async def test_others_have_their_turn_between_the_parts_of_a_large_frame(address
         listener = Timed()
         (slot,) = session.submit(submission(len(tokens)), [listener])
         assert session._slots.allowance[slot] == len(tokens)
-        count_turns()
+        turns.append(TurnsOfOthers())
         before = session._liveness.last_event_at
         await listener.ended.wait()
         assert session._liveness.last_event_at > before  # it lives while its frame is dispatched

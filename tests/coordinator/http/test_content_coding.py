@@ -1,6 +1,5 @@
 """Bodies are decompressed in bounded pieces that count as they come, and what is no complete stream is rejected."""
 
-import asyncio
 import gzip
 import random
 import struct
@@ -11,6 +10,7 @@ from backports import zstd
 
 from tests.bodies import body_models
 from tests.compression import compressed
+from tests.turns import TurnsOfOthers
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.settings import AdminSettings
@@ -170,17 +170,10 @@ async def test_a_compressed_body_waits_for_memory_like_any_other(coding: bytes) 
 @pytest.mark.parametrize("coding", CODINGS)
 async def test_others_have_their_turns_while_a_body_is_decompressed(coding: bytes) -> None:
     """One for each piece, which takes a fraction of a millisecond."""
-    turns = 0
-
-    def count_turns() -> None:
-        nonlocal turns
-        turns += 1
-        asyncio.get_running_loop().call_soon(count_turns)
-
-    count_turns()
+    turns = TurnsOfOthers()
     await through(bytes(2**22), coding, BodyMemory(BodyBudget()))
 
-    assert turns >= 2**22 / 2**16 - 1
+    assert turns.count >= 2**22 / 2**16 - 1
 
 
 async def test_every_route_decompresses_its_body() -> None:

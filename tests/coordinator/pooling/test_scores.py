@@ -1,11 +1,10 @@
 """Scores of pairs, and their order."""
 
-import asyncio
-
 import pytest
 
 from tests.coordinator.fakes import served_model
 from tests.coordinator.pooling.embedding import embedding_model, pooled_result
+from tests.turns import TurnsOfOthers
 from tokenwire.coordinator.pooling.scores import ScoredTexts, pair_scores, ranked
 from tokenwire.coordinator.pooling.types import Results, TextPair
 from tokenwire.coordinator.types import TextPrompt
@@ -67,24 +66,14 @@ async def test_each_text_may_have_a_limit() -> None:
 
 async def test_others_have_turns_while_many_texts_are_cut_and_compared() -> None:
     """Long texts in a thread, some vectors at a time."""
-    model, turns, done = embedding_model(), 0, asyncio.Event()
-
-    async def count_turns() -> None:
-        nonlocal turns
-        while not done.is_set():
-            turns += 1
-            await asyncio.sleep(0)
-
-    others = asyncio.create_task(count_turns())
+    model, turns = embedding_model(), TurnsOfOthers()
     documents = ["one " * 20_000] * 80
     assert (await ScoredTexts(["two"], documents).cut(model, 0, 1)).second == ["one"] * 80
-    assert turns
-    turns = 0
+    assert turns.count > 1
+    before = turns.count
     vectors = [pooled_result([1.0, 1.0])] * 81
     await pair_scores(Results("r", vectors, [1] * 81), 1, 80)
-    assert turns >= 10
-    done.set()
-    await others
+    assert turns.count - before >= 10
 
 
 def test_the_highest_scores_come_first() -> None:

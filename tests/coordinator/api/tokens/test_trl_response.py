@@ -1,12 +1,12 @@
 """TRL's responses are ranked lists, or padded arrays."""
 
-import asyncio
 import base64
 import json
 from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.turns import TurnsOfOthers
 from tokenwire.coordinator.api.json_pieces import object_pieces
 from tokenwire.coordinator.api.tokens.trl_response import (
     SequenceScores,
@@ -52,19 +52,12 @@ async def test_arrays_are_padded() -> None:
 
 async def test_long_sequences_are_scored_with_turns_for_others() -> None:
     """Their arrays are made so too, and encoded in pieces."""
-    turns = 0
-
-    def count_turns() -> None:
-        nonlocal turns
-        turns += 1
-        asyncio.get_running_loop().call_soon(count_turns)
-
-    count_turns()
+    turns = TurnsOfOthers()
     scores = await scores_of([POSITION] * 20_000)
-    assert turns > 20
-    before = turns
+    assert turns.count > 20
+    before = turns.count
     arrays = await scored_arrays(scores, 2)
-    assert turns > before + 10
+    assert turns.count > before + 10
     assert all(max(map(len, object_pieces(each))) < 100_000 for each in (arrays, scored_lists(scores)))
     assert _decoded(trl_body(arrays)["token_ids_b64"], "i") == [6, 7] * 20_000
 

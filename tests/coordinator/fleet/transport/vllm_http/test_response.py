@@ -1,10 +1,10 @@
 """Responses of a plain vLLM server become parts of a frame."""
 
-import asyncio
 from typing import Any
 
 import pytest
 
+from tests.turns import TurnsOfOthers
 from tokenwire.coordinator.fleet.transport.vllm_http.response import (
     error_message,
     finish_of,
@@ -60,16 +60,9 @@ async def test_a_prompt_has_rows_after_its_first_token() -> None:
 async def test_others_have_turns_while_a_long_prompts_rows_are_made() -> None:
     """They take microseconds each, and a prompt may have a million."""
     position = {str(token_id): {"logprob": -3.0, "rank": token_id} for token_id in range(1, 11)}
-    turns = 0
-
-    def count_turns() -> None:
-        nonlocal turns
-        turns += 1
-        asyncio.get_running_loop().call_soon(count_turns)
-
-    count_turns()
+    turns = TurnsOfOthers()
     await rows_of_prompt([None, *[position] * 999], [1] * 1000, 10)
-    assert turns > 3
+    assert turns.count > 3
 
 
 @pytest.mark.parametrize(
