@@ -11,6 +11,7 @@ from tokenwire.coordinator.api.json_pieces import JsonPieces, array_in_parts, ob
 from tokenwire.coordinator.api.json_text import compact, json_bytes
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.errors import ProtocolError
+from tokenwire.process.batches import batches_by_size
 from tokenwire.process.value_class import value_class
 
 LOGPROB_FLOOR = -9999.0
@@ -71,16 +72,7 @@ def chat_entries(positions: Sequence[ScoredPosition], style: LogprobStyle) -> Js
 
 def batches(positions: Iterable[Position]) -> Iterator[list[Position]]:
     """Yield positions in lists that take a few milliseconds to render."""
-    some: list[Position] = []
-    tokens = 0
-    for position in positions:
-        some.append(position)
-        tokens += 1 if position is None else len(position)
-        if tokens >= _TOKENS_BETWEEN_YIELDS:
-            yield some
-            some, tokens = [], 0
-    if some:
-        yield some
+    return batches_by_size(positions, lambda position: 1 if position is None else len(position), _TOKENS_BETWEEN_YIELDS)
 
 
 def chat_entries_json(positions: Sequence[ScoredPosition], style: LogprobStyle) -> str:
