@@ -42,7 +42,7 @@ class GrammarProcess:
         """
         if not self._process.is_running:
             await self._start()
-        return await self._process.ask(json.dumps([kind, grammar, _THREADS * seconds]), _PATIENCE * seconds) == _ANSWER
+        return await self._done(json.dumps([kind, grammar, _THREADS * seconds]), _PATIENCE * seconds)
 
     async def close(self) -> None:
         """Kill the process, if there is one."""
@@ -51,8 +51,15 @@ class GrammarProcess:
     async def _start(self) -> None:
         info = await asyncio.to_thread(self._tokenizer_info)
         await self._process.start()
-        if await self._process.ask(info) != _ANSWER:
+        if not await self._done(info):
             raise EngineFailed("The process that compiles grammars on trial did not start; its log says why.")
+
+    async def _done(self, line: str, limit_s: float | None = None) -> bool:
+        """Return whether the answer to a line is that it is done; after any other one, nothing it says is reliable."""
+        if await self._process.ask(line, limit_s) == _ANSWER:
+            return True
+        await self.close()
+        return False
 
 
 def main() -> None:

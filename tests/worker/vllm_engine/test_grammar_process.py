@@ -71,3 +71,12 @@ async def test_a_process_that_does_not_start_is_an_error() -> None:
         with pytest.raises(EngineFailed, match="did not start"):
             await process.compiles_within(LONG_S, "JSON", "quick")
         assert not process._process.is_running
+
+
+async def test_an_unexpected_answer_ends_the_process() -> None:
+    """What is read after it would be the answer to an earlier grammar."""
+    chatter = COMPILER.replace('print("done", flush=True)', 'print("chatter", "done", sep=chr(10), flush=True)', 1)
+    process = GrammarProcess(lambda: "vocabulary", (sys.executable, "-c", chatter))
+    with pytest.raises(EngineFailed, match="did not start"):
+        await process.compiles_within(LONG_S, "JSON", "quick")
+    assert not process._process.is_running
