@@ -90,7 +90,8 @@ def _frame(message: Mapping[str, Any], position: int, form: ContentFormat) -> by
     """Return a message's bytes in the chain, prefixed with their length, so that no two chains are ambiguous."""
     content = _content_of(message, position, form)
     body = f"{content}\n{'' if message.keys() == _PLAIN else _more(message)}"
-    body += _pictures(message.get("content"))
+    if isinstance(given := message.get("content"), list):
+        body += "".join(f"\n{part.digest.hex()}" for part in given if isinstance(part, PicturePart))
     return f"{message.get('role')}:{len(content)}:{len(body)}:{body}".encode(errors="surrogatepass")
 
 
@@ -99,12 +100,6 @@ def _content_of(message: Mapping[str, Any], position: int, form: ContentFormat) 
     if isinstance(content, str) and role != "system":
         return content
     return _content(parse_content(content, str(role), f"messages[{position}]", form))
-
-
-def _pictures(content: object) -> str:
-    if not isinstance(content, list):
-        return ""
-    return "".join(f"\n{part.digest.hex()}" for part in content if isinstance(part, PicturePart))
 
 
 def _more(message: Mapping[str, Any]) -> str:
