@@ -148,10 +148,14 @@ async def _compacted(call: ChatCall, choice: CollectedChoice, kept: list[bytes])
         )
     if not summary:
         raise EngineFailed("The model wrote no summary.")
+    try:
+        item = compaction_item(summary)
+    except ValueError as error:
+        raise EngineFailed(f"The model wrote no summary that can be kept: {error}.") from error
     return {
         "id": call.prepared.request.request_id,
         "object": "response.compaction",
         "created_at": call.created,
-        "output": [*kept, compaction_item(summary)],
+        "output": [*kept, item],
         "usage": usage_of_response(usage),
     }
