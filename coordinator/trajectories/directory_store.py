@@ -54,6 +54,11 @@ class DirectoryTrajectoryStore:
         """Queue an event."""
         self._queue.put(key, event, refers)
 
+    async def size_of(self, key: SessionKey) -> int:
+        """Return the bytes of a session's file."""
+        await self._queue.flush()
+        return await self._in_thread(_size, self._path(key))
+
     async def read(self, key: SessionKey) -> Sequence[bytes]:
         """Return the events of a session."""
         await self._queue.flush()
@@ -159,6 +164,13 @@ class DirectoryTrajectoryStore:
 
     def _tenant_folder(self, tenant: str) -> Path:
         return self._folder / _name(tenant)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _unlink(path: Path) -> bool:

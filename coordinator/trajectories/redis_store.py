@@ -38,6 +38,13 @@ class RedisTrajectoryStore:
         """Queue an event."""
         self._queue.put(key, event, refers)
 
+    async def size_of(self, key: SessionKey) -> int:
+        """Return about what a session takes of Redis' memory."""
+        await self._queue.flush()
+        async with self._answer():
+            reply: Any = await self._redis.memory_usage(_name(_EVENTS, *key))
+        return reply or 0
+
     async def read(self, key: SessionKey) -> Sequence[bytes]:
         """Return the events of a session."""
         await self._queue.flush()

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tokenwire.coordinator.fair_memory import FairMemory
@@ -37,6 +37,9 @@ class TrajectoryStore(Protocol):
         what cannot be stored is dropped.
         """
 
+    async def size_of(self, key: SessionKey) -> int:
+        """Return about how many bytes a session has, 0 if there is no such session. Raises Unavailable."""
+
     async def read(self, key: SessionKey) -> Sequence[bytes]:
         """Return the events of a session, none if there is no such session. Raises Unavailable."""
 
@@ -56,7 +59,8 @@ class TrajectoryStore(Protocol):
 @dataclass(slots=True)
 class _MemorySession:
     created_at: float
-    events: list[bytes]
+    events: list[bytes] = field(default_factory=list)
+    size: int = 0
 
 
 class MemoryTrajectoryStore:
@@ -85,10 +89,16 @@ class MemoryTrajectoryStore:
         """Append an event."""
         session, size = self._memory.find(key), len(event) + _EVENT_BYTES
         if session is None:
-            self._memory.put(key, _MemorySession(self._wall_clock(), [event]), share, _SESSION_BYTES + size)
-        else:
-            session.events.append(event)
-            self._memory.grow(key, size)
+            session = _MemorySession(self._wall_clock())
+            self._memory.put(key, session, share, _SESSION_BYTES)
+        session.events.append(event)
+        session.size += len(event)
+        self._memory.grow(key, size)
+
+    async def size_of(self, key: SessionKey) -> int:
+        """Return the bytes of a session."""
+        session = self._memory.find(key)
+        return 0 if session is None else session.size
 
     async def read(self, key: SessionKey) -> Sequence[bytes]:
         """Return the events of a session."""

@@ -1,5 +1,6 @@
 """The routes of recorded sessions: rLLM's, and those of the graph, of exports and of rewards."""
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -23,6 +24,8 @@ from tokenwire.coordinator.api.trajectories.sessions import (
     within_size,
 )
 from tokenwire.coordinator.api.trajectories.shapes import node_object, trace_object
+from tokenwire.coordinator.http.backpressure import BodyMemory
+from tokenwire.coordinator.trajectories.events import RewardGiven
 from tokenwire.coordinator.trajectories.graph import SessionGraph
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
 from tokenwire.coordinator.trajectories.rows import rows_of
@@ -68,16 +71,17 @@ def _session_routes(sessions: RecordedSessions) -> ApiRouter:
     @router.get(_SESSIONS)
     async def list_sessions(request: Request) -> Response:
         since, limit = time_of(request.query_params, "since"), number_of(request.query_params, "limit", MOST_LISTED)
-        return _json(await sessions.listed(caller_of(request), since, limit))
+        return _json(await sessions.listed(caller_of(request), since, limit, _memory_of(request)))
 
     @router.get(_SESSION)
     async def show_session(request: Request) -> Response:
         session_id = request.path_params["session_id"]
-        return _json(info_of(session_id, await sessions.find(caller_of(request), session_id)))
+        return _json(info_of(session_id, await sessions.summary(caller_of(request), session_id, _memory_of(request))))
 
     @router.delete(_SESSION)
     async def delete_session(request: Request) -> Response:
-        return _json({"deleted": await sessions.delete(caller_of(request), request.path_params["session_id"])})
+        session_id = request.path_params["session_id"]
+        return _json({"deleted": await sessions.delete(caller_of(request), session_id, _memory_of(request))})
 
     @router.post(f"{_SESSION}/rewards", RewardBody, method="PUT")
     @router.post(f"{_SESSION}/rewards", RewardBody)
@@ -85,7 +89,8 @@ def _session_routes(sessions: RecordedSessions) -> ApiRouter:
     @router.post(f"{_SESSION}/nodes/{{node_id}}/rewards", RewardBody)
     async def put_reward(body: RewardBody, request: Request) -> Response:
         given = request.path_params
-        await sessions.reward(caller_of(request), given["session_id"], given.get("node_id"), body.name, body.value)
+        reward = RewardGiven(time.time(), body.name, body.value, given.get("node_id"))
+        await sessions.reward(caller_of(request), given["session_id"], reward, _memory_of(request))
         return _json({"name": body.name, "value": body.value})
 
     @router.post("/admin/flush")
@@ -110,7 +115,7 @@ def _node_routes(sessions: RecordedSessions) -> ApiRouter:
             head = json_bytes({**info_of(session_id, graph), "has_more": more, "nodes": []})
             return b"".join([head[:-2], b",".join(nodes), head[-2:]])
 
-        return await _encoded(sessions, request, encoded)
+        return await _encoded(sessions, request, request.path_params["session_id"], encoded)
 
     @router.get(f"{_SESSION}/traces")
     async def list_traces(request: Request) -> Response:
@@ -121,15 +126,18 @@ def _node_routes(sessions: RecordedSessions) -> ApiRouter:
             traces = (json_bytes(trace_object(session_id, node)) for node in nodes)
             return b"[" + b",".join(within_size(traces, len, _SINCE)) + b"]"
 
-        return await _encoded(sessions, request, encoded)
+        return await _encoded(sessions, request, request.path_params["session_id"], encoded)
 
     @router.get("/traces/{trace_id}")
     async def show_trace(request: Request) -> Response:
         session_id, _, node_id = request.path_params["trace_id"].rpartition(":")
-        graph = await sessions.find(caller_of(request), session_id)
-        if node_id not in graph.nodes:
-            raise NotFound(f"There is no trace {request.path_params['trace_id'][:200]!r}.", param="trace_id")
-        return _json(trace_object(session_id, graph.nodes[node_id]))
+
+        def encoded(session_id: str, graph: SessionGraph) -> bytes:
+            if node_id not in graph.nodes:
+                raise NotFound(f"There is no trace {request.path_params['trace_id'][:200]!r}.", param="trace_id")
+            return json_bytes(trace_object(session_id, graph.nodes[node_id]))
+
+        return await _encoded(sessions, request, session_id, encoded)
 
     return router
 
@@ -146,7 +154,7 @@ def _export_routes(sessions: RecordedSessions) -> ApiRouter:
         def encoded(session_id: str, graph: SessionGraph) -> bytes:
             return encode(rows_of(session_id, graph, "node" if by == "node" else "path", offset, limit), form)
 
-        return await _encoded(sessions, request, encoded, FORMATS[form])
+        return await _encoded(sessions, request, request.path_params["session_id"], encoded, FORMATS[form])
 
     return router
 
@@ -158,10 +166,14 @@ def _json(value: Any) -> Response:
 async def _encoded(
     sessions: RecordedSessions,
     request: Request,
+    session_id: str,
     encode: Callable[[str, SessionGraph], bytes],
     media_type: str = "application/json",
 ) -> Response:
-    """Return what is made of the session that a request names."""
-    session_id, memory = request.path_params["session_id"], context_of(request.scope).body
-    made = await sessions.encoded(caller_of(request), session_id, memory, partial(encode, session_id))
+    """Return what is made of a session."""
+    made = await sessions.encoded(caller_of(request), session_id, _memory_of(request), partial(encode, session_id))
     return LongResponse([made], media_type)
+
+
+def _memory_of(request: Request) -> BodyMemory:
+    return context_of(request.scope).body

@@ -13,6 +13,8 @@ from tokenwire.coordinator.http.content_coding import SMALL_BYTES
 from tokenwire.coordinator.trajectories.events import RewardGiven, SessionOpened, unpack_event
 from tokenwire.coordinator.trajectories.graph import GraphNode, SessionGraph, build_graph
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
+from tokenwire.coordinator.trajectories.store import SessionKey
+from tokenwire.coordinator.trajectories.summary import SessionSummary, summary_of
 from tokenwire.errors import InvalidRequest, NotFound, TooLarge
 
 _MOST_BYTES = 64 * 2**20
@@ -20,6 +22,7 @@ _MOST_BYTES = 64 * 2**20
 _DEFAULT_LIST, MOST_LISTED = 100, 1000
 
 Listed = TypeVar("Listed")
+Made = TypeVar("Made")
 
 
 class RecordedSessions:
@@ -28,39 +31,48 @@ class RecordedSessions:
     def __init__(self, recorder: TrajectoryRecorder) -> None:
         self._recorder = recorder
 
-    async def find(self, caller: Caller, session_id: str) -> SessionGraph:
-        """Return a session. Raises NotFound or Unavailable."""
-        return await asyncio.to_thread(_graph_of, await self._stored(caller.tenant, session_id))
-
     async def encoded(
         self, caller: Caller, session_id: str, memory: BodyMemory, encode: Callable[[SessionGraph], bytes]
     ) -> bytes:
-        """Return what a thread makes of a session: of large ones one at a time, and counted as a body until it is sent.
+        """Return what a thread makes of a session, which counts as a body until it is sent.
 
         Raises NotFound or Unavailable, and what encoding raises.
         """
-        packed = await self._stored(caller.tenant, session_id)
-        size = sum(map(len, packed))
-        if size > SMALL_BYTES:
-            await memory.begin_turn(size)
-        made = await asyncio.to_thread(lambda: encode(_graph_of(packed)))
-        memory.end_turn()
+        made = await self._made_of(caller, session_id, memory, lambda packed: encode(_graph_of(packed)))
         if len(made) > SMALL_BYTES:
             await memory.add(len(made))
         return made
 
-    async def _stored(self, tenant: str, session_id: str) -> Sequence[bytes]:
-        """Return what is stored of a session. Raises NotFound or Unavailable."""
-        await self._recorder.settled((tenant, session_id))
-        packed = await self._recorder.store.read((tenant, session_id))
-        if not packed:
-            raise NotFound(
-                f"There is no session {session_id!r}: nothing was sampled in it, or it was deleted or dropped.",
-                param="session_id",
-            )
-        return packed
+    async def summary(self, caller: Caller, session_id: str, memory: BodyMemory) -> SessionSummary:
+        """Return what a session is as a whole. Raises NotFound or Unavailable."""
+        return await self._made_of(caller, session_id, memory, summary_of)
 
-    async def listed(self, caller: Caller, since: float | None, limit: int | None) -> list[dict[str, Any]]:
+    async def _made_of(
+        self, caller: Caller, session_id: str, memory: BodyMemory, make: Callable[[Sequence[bytes]], Made]
+    ) -> Made:
+        """Read a session, and let a thread make something of it: of large ones one at a time."""
+        key = (caller.tenant, session_id)
+        size = await self._size_of(key)
+        if size > SMALL_BYTES:
+            await memory.begin_turn(size)
+        packed = await self._recorder.store.read(key)
+        if not packed:
+            raise _not_found(session_id)
+        made = await asyncio.to_thread(make, packed)
+        memory.end_turn()
+        return made
+
+    async def _size_of(self, key: SessionKey) -> int:
+        """Return about how many bytes a session has. Raises NotFound or Unavailable."""
+        await self._recorder.settled(key)
+        size = await self._recorder.store.size_of(key)
+        if not size:
+            raise _not_found(key[1])
+        return size
+
+    async def listed(
+        self, caller: Caller, since: float | None, limit: int | None, memory: BodyMemory
+    ) -> list[dict[str, Any]]:
         """Return a tenant's sessions, the newest first. Raises Unavailable."""
         sessions = [
             session
@@ -70,7 +82,7 @@ class RecordedSessions:
         found = []
         for session in sessions[: limit or _DEFAULT_LIST]:
             with contextlib.suppress(NotFound):
-                found.append(info_of(session.id, await self.find(caller, session.id)))
+                found.append(info_of(session.id, await self.summary(caller, session.id, memory)))
         return found
 
     async def create(self, caller: Caller, session_id: str | None, metadata: Mapping[str, Any] | None) -> str:
@@ -80,34 +92,34 @@ class RecordedSessions:
         self._recorder.append((caller.tenant, session_id), caller.share, event)
         return session_id
 
-    async def reward(self, caller: Caller, session_id: str, node: str | None, name: str, value: float) -> None:
+    async def reward(self, caller: Caller, session_id: str, reward: RewardGiven, memory: BodyMemory) -> None:
         """Put a reward on a session, or on one of its nodes. Raises NotFound or Unavailable."""
-        graph = await self.find(caller, session_id)
-        if node is not None:
-            _node_of(graph, node)
-        event = RewardGiven(time.time(), name, value, node)
-        self._recorder.append((caller.tenant, session_id), caller.share, event)
+        if reward.node is None:
+            await self._size_of((caller.tenant, session_id))
+        elif reward.node not in (await self.summary(caller, session_id, memory)).nodes:
+            raise NotFound(f"There is no node {reward.node[:100]!r} in this session.", param="node_id")
+        self._recorder.append((caller.tenant, session_id), caller.share, reward)
 
-    async def delete(self, caller: Caller, session_id: str) -> int:
+    async def delete(self, caller: Caller, session_id: str, memory: BodyMemory) -> int:
         """Delete a session; return the number of its nodes. Raises NotFound or Unavailable."""
-        graph = await self.find(caller, session_id)
+        summary = await self.summary(caller, session_id, memory)
         await self._recorder.store.delete((caller.tenant, session_id))
-        return len(graph.nodes)
+        return len(summary.nodes)
 
     async def flush(self) -> None:
         """Wait until everything is stored. Raises Unavailable."""
         await self._recorder.store.flush()
 
 
-def info_of(session_id: str, graph: SessionGraph) -> dict[str, Any]:
+def info_of(session_id: str, session: SessionGraph | SessionSummary) -> dict[str, Any]:
     """Return what is known of a session beside its nodes, in rLLM's shape and more."""
     return {
         "session_id": session_id,
-        "trace_count": len(graph.nodes),
-        "created_at": graph.created_at,
-        "metadata": graph.metadata,
-        "rewards": graph.rewards,
-        "lost": graph.lost,
+        "trace_count": len(session.nodes),
+        "created_at": session.created_at,
+        "metadata": session.metadata,
+        "rewards": session.rewards,
+        "lost": session.lost,
     }
 
 
@@ -134,10 +146,9 @@ def within_size(parts: Iterable[Listed], size_of: Callable[[Any], int], page: st
         yield part
 
 
-def _node_of(graph: SessionGraph, node: str) -> GraphNode:
-    if node not in graph.nodes:
-        raise NotFound(f"There is no node {node[:100]!r} in this session.", param="node_id")
-    return graph.nodes[node]
+def _not_found(session_id: str) -> NotFound:
+    message = f"There is no session {session_id!r}: nothing was sampled in it, or it was deleted or dropped."
+    return NotFound(message, param="session_id")
 
 
 def _graph_of(packed: Sequence[bytes]) -> SessionGraph:

@@ -39,6 +39,16 @@ async def test_sessions_outlive_their_process(tmp_path: Path) -> None:
     await two.close()
 
 
+async def test_a_session_has_the_size_of_its_file(tmp_path: Path) -> None:
+    """None if there is no such session."""
+    store = directory_store(tmp_path)
+    store.append(("acme", "s"), "", b"x" * 1000)
+
+    assert 1000 < await store.size_of(("acme", "s")) < 1200
+    assert await store.size_of(("acme", "other")) == 0
+    await store.close()
+
+
 async def test_what_a_crash_cut_off_is_passed_over(tmp_path: Path) -> None:
     """What was stored before and after it is read."""
     store = directory_store(tmp_path)

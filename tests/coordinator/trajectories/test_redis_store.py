@@ -30,6 +30,8 @@ async def test_another_process_finds_a_session(redis_url: str) -> None:
 
     assert await one.read(key) == [b"1", b"2"]
     assert await one.read(("other", "shared")) == []
+    assert await two.size_of(key) > 2
+    assert await two.size_of(("other", "shared")) == 0
     assert "shared" in [session.id for session in await two.sessions("acme")]
     assert await two.sessions("other") == []
     await one.close()

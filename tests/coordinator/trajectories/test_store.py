@@ -22,6 +22,7 @@ async def test_events_come_back_in_order() -> None:
         store.append(("acme", "s"), "acme", event)
 
     assert await store.read(("acme", "s")) == [b"one", b"two"]
+    assert [await store.size_of((tenant, "s")) for tenant in ("acme", "other")] == [6, 0]
     assert await store.read(("other", "s")) == []
     assert [session.id for session in await store.sessions("acme")] == ["s"]
     assert await store.sessions("other") == []

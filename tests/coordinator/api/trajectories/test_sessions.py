@@ -1,13 +1,18 @@
 """Sessions are found, listed, rewarded and deleted by their tenants alone."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
 from tests.coordinator.trajectories.turns import sampled_choice, turn_of
+from tests.workers import until
 from tokenwire.coordinator.api.trajectories.sessions import RecordedSessions, page_of_nodes, within_size
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory
+from tokenwire.coordinator.trajectories.events import RewardGiven
+from tokenwire.coordinator.trajectories.graph import SessionGraph
 from tokenwire.coordinator.trajectories.index import SessionIndexes
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
 from tokenwire.coordinator.trajectories.store import MemoryTrajectoryStore
@@ -25,20 +30,37 @@ def sessions_with_one() -> RecordedSessions:
     return RecordedSessions(recorder)
 
 
+def memory() -> BodyMemory:
+    """Return that of a request."""
+    return BodyMemory(BodyBudget())
+
+
+async def graph_of(sessions: RecordedSessions, session_id: str = "s") -> SessionGraph:
+    """Return a session of the first tenant."""
+    found: list[SessionGraph] = []
+    await sessions.encoded(ACME, session_id, memory(), lambda graph: found.append(graph) or b"")  # type: ignore[func-returns-value]
+    return found[0]
+
+
+def reward_of(value: float, name: str = "reward", node: str | None = None) -> RewardGiven:
+    """Return a reward."""
+    return RewardGiven(1.0, name, value, node)
+
+
 async def test_a_foreign_session_is_not_found() -> None:
     """As one that nobody has; it cannot be rewarded or deleted either."""
     sessions = sessions_with_one()
-    assert len((await sessions.find(ACME, "s")).nodes) == 3
+    assert (await sessions.summary(ACME, "s", memory())).nodes == {*"abc"}
 
     for caller, session_id in ((OTHER, "s"), (ACME, "x")):
         with pytest.raises(NotFound, match=f"There is no session '{session_id}'") as raised:
-            await sessions.find(caller, session_id)
+            await sessions.summary(caller, session_id, memory())
         assert raised.value.param == "session_id"
         with pytest.raises(NotFound):
-            await sessions.reward(caller, session_id, None, "reward", 1.0)
+            await sessions.reward(caller, session_id, reward_of(1.0), memory())
         with pytest.raises(NotFound):
-            await sessions.delete(caller, session_id)
-    assert await sessions.listed(OTHER, None, None) == []
+            await sessions.delete(caller, session_id, memory())
+    assert await sessions.listed(OTHER, None, None, memory()) == []
 
 
 async def test_sessions_are_created_and_listed() -> None:
@@ -48,23 +70,23 @@ async def test_sessions_are_created_and_listed() -> None:
     assert await sessions.create(ACME, "new", {"seed": 2}) == "new"
     named = await sessions.create(ACME, None, None)
 
-    listed = {each["session_id"]: each for each in await sessions.listed(ACME, None, None)}
+    listed = {each["session_id"]: each for each in await sessions.listed(ACME, None, None, memory())}
     assert listed.keys() == {"s", "new", named}
     assert listed["s"]["trace_count"] == 3
     assert listed["new"]["metadata"] == {"task": 1, "seed": 2}
-    assert len(await sessions.listed(ACME, None, 1)) == 1
-    assert await sessions.listed(ACME, 1e12, None) == []
+    assert len(await sessions.listed(ACME, None, 1, memory())) == 1
+    assert await sessions.listed(ACME, 1e12, None, memory()) == []
 
 
 async def test_rewards_are_put_on_sessions_and_nodes() -> None:
     """On those that are there."""
     sessions = sessions_with_one()
-    await sessions.reward(ACME, "s", None, "reward", 1.0)
-    await sessions.reward(ACME, "s", "b", "style", 0.5)
+    await sessions.reward(ACME, "s", reward_of(1.0), memory())
+    await sessions.reward(ACME, "s", reward_of(0.5, "style", "b"), memory())
     with pytest.raises(NotFound, match="no node 'x'") as raised:
-        await sessions.reward(ACME, "s", "x", "style", 0.5)
+        await sessions.reward(ACME, "s", reward_of(0.5, "style", "x"), memory())
 
-    graph = await sessions.find(ACME, "s")
+    graph = await graph_of(sessions)
     assert raised.value.param == "node_id"
     assert (graph.rewards, graph.nodes["b"].rewards) == ({"reward": 1.0}, {"style": 0.5})
 
@@ -73,14 +95,14 @@ async def test_a_deleted_session_is_not_found() -> None:
     """The answer has the number of its nodes."""
     sessions = sessions_with_one()
 
-    assert await sessions.delete(ACME, "s") == 3
+    assert await sessions.delete(ACME, "s", memory()) == 3
     with pytest.raises(NotFound):
-        await sessions.find(ACME, "s")
+        await sessions.summary(ACME, "s", memory())
 
 
 async def test_nodes_come_in_pages() -> None:
     """After one of them."""
-    graph = await sessions_with_one().find(ACME, "s")
+    graph = await graph_of(sessions_with_one())
 
     assert [node.id for node in page_of_nodes(graph, None, 2)] == ["a", "b"]
     assert [node.id for node in page_of_nodes(graph, "b", 2)] == ["c"]
@@ -103,22 +125,29 @@ async def test_what_is_made_of_a_large_session_counts_as_a_body() -> None:
     sessions, budget = sessions_with_one(), BodyBudget()
 
     for size, held in ((100_000, 100_000), (100, 0)):
-        memory = BodyMemory(budget)
+        request = BodyMemory(budget)
         made = b"x" * size
-        assert await sessions.encoded(ACME, "s", memory, lambda graph, made=made: made) == made  # type: ignore[misc]
-        assert memory.held_bytes == held
+        assert await sessions.encoded(ACME, "s", request, lambda graph, made=made: made) == made  # type: ignore[misc]
+        assert request.held_bytes == held
 
 
-async def test_large_sessions_are_read_one_at_a_time() -> None:
-    """What they are unpacked to takes many times as much."""
+@pytest.mark.parametrize("what", ["encoded", "summary", "listed", "reward", "delete"])
+async def test_large_sessions_are_read_one_at_a_time(what: str) -> None:
+    """Whatever for: what they are unpacked to takes many times as much."""
     sessions, budget = sessions_with_one(), BodyBudget()
     await sessions.create(ACME, "s", {"a": "x" * 2**20})
-    other = BodyMemory(budget)
+    other, own = BodyMemory(budget), BodyMemory(budget)
+    reads: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
+        "encoded": lambda: sessions.encoded(ACME, "s", own, lambda graph: b""),
+        "summary": lambda: sessions.summary(ACME, "s", own),
+        "listed": lambda: sessions.listed(ACME, None, None, own),
+        "reward": lambda: sessions.reward(ACME, "s", reward_of(1.0, node="a"), own),
+        "delete": lambda: sessions.delete(ACME, "s", own),
+    }
     await other.begin_turn(2**21)
-    reading = asyncio.create_task(sessions.encoded(ACME, "s", BodyMemory(budget), lambda graph: b""))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    reading = asyncio.create_task(reads[what]())
+    await until(lambda: bool(budget.turns_of(2**21)._waiting))
 
     assert not reading.done()
     other.end_turn()
-    assert await reading == b""
+    await reading
