@@ -1,14 +1,33 @@
-"""Runs `tokenwire`, and writes the stacks of all threads into a file at each SIGUSR2: `watched FILE ARGUMENTS...`."""
+"""Runs `tokenwire`, and writes the stacks of all threads into a file at each SIGUSR2: `watched FILE ARGUMENTS...`.
 
-import faulthandler
+Python itself writes them between two instructions. `faulthandler` would write at once, and end the process now and
+then: it reads the frames of threads that go on meanwhile.
+"""
+
 import signal
 import sys
 from pathlib import Path
+from types import FrameType
+from typing import TextIO
 
 from tokenwire.cli.main import main
 
+
+def write_stacks(file: TextIO) -> None:
+    """Write a paragraph for each thread, its innermost frame first."""
+    for thread, innermost in sys._current_frames().items():
+        file.write(f"Thread {thread}\n")
+        frame: FrameType | None = innermost
+        while frame is not None:
+            code = frame.f_code
+            if code.co_filename != __file__:
+                file.write(f'  File "{code.co_filename}", line {frame.f_lineno} in {code.co_name}\n')
+            frame = frame.f_back
+        file.write("\n")
+    file.flush()
+
+
 if __name__ == "__main__":
-    path = Path(sys.argv.pop(1))
-    with path.open("w") as file:
-        faulthandler.register(signal.SIGUSR2, file=file)
+    with Path(sys.argv.pop(1)).open("a") as stacks:
+        signal.signal(signal.SIGUSR2, lambda *_: write_stacks(stacks))
         main()
