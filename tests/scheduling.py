@@ -26,7 +26,6 @@ _TOGETHER = {"vllm": IMPORT_VLLM, "tiny": SHARE_TINY, "embedded": SHARE_EMBEDDED
 TAKE_LONG = (
     *_TOGETHER,
     "tests/simulation/test_runs.py",
-    "tests/gpu/test_job.py",
     "tests/model/test_statements.py",
     "tests/packaging/test_installing.py",
     "tests/adversary/",

@@ -12,7 +12,7 @@ from tests.adversary.rows import ROWS
 from tests.adversary.runner import run_attacks
 from tests.adversary.stored_draws import STORES, draw_stored
 
-_DRAWS, _STORED_DRAWS = 25, 8
+_DRAWS, _STORED_DRAWS = 15, 4
 _LONG_S = 600.0
 _FIRST_OF_LONG = 1_000
 

@@ -8,7 +8,7 @@ import pytest
 from tests.adversary.worker_attacks import WORKER_ATTACKS
 from tests.adversary.worker_runner import WITH_ADMIN_ROUTES, WITH_KEY, lying_fleet
 
-_DRAWS = 6
+_DRAWS = 3
 _LONG_S = 300.0
 """Of each long run."""
 _OPTIONS = pytest.mark.parametrize("options", [WITH_KEY, ()], ids=["with a key", "without admin routes"])

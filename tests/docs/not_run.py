@@ -158,6 +158,8 @@ LONG = {
         "make serve ARGS=--enable-rl --enable-trajectories -- --enable-lora --max-lora-rank 8",
     ),
     "prints how programs are used; tests/tokenwire/cli runs it with commands": ("python -m tokenwire",),
+    "tests/benchmarks runs it": ("python -m benchmarks.assertions", "python -m benchmarks.counts"),
+    "tests/model explores the same": ("python -m tests.model",),
     "measures, and other work on the machine would falsify it: each a minute to some minutes": (
         "make bench ARGS=--only routing",
         "make bench ARGS=--only streaming --only per-request",

@@ -16,13 +16,10 @@ from tests.docs.test_commands import PYTHON, of, ran_by_make
 SHORT = {
     "make plots": ("docs/plots",),
     "make reference": ("docs/reference", "deploy/k8s/tokenwire"),
-    "python -m benchmarks.assertions": (),
-    "python -m benchmarks.counts": (),
     "python -m benchmarks.system_calls": (),
     "python -m benchmarks.walk": (),
     "python -m scripts.dashboard": (),
     "python -m tests.coordinator.parsing.parsers_page": ("docs/reference",),
-    "python -m tests.model": (),
 }
 """Those that run here, on a copy of the tree, with the folders that they write as they are."""
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "node_modules", "shared", "site", "local")

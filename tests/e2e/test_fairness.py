@@ -111,7 +111,7 @@ async def test_places_are_taken_back_for_a_tenant_that_waits(tmp_path: Path) -> 
     (tmp_path / "keys.json").write_text(json.dumps(keys))
     options = ["--api-keys-file", str(tmp_path / "keys.json"), "--preempt-after", "0.5"]
     engine = ("--sim-max-num-seqs", "4", "--sim-step-ms", "5")
-    long = {"max_tokens": 1500, "temperature": 0}
+    long = {"max_tokens": 700, "temperature": 0}
     with simulated_service(tmp_path, *engine, coordinator_options=options) as service:
         async with clients_of(service) as client, clients_of(service) as own:
             many = [asyncio.create_task(send_as("greedy", client, **long)) for _ in range(6)]

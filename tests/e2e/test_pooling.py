@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from openai import OpenAI
@@ -44,7 +45,8 @@ def test_both_kinds_of_models_are_served_together(mixed: Service) -> None:
     with OpenAI(base_url=f"{mixed.url}/v1", api_key="unused", max_retries=0) as client:
         vectors = embeddings(client, TEXTS)
         floats = client.embeddings.create(model="", input=TEXTS[0], encoding_format="float").data[0].embedding
-        chat = client.chat.completions.create(model="simulated", messages=[{"role": "user", "content": "Hi"}])
+        messages: list[Any] = [{"role": "user", "content": "Hi"}]
+        chat = client.chat.completions.create(model="simulated", messages=messages, max_tokens=5)
         with pytest.raises(Exception, match="does not support Embeddings API"):
             client.embeddings.create(model="simulated", input="Hi")
 

@@ -54,7 +54,8 @@ async def test_resumed_replies_are_marked(tmp_path: Path) -> None:
             await asyncio.to_thread(process.wait_for, rf"worker {other}: .*, ready")
             first.signal(signal.SIGKILL)
             resumed = dict(zip(kinds, await asyncio.gather(*requests), strict=True))
-            plain = {kind: await send_to_route(client, *kind) for kind in kinds}
+            undisturbed = await asyncio.gather(*(send_to_route(client, *kind) for kind in kinds))
+            plain = dict(zip(kinds, undisturbed, strict=True))
 
     for kind in kinds:
         _, stream = kind

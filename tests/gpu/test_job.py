@@ -10,7 +10,7 @@ import pytest
 
 from gpu.runner import PASSED, SKIPPED
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(900)]
 
 
 def outcome_on_cpu(step: str, out: Path) -> dict[str, Any]:
@@ -32,7 +32,6 @@ def test_a_job_answers_every_kind_of_chat(tmp_path: Path) -> None:
     assert set(result["cpu_seconds"]) == {"worker", "coordinator"}
 
 
-@pytest.mark.long
 def test_no_stream_is_lost_with_its_worker(tmp_path: Path) -> None:
     """And in float32 all are exact."""
     parts = outcome_on_cpu("resume", tmp_path)["parts"]
@@ -43,7 +42,6 @@ def test_no_stream_is_lost_with_its_worker(tmp_path: Path) -> None:
     assert parts["batch invariant"]["status"] == SKIPPED
 
 
-@pytest.mark.long
 def test_replies_are_those_of_vllms_server(tmp_path: Path) -> None:
     """Without and with parsers."""
     parts = outcome_on_cpu("parity", tmp_path)["parts"]

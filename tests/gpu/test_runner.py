@@ -75,10 +75,10 @@ folder.mkdir()
 time.sleep(600)
 """
 
-    (outcome,) = run_steps([python_step("slow", code, limit_s=10)], tmp_path, progress=quiet)
+    (outcome,) = run_steps([python_step("slow", code, limit_s=5)], tmp_path, progress=quiet)
 
     assert outcome.status == FAILED
-    assert outcome.reason.startswith("over its limit of 10 s")
+    assert outcome.reason.startswith("over its limit of 5 s")
     assert outcome.result == {"parts": {"first": {"status": "passed"}}}
     started = [int(line) for line in pids.read_text().split()]
     assert len(started) == 2
