@@ -83,6 +83,14 @@ def _server_info(channel: grpc.Channel) -> control_pb2.GetServerInfoResponse:
     return response
 
 
+def worker_metrics(address: str, prefix: str) -> dict[str, float]:
+    """Return a worker's metrics with this prefix by their names, those with labels as the last of them."""
+    with grpc.insecure_channel(address) as channel:
+        text = control_pb2_grpc.ControlStub(channel).GetMetrics(control_pb2.GetMetricsRequest(), timeout=60).text
+    found = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith(prefix)]
+    return {name.partition("{")[0]: float(value) for name, value in found}
+
+
 class Service:
     """A coordinator with its workers."""
 

@@ -1,9 +1,6 @@
-"""Pictures in chats, with real processes and simulated engines: replies, usage, limits, losses, and what is refused."""
+"""Pictures in chats, with real processes and simulated engines: replies, usage, limits, and what is refused."""
 
-import asyncio
 import base64
-import signal
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +8,7 @@ import httpx
 import pytest
 
 from tests.coordinator.media import pictures
-from tests.processes import Service, coordinator, simulated_service, simulated_worker
+from tests.processes import Service, simulated_service
 
 IMAGE_TOKENS = 70
 WORKER = ("--sim-image-tokens", str(IMAGE_TOKENS), "--sim-step-ms", "5")
@@ -197,25 +194,3 @@ def test_a_model_that_takes_text_only_says_so(tmp_path: Path) -> None:
             response = httpx.post(f"{service.url}/v1/chat/completions", json=picture_request(part))
             assert response.status_code == 400
             assert "this model takes text only" in response.json()["error"]["message"]
-
-
-async def test_a_killed_worker_is_replaced_by_one_that_gets_the_picture(tmp_path: Path) -> None:
-    """The reply is that of an undisturbed run, though only the killed one had the picture."""
-    body = picture_request("What?", picture_part(CAT), max_tokens=150)
-    with ExitStack() as stack:
-        first, address = stack.enter_context(simulated_worker(tmp_path, *WORKER, "--sim-step-ms", "20", name="first"))
-        _, other = stack.enter_context(simulated_worker(tmp_path, *WORKER, name="second"))
-        listed = tmp_path / "workers"
-        listed.write_text(address)
-        process, url = stack.enter_context(coordinator(tmp_path, [f"file:{listed}"]))
-        service = Service(process, url, [first], [address])
-        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
-            reply = asyncio.create_task(client.post("/v1/chat/completions", json=body))
-            await asyncio.to_thread(service.wait_slots, 1)
-            listed.write_text(f"{address}\n{other}")
-            await asyncio.to_thread(process.wait_for, rf"worker {other}: .*, ready")
-            first.signal(signal.SIGKILL)
-            resumed = (await reply).json()
-            whole = (await client.post("/v1/chat/completions", json=body)).json()
-    assert resumed["choices"][0]["token_ids"] == whole["choices"][0]["token_ids"]
-    assert resumed["usage"]["prompt_tokens"] == whole["usage"]["prompt_tokens"]

@@ -1,4 +1,4 @@
-"""A client that reads streams and records arrival times."""
+"""Clients that read streams, or replies that come at once, and record arrival times."""
 
 import asyncio
 import contextlib
@@ -8,8 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
+
 from benchmarks.load import http_request
 from tests.chunked import unchunk
+
+_ROUTES = {"messages": "/v1/chat/completions", "input": "/v1/embeddings"}
+"""By a field that only their requests have."""
 
 
 @dataclass(slots=True)
@@ -30,6 +35,11 @@ class ClientRecord:
     """Set when the first data has come."""
 
     @property
+    def path(self) -> str:
+        """The route that the body is for."""
+        return next((path for name, path in _ROUTES.items() if name in self.body), "/v1/completions")
+
+    @property
     def longest_gap_s(self) -> float:
         """The longest time between two arrivals."""
         pairs = zip(self.arrivals, self.arrivals[1:], strict=False)
@@ -42,13 +52,15 @@ class ClientRecord:
 
 
 async def read_stream(url: str, stream: ClientRecord) -> ClientRecord:
-    """Send a request and read its stream to the end. Never raises: errors are recorded in the stream."""
+    """Send a request and read its stream to the end, or its reply. Never raises: errors are recorded in the stream."""
+    if not stream.body.get("stream"):
+        return await _read_reply(url, stream)
     parts = urlsplit(url)
     data = bytearray()
     writer = None
     try:
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 24)
-        writer.write(http_request(url, "/v1/completions", stream.body))
+        writer.write(http_request(url, stream.path, stream.body))
         while not data.endswith(b"0\r\n\r\n") and (piece := await reader.read(65536)):
             data += piece
             if b"data: " in piece:
@@ -64,6 +76,24 @@ async def read_stream(url: str, stream: ClientRecord) -> ClientRecord:
     _parse(bytes(data), stream)
     stream.began.set()
     return stream
+
+
+async def _read_reply(url: str, record: ClientRecord) -> ClientRecord:
+    """Take the vectors of a pooling request."""
+    async with httpx.AsyncClient(timeout=None) as client:  # noqa: S113 (the budget is judged afterwards)
+        try:
+            response = await client.post(url + record.path, json=record.body)
+        except httpx.HTTPError as error:
+            record.problem = f"connection: {error}"
+        else:
+            record.arrivals.append(time.monotonic())
+            if response.status_code == 200:
+                reply = response.json()
+                record.text, record.usage = " ".join(each["embedding"] for each in reply["data"]), reply["usage"]
+            else:
+                record.problem = f"{response.status_code} {response.text[:300]}"
+    record.began.set()
+    return record
 
 
 def _parse(data: bytes, stream: ClientRecord) -> None:
@@ -86,7 +116,7 @@ def _take(event: dict[str, Any], stream: ClientRecord) -> None:
         return
     stream.created = event["created"]
     for choice in event.get("choices", ()):
-        stream.text += choice["text"]
+        stream.text += choice["delta"].get("content") or "" if "delta" in choice else choice["text"]
         stream.token_ids += choice.get("token_ids") or []
         stream.finish_reason = choice["finish_reason"] or stream.finish_reason
     stream.usage = event.get("usage") or stream.usage

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -122,6 +123,14 @@ class FaultyCluster:
     def begin(self, streams: Sequence[ClientRecord]) -> list[asyncio.Task[ClientRecord]]:
         """Start reading streams."""
         return [asyncio.create_task(read_stream(self.url, stream)) for stream in streams]
+
+    def begin_more(self, requests: int) -> list[asyncio.Task[ClientRecord]]:
+        """Start more requests that count like the streams, from when they are sent on."""
+        records = [ClientRecord(self.body(number)) for number in range(requests)]
+        for record in records:
+            record.arrivals.append(time.monotonic())
+        self.joined += records
+        return self.begin(records)
 
     def announce(self, present: Iterable[int], others: Sequence[str] = ()) -> None:
         """Write the list of workers that the coordinator reads: own ones, and addresses of others."""

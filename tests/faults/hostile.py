@@ -1,7 +1,6 @@
 """Faults that somebody makes on purpose: workers that lie or fail for others, and clients that cost much."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -20,7 +19,6 @@ from tests.adversary.hostile_worker import (
 from tests.adversary.rows import ROWS
 from tests.adversary.worker_attacks import WORKER_ATTACKS, CaptorWorker, Honest, LyingWorker
 from tests.adversary.worker_draws import METRICS
-from tests.faults.client import ClientRecord
 from tests.faults.cluster import FaultyCluster
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -81,12 +79,8 @@ async def _serve(worker: HostileWorker, address: str, over: asyncio.Event) -> No
 
 
 async def _join(cluster: FaultyCluster, requests: int = _JOINING) -> None:
-    """Send more requests that count like the streams, from when they are sent on, and wait for their ends."""
-    streams = [ClientRecord(cluster.body(number)) for number in range(requests)]
-    for stream in streams:
-        stream.arrivals.append(time.monotonic())
-    cluster.joined += streams
-    await asyncio.gather(*cluster.begin(streams))
+    """Send more requests, and wait for their ends."""
+    await asyncio.gather(*cluster.begin_more(requests))
 
 
 async def only_heartbeats(cluster: FaultyCluster) -> None:

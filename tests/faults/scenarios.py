@@ -8,10 +8,10 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.faults.bodies import PROMPTS, batch, chat_with_picture, completion
 from tests.faults.client import ClientRecord
 from tests.faults.cluster import STEP_MS, FaultyCluster, Layout, running_cluster
 from tests.faults.hostile import (
@@ -34,6 +34,9 @@ from tests.faults.strikes import (
     halve,
     jump,
     kill,
+    kill_pooling,
+    kill_prefilling,
+    kill_processing,
     leave_nobody,
     poison,
     roll,
@@ -46,7 +49,6 @@ from tests.faults.strikes import (
 Strike = Callable[[FaultyCluster], Awaitable[None]]
 
 TOKENS = 250
-_PROMPTS = 20
 _INTERVAL_S = 0.05
 
 
@@ -59,9 +61,12 @@ class Fault:
     gap_s: float
     """The longest time for which a client may get nothing."""
     streams: int = 200
+    """0: only requests that join."""
     layout: Layout = field(default_factory=Layout)
     sampling: dict[str, Any] = field(default_factory=dict)
     """How the streams sample; greedy unless set."""
+    request: Callable[[int, int], dict[str, Any]] = completion
+    """The body of the request with a number, of so many tokens."""
     quiet: bool = False
     """Whether it strikes when the streams have ended; only requests that join meet it."""
 
@@ -94,23 +99,14 @@ class FaultOutcome:
         return not self.lost and not self.corrupted and self.longest_gap_s <= self.fault.gap_s
 
 
-def _body(number: int, tokens: int, sampling: dict[str, Any] | None = None) -> dict[str, Any]:
-    body = {
-        "model": "simulated",
-        "prompt": f"Tell me story number {number % _PROMPTS}.",
-        "max_tokens": tokens,
-        "temperature": 0,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "return_token_ids": True,
-    }
-    return body | (sampling or {})
-
-
 async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tokens: int = TOKENS) -> FaultOutcome:
     """Inject a fault during streams and compare these to uninterrupted ones."""
-    count = _PROMPTS * ((streams or fault.streams) // _PROMPTS)  # so that those that join have the next numbers
-    body = partial(_body, tokens=tokens, sampling=fault.sampling)
+    asked = (streams or fault.streams) if fault.streams else 0
+    count = PROMPTS * (asked // PROMPTS)  # so that those that join have the next numbers
+
+    def body(number: int) -> dict[str, Any]:
+        return fault.request(number, tokens) | fault.sampling
+
     async with running_cluster(folder, fault.layout, body) as cluster:
         running = [ClientRecord(body(number)) for number in range(count)]
         tasks = cluster.begin(running)
@@ -125,7 +121,7 @@ async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tok
         for numbers in cluster.revisions():
             if len(numbers) < len(cluster.workers):
                 await cluster.show_only(numbers)
-            undisturbed.append([ClientRecord(body(number)) for number in range(_PROMPTS)])
+            undisturbed.append([ClientRecord(body(number)) for number in range(PROMPTS)])
             await asyncio.gather(*cluster.begin(undisturbed[-1]))
     return _compare(fault, running, undisturbed, struck)
 
@@ -137,8 +133,7 @@ def _compare(
     problems = [stream.problem for stream in (*running, *itertools.chain(*undisturbed)) if stream.problem]
     complete = [(number, stream) for number, stream in enumerate(running) if not stream.problem]
     corrupted = sum(
-        all(stream.output != streams[number % _PROMPTS].output for streams in undisturbed)
-        for number, stream in complete
+        all(stream.output != streams[number % PROMPTS].output for streams in undisturbed) for number, stream in complete
     )
     return FaultOutcome(
         fault,
@@ -176,6 +171,17 @@ _PENALIZED = {"presence_penalty": 0.5}
 _REPLAY_S = 6.0
 """A replay makes all tokens again that a stream has."""
 
+_WAIT_S = 10.0
+"""From the request on, where the fault comes before the first token: with the work that was lost."""
+_PICTURE_TOKENS = 1500
+
+
+def _pictures(*options: str) -> Layout:
+    return Layout(worker_options=("--sim-image-tokens", str(_PICTURE_TOKENS), *options))
+
+
+_POOLING = Layout(worker_options=("--sim-embedding-width", "32"))
+
 FAULTS = (
     Fault("kill -9 of one of three workers", kill, 1.5, streams=300),
     Fault(
@@ -185,6 +191,30 @@ FAULTS = (
         layout=Layout(workers=4, listed=True, rollout=True),
     ),
     Fault("kill -9, seeded", kill, _REPLAY_S, layout=Layout(worker_options=_GENERATORS), sampling=_SEEDED),
+    Fault(
+        "kill -9, pictures that are processed",
+        kill_processing,
+        _WAIT_S,
+        streams=0,
+        layout=_pictures("--sim-image-ms", "1000"),
+        request=chat_with_picture,
+    ),
+    Fault(
+        "kill -9, pictures in prefill",
+        kill_prefilling,
+        _WAIT_S,
+        streams=0,
+        layout=_pictures("--sim-prefill-rate", "3000"),
+        request=chat_with_picture,
+    ),
+    Fault(
+        "kill -9, pictures in mid-reply",
+        kill,
+        3.0,
+        layout=_pictures("--sim-image-ms", "100", "--sim-prefill-rate", "0"),
+        request=chat_with_picture,
+    ),
+    Fault("kill -9, batches to embed", kill_pooling, _WAIT_S, streams=0, layout=_POOLING, request=batch),
     Fault("worker out of memory (exit 137)", wait, 1.5, layout=Layout(first_worker_options=_after(2500, "exit"))),
     Fault("engine crash", wait, 1.5, layout=Layout(first_worker_options=_after(2500, "crash"))),
     Fault(

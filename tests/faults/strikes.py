@@ -3,11 +3,16 @@
 import asyncio
 import signal
 import time
+from collections.abc import Awaitable, Callable
 
+from tests.adversary.hostile_worker import server_info
 from tests.faults.client import ClientRecord
 from tests.faults.cluster import FaultyCluster
+from tests.processes import worker_metrics
 
 AWAY_S = 30.0
+_AT_WORK = 40
+"""Requests that a worker is killed under which has just begun with them."""
 POISON = "\a"
 """Nothing that the simulated engine generates: a reply that goes on has its tokens in its prompt."""
 
@@ -15,6 +20,53 @@ POISON = "\a"
 async def kill(cluster: FaultyCluster) -> None:
     """Kill -9 of a worker."""
     cluster.kill(0)
+
+
+async def kill_processing(cluster: FaultyCluster) -> None:
+    """Kill -9 of a worker that processes pictures."""
+
+    async def processes() -> bool:
+        metrics = await asyncio.to_thread(worker_metrics, cluster.address(0), "tokenwire_worker_media")
+        return metrics["tokenwire_worker_media_waiting"] > 0
+
+    await _kill_at_work(cluster, processes)
+
+
+async def kill_prefilling(cluster: FaultyCluster) -> None:
+    """Kill -9 of a worker that has begun with requests, none of which has a token."""
+    address = cluster.address(0)
+
+    async def has_begun() -> bool:
+        slots = (await server_info(address)).open_slots
+        tokens = await asyncio.to_thread(worker_metrics, address, "vllm:generation_tokens_total")
+        if any(tokens.values()):
+            raise AssertionError("tokens came before the worker was killed")
+        return slots > 0
+
+    await _kill_at_work(cluster, has_begun)
+
+
+async def kill_pooling(cluster: FaultyCluster) -> None:
+    """Kill -9 of a worker that has computed some inputs of batches, and not the others."""
+    most = 0
+
+    async def has_computed_some() -> bool:
+        nonlocal most
+        slots = (await server_info(cluster.address(0))).open_slots
+        most = max(most, slots)
+        return 0 < slots < most
+
+    await _kill_at_work(cluster, has_computed_some)
+
+
+async def _kill_at_work(cluster: FaultyCluster, works: Callable[[], Awaitable[bool]]) -> None:
+    """Kill the first worker once it works on requests, and wait for their ends."""
+    tasks = cluster.begin_more(_AT_WORK)
+    while not await works():
+        if all(task.done() for task in tasks):
+            raise AssertionError(f"nothing was to be done: {[task.result().problem for task in tasks][:3]}")
+    cluster.kill(0)
+    await asyncio.gather(*tasks)
 
 
 async def freeze(cluster: FaultyCluster) -> None:

@@ -11,6 +11,8 @@ _NAMES = [
     "kill -9 of one of three workers",
     "kill -9 during a rollout: two workers of each of two revisions",
     "kill -9, seeded",
+    "kill -9, pictures that are processed",
+    "kill -9, batches to embed",
     "engine crash, penalties",
     "SIGTERM of a worker",
     "a request that kills workers",

@@ -39,7 +39,6 @@ _GRAMMARS = "no simulated request has a grammar, and whether they may is the sam
 _DIRECTORIES = "simulated weights are directories that every machine has"
 _FETCHES = "no simulated request has a picture, and without one no socket is made"
 _TRAJECTORIES = "simulated coordinators record no trajectories"
-_MEDIA = "simulated engines have no processes for media"
 PLACES = {
     ("coordinator/app.py", "os.getpid"): _NAMED,
     ("coordinator/app.py", "socket.gethostname"): _NAMED,
@@ -81,31 +80,6 @@ PLACES = {
     ("tokenwire/process/line_process.py", "os.environ"): _GRAMMARS,
     ("worker/engine/cpu_time.py", "os.getpid"): "replaced by tests.simulation.engines",
     ("worker/engine/cpu_time.py", "os.sysconf"): "replaced by tests.simulation.engines",
-    ("worker/media/fork_server.py", "importlib.import_module"): _MEDIA,
-    ("worker/media/fork_server.py", "os._exit"): _MEDIA,
-    ("worker/media/fork_server.py", "os.close"): _MEDIA,
-    ("worker/media/fork_server.py", "os.fork"): _MEDIA,
-    ("worker/media/fork_server.py", "os.memfd_create"): _MEDIA,
-    ("worker/media/fork_server.py", "os.write"): _MEDIA,
-    ("worker/media/fork_server.py", "signal.SIGCHLD"): _MEDIA,
-    ("worker/media/fork_server.py", "signal.SIG_DFL"): _MEDIA,
-    ("worker/media/fork_server.py", "signal.SIG_IGN"): _MEDIA,
-    ("worker/media/fork_server.py", "signal.alarm"): _MEDIA,
-    ("worker/media/fork_server.py", "signal.signal"): _MEDIA,
-    ("worker/media/fork_server.py", "socket.socket"): _MEDIA,
-    ("worker/media/framing.py", "socket.recv_fds"): _MEDIA,
-    ("worker/media/framing.py", "socket.send_fds"): _MEDIA,
-    ("worker/media/framing.py", "socket.socket"): _MEDIA,
-    ("worker/media/processor_pool.py", "concurrent.futures.ThreadPoolExecutor"): _MEDIA,
-    ("worker/media/processor_pool.py", "os.close"): _MEDIA,
-    ("worker/media/processor_pool.py", "os.environ"): _MEDIA,
-    ("worker/media/processor_pool.py", "os.killpg"): _MEDIA,
-    ("worker/media/processor_pool.py", "os.sched_getaffinity"): _MEDIA,
-    ("worker/media/processor_pool.py", "signal.SIGKILL"): _MEDIA,
-    ("worker/media/processor_pool.py", "socket.socket"): _MEDIA,
-    ("worker/media/processor_pool.py", "socket.socketpair"): _MEDIA,
-    ("worker/media/processor_pool.py", "subprocess.DEVNULL"): _MEDIA,
-    ("worker/media/processor_pool.py", "subprocess.Popen"): _MEDIA,
     ("worker/simulated_engine/grammars.py", "importlib.util.find_spec"): _GRAMMARS,
     ("worker/simulated_engine/engine.py", "os._exit"): "scripts kill processes themselves",
     (

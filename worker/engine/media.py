@@ -6,7 +6,6 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.media.processor_pool import ProcessorPool
 from tokenwire.worker.media.received import ReceivedMedia
 
 
@@ -26,8 +25,16 @@ class EngineMedia(Protocol):
         """Return Prometheus metrics."""
 
 
-def media_metrics(received: ReceivedMedia, pool: ProcessorPool | None) -> list[Metric]:
-    """Return the metrics of items that were put, and of the processes that process them."""
+class MediaProcessing(Protocol):
+    """What is counted of processing media; see ProcessorPool."""
+
+    waiting: int
+    jobs: int
+    died: int
+
+
+def media_metrics(received: ReceivedMedia, pool: MediaProcessing | None) -> list[Metric]:
+    """Return the metrics of items that were put, and of processing them, if that takes time."""
     prefix = "tokenwire_worker_media"
     families = [
         CounterMetricFamily(f"{prefix}_puts", "Media that coordinators put.", received.puts),

@@ -104,8 +104,8 @@ class SimulatedEngine(Engine):
         if settings.token_log is not None:
             self._log = open_log(settings.token_log)
         self._model = model
-        tokens, memory_bytes = settings.image_tokens, settings.received_media_bytes
-        self._media = SimulatedMedia(model, tokens, memory_bytes) if tokens else None
+        tokens, memory_bytes, seconds = settings.image_tokens, settings.received_media_bytes, settings.image_ms / 1000
+        self._media = SimulatedMedia(model, tokens, memory_bytes, seconds) if tokens else None
         self._planner = RequestPlanner(settings, model)
         self._pool_planner = PoolPlanner(settings, model) if settings.embedding_width else None
         self._searches = ScriptSearches(Scripts(self._planner, replies, grammars))
@@ -165,7 +165,7 @@ class SimulatedEngine(Engine):
         if self._pool_planner is not None:
             raise InvalidRequest("This model does not support generation")
         if submit.media:
-            submit = self._expanded(submit)
+            submit = await self._expanded(submit)
         searches, scripts, aborted = self._searches, list[Script](), list[EngineSequence]()
         if searches is not None and searches.may_have(submit):
             scripts, aborted = await searches.find(submit, sequences, self._weights)
@@ -211,13 +211,14 @@ class SimulatedEngine(Engine):
             self._loras[adapter.id] = adapter
             self.loaded_on_demand.add(adapter.id)
 
-    def _expanded(self, submit: pb.Submit) -> pb.Submit:
+    async def _expanded(self, submit: pb.Submit) -> pb.Submit:
         """Return a request with the ids of its pictures."""
         if self._media is None:
             raise InvalidRequest("This model takes text only.", param="messages")
         whole = pb.Submit()
         whole.CopyFrom(submit)
-        whole.prompt_token_ids[:], _ = self._media.expanded(submit.prompt_token_ids, submit.media, submit.media_end)
+        token_ids, _ = await self._media.prompt(submit.prompt_token_ids, submit.media, submit.media_end)
+        whole.prompt_token_ids[:] = token_ids
         return whole
 
     async def abort(self, sequences: list[EngineSequence]) -> None:

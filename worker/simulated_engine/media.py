@@ -1,6 +1,8 @@
 """Media of simulated prompts: each picture becomes a fixed number of ids, which depend on its bytes."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from prometheus_client.core import Metric
 
@@ -13,17 +15,42 @@ from tokenwire.worker.simulated_engine.model import SimulatedModel
 PLACEHOLDER = "<image>"
 """What stands for a picture in a chat template's text."""
 MOST_PICTURES = 16
+_PROCESSED = 4096
+"""The pictures that are known to have been processed."""
+
+
+class SimulatedProcessing:
+    """Takes the time of processing pictures that are new, any number of them side by side."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._processed = deque[bytes](maxlen=_PROCESSED)
+        self.waiting = self.jobs = self.died = 0
+
+    async def process(self, digests: Iterable[bytes]) -> None:
+        """Return when these pictures have been processed."""
+        fresh = set(digests).difference(self._processed)
+        if not fresh:
+            return
+        self.waiting += len(fresh)
+        try:
+            await asyncio.sleep(self._seconds)
+        finally:
+            self.waiting -= len(fresh)
+            self.jobs += len(fresh)
+        self._processed.extend(fresh.difference(self._processed))
 
 
 class SimulatedMedia(EngineMedia):
     """Expands placeholders; pictures are stored and never decoded."""
 
-    def __init__(self, model: SimulatedModel, tokens: int, memory_bytes: int) -> None:
-        """`tokens`: ids for each picture; `memory_bytes` is for what coordinators put."""
+    def __init__(self, model: SimulatedModel, tokens: int, memory_bytes: int, seconds: float = 0.0) -> None:
+        """`tokens`: ids for each picture, which takes `seconds`; `memory_bytes` is for what coordinators put."""
         self._placeholder = model.tokenizer().encode(PLACEHOLDER, add_special_tokens=False).ids
         self._words = model.words
         self._tokens = tokens
         self._received = ReceivedMedia(memory_bytes)
+        self._processing = SimulatedProcessing(seconds) if seconds else None
 
     def kinds(self) -> Sequence[pb.MediaKind]:
         """Return the only kind."""
@@ -35,12 +62,21 @@ class SimulatedMedia(EngineMedia):
 
     def metrics(self) -> Sequence[Metric]:
         """Return Prometheus metrics."""
-        return media_metrics(self._received, None)
+        return media_metrics(self._received, self._processing)
 
     async def expand(self, request: pb.ExpandRequest) -> pb.ExpandResponse:
         """Return the expanded prompt."""
-        token_ids, spans = self.expanded(request.token_ids, request.media)
+        token_ids, spans = await self.prompt(request.token_ids, request.media)
         return pb.ExpandResponse(token_ids=token_ids, spans=spans)
+
+    async def prompt(
+        self, token_ids: Sequence[int], media: Sequence[pb.MediaItem], end: int | None = None
+    ) -> tuple[list[int], list[pb.MediaSpan]]:
+        """Return what `expanded` does, once the pictures have been processed."""
+        made = self.expanded(token_ids, media, end)
+        if self._processing is not None:
+            await self._processing.process(each.digest for each in media)
+        return made
 
     def expanded(
         self, token_ids: Sequence[int], media: Sequence[pb.MediaItem], end: int | None = None

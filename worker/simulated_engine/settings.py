@@ -114,6 +114,15 @@ class SimulationSettings:
             bounds=Bounds(at_least=0, at_most=65536),
         ),
     )
+    image_ms: float = option(
+        0.0,
+        Option(
+            "--sim-image-ms",
+            "Milliseconds that it takes to process a picture, the first time.",
+            Section.SIMULATION,
+            bounds=Bounds(at_least=0),
+        ),
+    )
     seed: int = option(
         0, Option("--sim-seed", "Seed of the model: another one generates other tokens.", Section.SIMULATION)
     )

@@ -1,5 +1,6 @@
 """Tests of pictures in simulated prompts."""
 
+import asyncio
 import hashlib
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from tests.worker.simulated_engine.simulation import FAST
 from tokenwire.errors import InvalidRequest, MediaMissing, Overloaded
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
-from tokenwire.worker.simulated_engine.media import PLACEHOLDER, SimulatedMedia
+from tokenwire.worker.simulated_engine.media import PLACEHOLDER, SimulatedMedia, SimulatedProcessing
 from tokenwire.worker.simulated_engine.model import load_model
 
 MODEL = load_model(None, None)
@@ -55,6 +56,17 @@ async def test_missing_pictures_and_missing_placeholders_are_told_apart() -> Non
     assert raised.value.missing == [absent.digest]
     with pytest.raises(InvalidRequest, match="0 placeholders for 1 pictures"):
         media.expanded(ids_of_text("no"), items)
+
+
+async def test_a_picture_takes_its_time_once() -> None:
+    """Those that wait and those that are done are counted; one that comes again is neither."""
+    processing = SimulatedProcessing(0.01)
+    running = asyncio.create_task(processing.process([b"one", b"two"]))
+    await asyncio.sleep(0)
+    assert (processing.waiting, processing.jobs) == (2, 0)
+    await running
+    await processing.process([b"two"])
+    assert (processing.waiting, processing.jobs) == (0, 2)
 
 
 async def test_pictures_have_as_much_memory_as_the_settings_give() -> None:
