@@ -95,7 +95,8 @@ def _truncated(
         return encoding.ids, _second_begins(encoding.type_ids)
     if not keep:
         return [], 0
-    ids, types = whole if side is not None else _specials(backend, bool(pair.second))
+    # With less room than special tokens, the tokenizers that vLLM calls truncate nothing, and vLLM cuts what comes.
+    ids, types = _specials(backend, bool(pair.second)) if side is None and room == 0 else whole
     part = slice(-keep, None) if (side or truncation.tokenizer_side) == "left" else slice(0, keep)
     return ids[part], _second_begins(types[part])
 

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tokenwire.worker.vllm_engine.embedded_model import EMBEDDED_MODEL_NAME, pre
 MAX_MODEL_LEN = 2048
 ENGINE_ARGUMENTS = ("--dtype", "float32", "--enforce-eager", "--max-model-len", str(MAX_MODEL_LEN))
 """In float32 a sequence does not depend on what else is in its batch."""
-START_TIMEOUT_S = 240.0
+START_TIMEOUT_S = 400.0
 
 _ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
 _CORES = sorted(os.sched_getaffinity(0))
@@ -47,7 +47,13 @@ def lean_environment(first: bool = False) -> dict[str, str]:
 class VllmServer(Process):
     """vLLM's own API server with the embedded model, or another one under its name."""
 
-    def __init__(self, folder: Path, options: Sequence[str] = PLAIN, model: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        options: Sequence[str] = PLAIN,
+        model: Path | None = None,
+        extra_environment: Mapping[str, str] | None = None,
+    ) -> None:
         model = model or prepare_embedded_model(default_cache_dir(), lambda _: None)
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
@@ -61,7 +67,7 @@ class VllmServer(Process):
                 command,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **lean_environment(first=True)},
+                env={**os.environ, **lean_environment(first=True), **(extra_environment or {})},
                 start_new_session=True,
             )
 
@@ -76,13 +82,14 @@ def running_service(
     options: Sequence[str] = PLAIN,
     engine_arguments: Sequence[str] = (),
     model: Path | None = None,
+    extra_environment: Mapping[str, str] | None = None,
 ) -> Iterator[Service]:
     """Run `tokenwire serve` with the embedded model, or another one under its name."""
     served = () if model is None else (str(model), "--served-model-name", EMBEDDED_MODEL_NAME)
     # vLLM's server always takes transfer parameters.
     taken = (*options, "--allow-kv-transfer-params")
     arguments = ["serve", *served, "--port", "0", *taken, "--", *ENGINE_ARGUMENTS, *engine_arguments]
-    process = Process(arguments, folder / "serve.log", lean_environment())
+    process = Process(arguments, folder / "serve.log", {**lean_environment(), **(extra_environment or {})})
     try:
         url = process.wait_for(r"is ready: (http://\S+)", START_TIMEOUT_S)[1]
         worker = child(process, "worker").cmdline()

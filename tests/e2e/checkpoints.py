@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 _RANK = 4
@@ -29,21 +30,35 @@ def changed_weights(model: Path, folder: Path) -> Path:
 
 
 def adapter(model: Path, folder: Path, seed: int = 7) -> Path:
-    """Write a random LoRA adapter for a model's query projections, in peft's format; return the folder."""
+    """Write a random LoRA adapter for the query projections of a model that generates, in peft's format."""
     sizes = json.loads((model / "config.json").read_text())
-    hidden, queries = sizes["hidden_size"], sizes["num_attention_heads"] * sizes["head_dim"]
+    queries = sizes["num_attention_heads"] * sizes["head_dim"]
+    layers = [f"model.layers.{number}.self_attn.q_proj" for number in range(sizes["num_hidden_layers"])]
+    return _write_adapter(folder, "q_proj", layers, (sizes["hidden_size"], queries), seed)
+
+
+def embedding_adapter(model: Path, folder: Path, seed: int = 7) -> Path:
+    """Write one for the query projections of a model of BERT's architecture."""
+    sizes = json.loads((model / "config.json").read_text())
+    hidden = sizes["hidden_size"]
+    layers = [f"encoder.layer.{number}.attention.self.query" for number in range(sizes["num_hidden_layers"])]
+    return _write_adapter(folder, "query", layers, (hidden, hidden), seed)
+
+
+def _write_adapter(folder: Path, target: str, layers: Sequence[str], shape: tuple[int, int], seed: int) -> Path:
+    """Write an adapter for the same projection of some layers, of an input and output size; return the folder."""
     folder.mkdir()
-    config = {"peft_type": "LORA", "r": _RANK, "lora_alpha": 64, "target_modules": ["q_proj"], "bias": "none"}
+    config = {"peft_type": "LORA", "r": _RANK, "lora_alpha": 64, "target_modules": [target], "bias": "none"}
     (folder / "adapter_config.json").write_text(json.dumps(config))
     rng = random.Random(seed)
     header: dict[str, object] = {}
     data = bytearray()
-    for layer in range(sizes["num_hidden_layers"]):
-        for name, shape in (("lora_A", (_RANK, hidden)), ("lora_B", (queries, _RANK))):
-            count = shape[0] * shape[1]
+    for layer in layers:
+        for name, sizes in (("lora_A", (_RANK, shape[0])), ("lora_B", (shape[1], _RANK))):
+            count = sizes[0] * sizes[1]
             tensor = struct.pack(f"<{count}f", *(rng.gauss(0, 0.2) for _ in range(count)))
-            key = f"base_model.model.model.layers.{layer}.self_attn.q_proj.{name}.weight"
-            header[key] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(tensor)]}
+            key = f"base_model.model.{layer}.{name}.weight"
+            header[key] = {"dtype": "F32", "shape": sizes, "data_offsets": [len(data), len(data) + len(tensor)]}
             data += tensor
     encoded = json.dumps(header).encode()
     (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(encoded)) + encoded + data)

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.conformance.json_values import numbers_of, stable_fields
 from tests.conformance.servers import START_TIMEOUT_S, VllmServer, lean_environment
 from tests.processes import Process, Service, coordinator, wait_routable
 from tokenwire.worker.vllm_engine.embedded_model import EMBEDDING_MODEL_NAME, find_embedding_model
@@ -143,21 +144,3 @@ def test_other_routes_are_vllms(both: tuple[httpx.Client, httpx.Client], path: s
 
     assert stable_fields(own) == stable_fields(theirs)
     assert numbers_of(own) == pytest.approx(numbers_of(theirs), abs=1e-6)
-
-
-def stable_fields(value: Any) -> Any:
-    """Return a response without what differs by itself, or is compared as a number; null is as good as absent."""
-    if isinstance(value, list):
-        return [stable_fields(each) for each in value]
-    if isinstance(value, dict):
-        left_out = ("id", "created")
-        return {name: stable_fields(each) for name, each in value.items() if each is not None and name not in left_out}
-    return 0.0 if isinstance(value, float) else value
-
-
-def numbers_of(value: Any) -> list[float]:
-    """Return the numbers of a response, in their order."""
-    if isinstance(value, list | dict):
-        inner = value if isinstance(value, list) else [value[name] for name in sorted(value)]
-        return [number for each in inner for number in numbers_of(each)]
-    return [value] if isinstance(value, float) else []

@@ -55,11 +55,14 @@ async def test_many_pairs_are_tokenized_in_batches() -> None:
 
 @pytest.mark.parametrize("side", ["left", "right"])
 async def test_pairs_are_truncated_as_by_the_library(side: Literal["left", "right"]) -> None:
-    """The longer text first, then both; drawn lengths, against a tokenizer that truncates by itself."""
+    """The longer text first, then both; drawn lengths, against a tokenizer that truncates by itself.
+
+    With less room than special tokens it truncates nothing, and vLLM cuts what comes.
+    """
     source, model = random.Random(7), bert_model()
     for _ in range(300):
         first, second = (" ".join(source.choices(WORDS, k=source.randrange(9))) for _ in range(2))
-        keep = source.randrange(4, 16)
+        keep = source.randrange(1, 16)
         reference = bert_backend()
         reference.enable_truncation(keep, direction=side)
         truncation = Truncation(keep, None, side)
@@ -67,8 +70,13 @@ async def test_pairs_are_truncated_as_by_the_library(side: Literal["left", "righ
         ((ids, begins),) = await encode_pairs([TextPair(first, second)], model, truncation, keep)
 
         expected = reference.encode(first, second) if second else reference.encode(first)
-        types = expected.type_ids
-        assert (ids, begins) == (expected.ids, types.index(1) if 1 in types else len(types)), (first, second, keep)
+        part = slice(0, keep) if side == "right" else slice(-keep, None)
+        types = expected.type_ids[part]
+        assert (ids, begins) == (expected.ids[part], types.index(1) if 1 in types else len(types)), (
+            first,
+            second,
+            keep,
+        )
 
 
 async def test_a_named_side_is_cut_off_the_whole() -> None:
@@ -80,7 +88,6 @@ async def test_a_named_side_is_cut_off_the_whole() -> None:
 
     assert cuts == [([3, 4, 11], 0), ([10, 1, 2], 3)]
     assert await encode_pairs([pair], bert_model(), Truncation(0), 0) == [([], 0)]
-    assert await encode_pairs([pair], bert_model(), Truncation(2, None, "right"), 2) == [([10, 11], 2)]
 
 
 async def test_only_documents_are_cut_where_they_have_a_limit() -> None:
