@@ -107,8 +107,8 @@ class _LineHandler(logging.StreamHandler[TextIO]):
 
 def configure_logging(part: str, log_format: LogFormat = "text", level: LogLevel | None = None) -> None:
     """Log to stderr at `level` (INFO by default) and above."""
-    # Neither format shows what these find out for each record.
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    if part != "worker":  # vLLM's own format, of processes that have an engine, shows what these find out
+        logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = _LineHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(part) if log_format == "json" else TextFormatter(part))
     level = level or "info"

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import subprocess
 import sys
 
 import pytest
@@ -60,3 +61,16 @@ def test_json_is_one_object_per_line() -> None:
 def test_records_without_fields_are_formatted_too(formatter: logging.Formatter) -> None:
     """Most have none."""
     assert "said this" in formatter.format(_log_record())
+
+
+@pytest.mark.parametrize(("part", "known"), [("worker", True), ("coordinator", False)])
+def test_the_records_of_a_worker_have_their_process(part: str, known: bool) -> None:
+    """vLLM's format of its own records fails without it; a coordinator need not find it out for each."""
+    program = (
+        "import logging, sys; from tokenwire.process.logs import configure_logging; configure_logging(sys.argv[1]);"
+        "print(logging.makeLogRecord({}).process)"
+    )
+
+    printed = subprocess.run([sys.executable, "-c", program, part], capture_output=True, text=True, check=True).stdout
+
+    assert printed.strip().isdigit() == known
