@@ -23,7 +23,8 @@ from tokenwire.coordinator.api.json_body import parse_fast, parse_json_in_turns,
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.limits import check_no_transfer_fields
-from tokenwire.coordinator.http.content_coding import SMALL_BYTES, decompressed
+from tokenwire.coordinator.http.backpressure import SMALL_BYTES
+from tokenwire.coordinator.http.content_coding import decompressed
 from tokenwire.errors import InvalidRequest
 from tokenwire.protocol.weight_limits import WeightLimits
 
@@ -58,6 +59,8 @@ _JSON = b"application/json"
 _MAX_RANK = 2**32 - 1
 """The largest uint32."""
 _TURNS_OF_OTHERS = 4
+_TINY_BYTES = 8 * 1024
+"""Bodies that are parsed as they come."""
 
 LAG_HEADER, VERSION_HEADER = "x-max-weight-lag", "x-min-weight-version"
 
@@ -173,6 +176,8 @@ class ApiRequest(Request):
     async def _parse(self, body: bytes | bytearray) -> Any:
         context = self.context
         if len(body) <= SMALL_BYTES:
+            if len(body) > _TINY_BYTES:
+                await context.body.begin_turn(len(body))  # thousands at once would be parsed in one turn of the loop
             try:
                 content = parse_fast(body)
             except ValueError:
@@ -217,7 +222,7 @@ def responder(
             handled = handler(content, request)
             del content  # the handler decides how long it is kept
             response = await handled
-            if body_memory.held_bytes:
+            if body_memory.turns is not None:
                 body_memory.end_turn()  # what is left is to send it
         await response(scope, receive, send)
 

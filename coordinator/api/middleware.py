@@ -35,12 +35,15 @@ from tokenwire.coordinator.observability.record import (
 )
 from tokenwire.errors import Forbidden, InvalidRequest, TokenwireError, TooLarge, Unauthorized
 from tokenwire.process.for_each import call_each
+from tokenwire.process.pace import Pace
 
 WORKER_HEADER = "X-Tokenwire-Worker"
 PREFIX_HEADER = "X-Tokenwire-Prefix"
 _TIMEOUT_HEADER = b"x-request-timeout"
 _CODING_HEADER = b"content-encoding"
 _SMALL_BODY_BYTES = 64 * 1024
+_BEGIN_AT_ONCE = 8
+"""Requests, some milliseconds of work, before what runs already has its turn."""
 _LOCAL_DOMAINS = (".localhost", ".internal")
 """Domains that cannot be registered; containers use the second one for their host."""
 _MOST_SEEN = 64
@@ -164,6 +167,7 @@ class RequestMiddleware:
         self._authenticator = authenticator
         self._allowed_hosts = allowed_hosts
         self._bodies = BodyBudget(bodies)
+        self._pace = Pace(_BEGIN_AT_ONCE)
         self._records_prompts = records_prompts
         self._names_workers = names_workers
         self._request_timeout_s = request_timeout_s
@@ -231,6 +235,8 @@ class RequestMiddleware:
             except TokenwireError as error:
                 await _reject(error, context, scope, receive, send)
                 return
+            if (turn := self._pace.begin(context.body.share)) is not None:
+                await turn
             await self._app(scope, receive, send)
         except asyncio.CancelledError:
             # A response that has started is ended by its route.

@@ -14,6 +14,8 @@ from tokenwire.process.fair_turns import FairTurns
 
 T = TypeVar("T")
 
+SMALL_BYTES = 64 * 1024
+"""What smaller bodies take is bounded by their turns and the number of connections."""
 DEFAULT_BACKLOG_BYTES = 256 * 1024 * 1024
 _SHARE = 16
 """One reader may use this fraction of the total limit."""
@@ -52,7 +54,8 @@ class BodySettings:
         check_bounds(self)
 
 
-_LARGE_PLACES, _LARGE_SHARE = 3, 2
+_MEDIUM_PATIENCE_S = 0.25
+_PLACES, _SHARE_OF_PLACES = 3, 2
 _HUGE_BYTES = 2**20
 """Requests with larger bodies are prepared one at a time: their prompts take many times as much as their text."""
 
@@ -92,10 +95,13 @@ class BodyBudget:
         self._turns = asyncio.Lock()
         self._of_share: Counter[str] = Counter()
         """What each client holds."""
-        self._large, self._huge = FairTurns(_LARGE_PLACES, _LARGE_SHARE), FairTurns(1, 1)
+        self._medium, self._large = (FairTurns(_PLACES, _SHARE_OF_PLACES) for _ in range(2))
+        self._huge = FairTurns(1, 1)
 
     def turns_of(self, size: int) -> FairTurns:
-        """Return the turns that a request with a body of more than 64 KiB waits for, to be prepared."""
+        """Return the turns that a request with a body of this size waits for, to be prepared."""
+        if size <= SMALL_BYTES:
+            return self._medium
         return self._huge if size > _HUGE_BYTES else self._large
 
     @asynccontextmanager
@@ -213,7 +219,8 @@ class BodyMemory:
     share: str = ""
     """Whom a share of the budget is for, which is never changed while it holds something."""
     _receiving: asyncio.Timeout | None = None
-    _turns: FairTurns | None = None
+    turns: FairTurns | None = None
+    """In which others wait until this request is prepared."""
     _turn_end: asyncio.TimerHandle | None = None
 
     async def add(self, size: int) -> None:
@@ -243,18 +250,19 @@ class BodyMemory:
             self._receiving.reschedule(asyncio.get_running_loop().time())
 
     async def begin_turn(self, size: int) -> None:
-        """Wait for the turn of a request with a body of more than 64 KiB; have it until `end_turn`, or for 5 s.
+        """Wait for the turn of a request with a body of this size; have it until `end_turn`, or for some time.
 
         A request that takes longer waits for something itself, such as a model whose first worker starts.
         """
         turns = self.budget.turns_of(size)
         await turns.begin(self.share)
-        self._turns = turns
-        self._turn_end = asyncio.get_running_loop().call_later(self.budget.patience_s, self.end_turn)
+        self.turns = turns
+        patience_s = _MEDIUM_PATIENCE_S if size <= SMALL_BYTES else self.budget.patience_s
+        self._turn_end = asyncio.get_running_loop().call_later(patience_s, self.end_turn)
 
     def end_turn(self) -> None:
         """Let others have their turn: this request is prepared. Safe more than once."""
-        turns, self._turns = self._turns, None
+        turns, self.turns = self.turns, None
         if turns is not None and self._turn_end is not None:
             self._turn_end.cancel()
             turns.end(self.share)

@@ -4,11 +4,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from tokenwire.coordinator.http.backpressure import BodyMemory
+from tokenwire.coordinator.http.backpressure import SMALL_BYTES, BodyMemory
 from tokenwire.errors import InvalidRequest, TooLarge, UnsupportedCoding
 
-SMALL_BYTES = 64 * 1024
-"""A body of this size is parsed in less than a millisecond, whatever its contents."""
 ACCEPTED_CODINGS = "gzip, zstd"
 CODING_HEADER = "Content-Encoding"
 

@@ -55,6 +55,10 @@ _LONG_REPLY = {
     **{"prompt": small("hi")[0], "max_tokens": small(3_000)[0], "logprobs": small(20)[0]},
     **{"ignore_eos": small(True)[0]},
 }
+_SHORT_MESSAGES = {
+    **{"messages": many(2_000, "messages", '{"role":"user","content":"h"}'), "max_tokens": small(1)[0]},
+}
+_SOME_LISTS = {UNKNOWN: many(20_000, "lists", "[]")}
 _SCORED = {
     "sequences": id_lists(10, 9_900),
     "prompt_lengths": many(10, "zeros", "0"),
@@ -130,5 +134,10 @@ ROWS = {
         _attack("prompt scores, 36 unread", fields=_SCORED_PROMPT, reading="stand still", copies=36),
         _attack("scores, a long reply", fields=_LONG_REPLY),
         _attack("n", fields={"prompt": id_list(CONTEXT - 64), "n": small(16_384)[0]}),
+        _attack("chats of 60 KB, five hundred", _CHATS, _SHORT_MESSAGES, copies=500),
+        _attack("unknown lists of 60 KB, five hundred", fields={"prompt": small("hi")[0], **_SOME_LISTS}, copies=500),
+        _attack("texts of 60 KB to count, four hundred", "/tokenize", {"prompt": long_text(60_000)}, copies=400),
+        _attack("ids of 60 KB to decode, three hundred", "/detokenize", {"tokens": id_list(12_000)}, copies=300),
+        _attack("the API's document, a thousand", "/openapi.json", method="GET", copies=1_000),
     )
 }

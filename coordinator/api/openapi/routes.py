@@ -3,12 +3,12 @@
 import asyncio
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.api.openapi.security import Security
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.status_page.files import add_files
@@ -33,15 +33,18 @@ def documentation_routes(routes: Sequence[BaseRoute], security: Security) -> Api
     router = ApiRouter(documented=False)
     add_files(router, _FILES)
 
-    @functools.cache
-    def document() -> dict[str, Any]:
+    def write_document() -> bytes:
         # On the first request, because most servers get none: the models of responses delay a start.
         from tokenwire.coordinator.api.openapi.document import openapi_document
 
-        return openapi_document(routes, security)
+        return json_bytes(openapi_document(routes, security))
+
+    @functools.cache
+    def document() -> "asyncio.Task[bytes]":
+        return asyncio.create_task(asyncio.to_thread(write_document))  # in a thread, because it is slow
 
     @router.get(_DOCUMENT)
     async def show_document(request: Request) -> Response:
-        return JSONResponse(await asyncio.to_thread(document))  # in a thread, because it is slow
+        return Response(await asyncio.shield(document()), media_type="application/json")
 
     return router

@@ -8,8 +8,7 @@ from typing import Any
 from tokenwire.coordinator.api.body_shape import check_shape
 from tokenwire.coordinator.api.json_body import parse_json, parse_json_in_turns
 from tokenwire.coordinator.generation.context import RequestContext
-from tokenwire.coordinator.http.backpressure import BodyMemory
-from tokenwire.coordinator.http.content_coding import SMALL_BYTES
+from tokenwire.coordinator.http.backpressure import SMALL_BYTES, BodyMemory
 from tokenwire.coordinator.response_store.store import ResponseStore
 from tokenwire.coordinator.response_store.stored_response import StoredResponse
 from tokenwire.errors import InvalidRequest, PreviousNotFound

@@ -18,7 +18,7 @@ from tokenwire.coordinator.api.responses.request import check_includable
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.fleet.placed_memory import PlacedMemory
 from tokenwire.coordinator.generation.context import RequestContext
-from tokenwire.coordinator.http.content_coding import SMALL_BYTES
+from tokenwire.coordinator.http.backpressure import SMALL_BYTES
 from tokenwire.coordinator.response_store.store import ResponseKey
 from tokenwire.coordinator.response_store.stored_response import StoredResponse
 from tokenwire.errors import InvalidRequest, NotFound

@@ -71,7 +71,7 @@ def _session_routes(sessions: RecordedSessions) -> ApiRouter:
     @router.get(_SESSIONS)
     async def list_sessions(request: Request) -> Response:
         since, limit = time_of(request.query_params, "since"), number_of(request.query_params, "limit", MOST_LISTED)
-        return _json(await sessions.listed(caller_of(request), since, limit, _memory_of(request)))
+        return LongResponse(await sessions.listed(caller_of(request), since, limit, _memory_of(request)))
 
     @router.get(_SESSION)
     async def show_session(request: Request) -> Response:

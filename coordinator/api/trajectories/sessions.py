@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.auth.caller import Caller
-from tokenwire.coordinator.http.backpressure import BodyMemory
-from tokenwire.coordinator.http.content_coding import SMALL_BYTES
+from tokenwire.coordinator.http.backpressure import SMALL_BYTES, BodyMemory
 from tokenwire.coordinator.trajectories.events import RewardGiven, SessionOpened, unpack_event
 from tokenwire.coordinator.trajectories.graph import GraphNode, SessionGraph, build_graph
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
@@ -70,20 +70,26 @@ class RecordedSessions:
             raise _not_found(key[1])
         return size
 
-    async def listed(
-        self, caller: Caller, since: float | None, limit: int | None, memory: BodyMemory
-    ) -> list[dict[str, Any]]:
-        """Return a tenant's sessions, the newest first. Raises Unavailable."""
+    async def listed(self, caller: Caller, since: float | None, limit: int | None, memory: BodyMemory) -> list[bytes]:
+        """Return a tenant's sessions, the newest first, as the pieces of a list; they count as a body until it is sent.
+
+        Raises Unavailable, and TooLarge as soon as it has too many bytes.
+        """
         sessions = [
             session
             for session in await self._recorder.store.sessions(caller.tenant)
             if since is None or session.created_at >= since
         ]
-        found = []
+        pieces, size = list[bytes](), 0
         for session in sessions[: limit or _DEFAULT_LIST]:
             with contextlib.suppress(NotFound):
-                found.append(info_of(session.id, await self.summary(caller, session.id, memory)))
-        return found
+                info = info_of(session.id, await self.summary(caller, session.id, memory))
+                pieces += [b"," if pieces else b"[", json_bytes(info)]
+                size += len(pieces[-1])
+                check_size(size, "`limit` and `since`")
+                if size > SMALL_BYTES:
+                    await memory.add(size - memory.held_bytes)
+        return [*pieces, b"]"] if pieces else [b"[]"]
 
     async def create(self, caller: Caller, session_id: str | None, metadata: Mapping[str, Any] | None) -> str:
         """Create a session, or add metadata to one; return its id."""
@@ -140,10 +146,15 @@ def within_size(parts: Iterable[Listed], size_of: Callable[[Any], int], page: st
     size = 0
     for part in parts:
         size += size_of(part)
-        if size > _MOST_BYTES:
-            message = f"The response would have more than {_MOST_BYTES >> 20} MiB: get it in parts, with {page}."
-            raise TooLarge(message, param="limit")
+        check_size(size, page)
         yield part
+
+
+def check_size(size: int, page: str) -> None:
+    """Raises TooLarge for a response of so many bytes, which says how to get it in parts."""
+    if size > _MOST_BYTES:
+        message = f"The response would have more than {_MOST_BYTES >> 20} MiB: get it in parts, with {page}."
+        raise TooLarge(message, param="limit")
 
 
 def _not_found(session_id: str) -> NotFound:

@@ -3,6 +3,7 @@
 One file, since it tests one module.
 """
 
+import asyncio
 import json
 import logging
 from pathlib import Path
@@ -308,3 +309,20 @@ async def test_an_agents_session_is_served_with_exact_ids(
             assert answer["token_history"]["mode"] == "exact"
             assert (answer["token_history"]["reused_tokens"] > 0) == bool(turn)
             messages += [answer["choices"][0]["message"], {"role": "user", "content": "Go on."}]
+
+
+@pytest.mark.parametrize("size", [1_000, 60_000])
+async def test_bodies_of_some_size_are_parsed_in_turns(size: int) -> None:
+    """Tiny ones as they come; of others only a few at a time are parsed and not submitted yet."""
+    budget = BodyBudget(BodySettings())
+    requests = [received(b'{"prompt": "%b"}' % (b"x" * size), budget) for _ in range(5)]
+    reading = [asyncio.create_task(request.read(Loose, required=True)) for request in requests]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    parsed = [task.done() for task in reading].count(True)
+    assert parsed == (5 if size < 8192 else 2)  # of one client
+
+    for request, task in zip(requests, reading, strict=True):
+        await task
+        request.context.body.release()
+    assert not budget.turns_of(size)._taken

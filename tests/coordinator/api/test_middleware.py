@@ -1,4 +1,7 @@
-"""The middleware: records, hosts, drains and headers; keys are in test_authentication.py."""
+"""The middleware: records, hosts, drains and headers; keys are in test_authentication.py.
+
+One file, since it tests one module.
+"""
 
 import asyncio
 import math
@@ -12,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from tests.clock import Clock
+from tests.turns import TurnsOfOthers
 from tokenwire.coordinator.api.middleware import AllowedHosts, RequestMiddleware
 from tokenwire.coordinator.fleet.placed_memory import MemoryClaim, PlacedMemory
 from tokenwire.coordinator.generation.context import CONTEXT
@@ -282,3 +286,22 @@ async def test_every_host_header_is_checked() -> None:
         reply = await client.get("/", headers=[("Host", "localhost"), ("Host", "evil.example")])
 
     assert reply.status_code == 403
+
+
+async def test_a_burst_of_requests_begins_in_parts() -> None:
+    """What runs already has turns in between."""
+    began: list[int] = []
+    turns = TurnsOfOthers()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        began.append(turns.count)
+        await PlainTextResponse("")(scope, receive, send)
+
+    middleware = RequestMiddleware(app)
+    scopes = [{"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""} for _ in range(100)]
+    async with asyncio.TaskGroup() as requests:
+        for scope in scopes:
+            requests.create_task(middleware(scope, _receive, _send))
+
+    assert len(began) == 100
+    assert max(began.count(turn) for turn in began) < 20

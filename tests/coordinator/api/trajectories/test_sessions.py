@@ -1,6 +1,7 @@
 """Sessions are found, listed, rewarded and deleted by their tenants alone."""
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.coordinator.trajectories.turns import sampled_choice, turn_of
 from tests.workers import until
-from tokenwire.coordinator.api.trajectories.sessions import RecordedSessions, page_of_nodes, within_size
+from tokenwire.coordinator.api.trajectories.sessions import RecordedSessions, check_size, page_of_nodes, within_size
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory
 from tokenwire.coordinator.trajectories.events import RewardGiven
@@ -42,6 +43,14 @@ async def graph_of(sessions: RecordedSessions, session_id: str = "s") -> Session
     return found[0]
 
 
+async def listed_sessions(
+    sessions: RecordedSessions, caller: Caller, since: float | None, limit: int | None
+) -> list[dict[str, Any]]:
+    """Return a list as its client gets it."""
+    found: list[dict[str, Any]] = json.loads(b"".join(await sessions.listed(caller, since, limit, memory())))
+    return found
+
+
 def reward_of(value: float, name: str = "reward", node: str | None = None) -> RewardGiven:
     """Return a reward."""
     return RewardGiven(1.0, name, value, node)
@@ -60,7 +69,7 @@ async def test_a_foreign_session_is_not_found() -> None:
             await sessions.reward(caller, session_id, reward_of(1.0), memory())
         with pytest.raises(NotFound):
             await sessions.delete(caller, session_id, memory())
-    assert await sessions.listed(OTHER, None, None, memory()) == []
+    assert await listed_sessions(sessions, OTHER, None, None) == []
 
 
 async def test_sessions_are_created_and_listed() -> None:
@@ -70,12 +79,12 @@ async def test_sessions_are_created_and_listed() -> None:
     assert await sessions.create(ACME, "new", {"seed": 2}) == "new"
     named = await sessions.create(ACME, None, None)
 
-    listed = {each["session_id"]: each for each in await sessions.listed(ACME, None, None, memory())}
-    assert listed.keys() == {"s", "new", named}
-    assert listed["s"]["trace_count"] == 3
-    assert listed["new"]["metadata"] == {"task": 1, "seed": 2}
-    assert len(await sessions.listed(ACME, None, 1, memory())) == 1
-    assert await sessions.listed(ACME, 1e12, None, memory()) == []
+    shown = {each["session_id"]: each for each in await listed_sessions(sessions, ACME, None, None)}
+    assert shown.keys() == {"s", "new", named}
+    assert shown["s"]["trace_count"] == 3
+    assert shown["new"]["metadata"] == {"task": 1, "seed": 2}
+    assert len(await listed_sessions(sessions, ACME, None, 1)) == 1
+    assert await listed_sessions(sessions, ACME, 1e12, None) == []
 
 
 async def test_rewards_are_put_on_sessions_and_nodes() -> None:
@@ -151,3 +160,15 @@ async def test_large_sessions_are_read_one_at_a_time(what: str) -> None:
     assert not reading.done()
     other.end_turn()
     await reading
+
+
+async def test_a_long_list_counts_as_a_body_and_has_a_most() -> None:
+    """Whatever metadata its sessions have."""
+    sessions, request = sessions_with_one(), memory()
+    for number in range(3):
+        await sessions.create(ACME, f"large-{number}", {"a": "x" * 100_000})
+
+    pieces = await sessions.listed(ACME, None, None, request)
+    assert request.held_bytes == sum(map(len, pieces)) - len(b"[,,,]")
+    with pytest.raises(TooLarge, match="`limit` and `since`"):
+        check_size(2**26 + 1, "`limit` and `since`")
