@@ -1,7 +1,7 @@
 """Shrunk scripts of seeds that have failed: what they once met stays mended, in the product or in a check.
 
 Those that CHANGELOG.md names have failed when their faults were put back, with the simulation of today. What a
-script's seed draws may change with the simulation, so that of 30138 was chosen anew: its events are those of 30138.
+script's seed draws may change with the simulation, so those of 30138 and 6046 were chosen anew: the events are theirs.
 The requests of 6046 come a little earlier or later than they did: the check of then fails with them.
 """
 
