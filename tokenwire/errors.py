@@ -265,6 +265,11 @@ def from_status(code: grpc.StatusCode, message: str) -> TokenwireError:
     return kind(message)
 
 
+def mib(size_bytes: float) -> str:
+    """Return a size as messages have it."""
+    return f"{size_bytes / 2**20:.4g} MiB"
+
+
 def error_body(message: str, kind: str, code: int | str, param: str | None = None) -> dict[str, Any]:
     """Return OpenAI's error object."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}

@@ -138,7 +138,7 @@ class ApiRequest(Request):
                 body += piece
             more = message.get("more_body", False)
             if most is not None and len(body) > most:
-                error = f"The request's body is larger than {most} bytes."
+                error = f"The request's body has more than {most} bytes (--max-body-mb)."
                 raise HTTPException(413, error, headers={"connection": "close"})
             if len(body) > SMALL_BYTES:  # the number of connections bounds what smaller ones take
                 await memory.add(2 * len(body) - memory.held_bytes)  # twice, since growing may copy it

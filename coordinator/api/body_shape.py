@@ -32,7 +32,7 @@ async def check_shape(body: bytes | bytearray, limits: ShapeLimits | None = None
     if len(body) <= limits.unchecked_bytes:
         return len(body)
     if b"\0" in body:  # only in UTF-16 and UTF-32, where the counts below would be wrong
-        raise InvalidRequest(f"A body of more than {limits.unchecked_bytes} bytes must be UTF-8.")
+        raise InvalidRequest(f"A body of {len(body)} bytes, more than {limits.unchecked_bytes}, must be UTF-8.")
     quotes = openings = commas = start = 0
     while start < len(body):
         end = _include_escapes(body, start, start + limits.piece_bytes)
@@ -42,12 +42,17 @@ async def check_shape(body: bytes | bytearray, limits: ShapeLimits | None = None
         openings += sum(map(outside.count, (b"{", b"[", b":")))
         commas += outside.count(b",")
         start = end
-        if quotes // 2 + openings > limits.parts:
-            raise InvalidRequest(f"The body has more than {limits.parts} strings, objects, lists and fields.")
+        parts = quotes // 2 + openings
+        if parts > limits.parts:
+            raise _rejection(parts, "strings, objects, lists and fields", limits.parts, start < len(body))
         if commas >= limits.values:
-            raise InvalidRequest(f"The body has more than {limits.values} values.")
+            raise _rejection(commas + 1, "values", limits.values, start < len(body))
         await asyncio.sleep(0)
     return len(body) + _PART_BYTES * (quotes // 2 + openings) + _VALUE_BYTES * commas
+
+
+def _rejection(count: int, what: str, limit: int, has_more: bool) -> InvalidRequest:
+    return InvalidRequest(f"The body has {'at least ' * has_more}{count} {what}, more than {limit}.")
 
 
 def _include_escapes(body: bytes | bytearray, start: int, end: int) -> int:

@@ -86,7 +86,8 @@ def response_to(error: Exception, scope: Scope) -> Response | None:
     if isinstance(error, HTTPException):
         return _response_to_http_error(error, scope)
     if isinstance(error, RecursionError):
-        return error_response(InvalidRequest("The request, or JSON within it, is nested too deeply."), scope)
+        message = "The request, or JSON within it, is nested too deeply: some 900 levels can be read."
+        return error_response(InvalidRequest(message), scope)
     if isinstance(error, ClientDisconnect):
         return Response(status_code=CLIENT_CLOSED_REQUEST)  # the client is gone
     return None

@@ -266,7 +266,7 @@ class RequestMiddleware:
         declared = context.headers.get(b"content-length", b"0")
         limit = self._bodies.max_body_bytes
         if limit is not None and declared.isdigit() and int(declared) > limit:
-            raise TooLarge(f"The request's body is larger than {limit} bytes.")
+            raise TooLarge(f"The request's body has {int(declared)} bytes, more than {limit} (--max-body-mb).")
         if _CODING_HEADER in context.headers:
             context.decode = decoder_of(context.headers[_CODING_HEADER])
 

@@ -126,8 +126,8 @@ class SharedAccount(Account):
 
     def _refusal(self, usage: SharedUsage) -> Overloaded:
         if usage.refused == "concurrent":
-            return self._rejection(f"{self.limits.max_concurrent} requests at a time", 1.0)
-        return self._rejection(f"{self.limits.requests_per_minute} requests per minute", self._wait_s("requests", 1))
+            return self._rejection("max_concurrent", 1.0)
+        return self._rejection("requests_per_minute", self._wait_s("requests", 1))
 
     def _wait_s(self, name: str, level: float) -> float:
         return self._shared[name].wait_s(level)

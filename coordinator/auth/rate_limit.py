@@ -21,6 +21,12 @@ class Limits:
 
 
 UNLIMITED = Limits()
+_LIMITED = {
+    "max_concurrent": "requests at a time",
+    "requests_per_minute": "requests per minute",
+    "tokens_per_minute": "tokens per minute",
+}
+"""What each counts."""
 
 
 class Bucket:
@@ -118,11 +124,11 @@ class Account:
     def _enter(self) -> None:
         limits = self.limits
         if limits.max_concurrent is not None and self._running >= limits.max_concurrent:
-            raise self._rejection(f"{limits.max_concurrent} requests at a time", 1.0)
+            raise self._rejection("max_concurrent", 1.0)
         if self._requests is not None and self._requests.available < 1:
-            raise self._rejection(f"{self._requests.limit} requests per minute", self._requests.wait_s(1))
+            raise self._rejection("requests_per_minute", self._requests.wait_s(1))
         if self._tokens is not None and self._tokens.available < 1:
-            raise self._rejection(f"{self._tokens.limit} tokens per minute", self._tokens.wait_s(1))
+            raise self._rejection("tokens_per_minute", self._tokens.wait_s(1))
         if self._requests is not None:
             self._requests.take(1)
         self._running += 1
@@ -140,10 +146,12 @@ class Account:
         return Reservation(tokens, bucket.give_back)
 
     def _token_rejection(self, tokens: int, left: int, wait_s: float) -> Overloaded:
-        limit = f"{self.limits.tokens_per_minute} tokens per minute"
-        return self._rejection(limit, wait_s, f" The request may use {tokens}, and {left} are left.")
+        details = f" The request may use {tokens}, and {left} are left."
+        return self._rejection("tokens_per_minute", wait_s, details)
 
-    def _rejection(self, limit: str, wait_s: float, details: str = "") -> Overloaded:
+    def _rejection(self, name: str, wait_s: float, details: str = "") -> Overloaded:
+        """Return the error of a limit of this name."""
+        limit = f"{getattr(self.limits, name)} {_LIMITED[name]} (`{name}` in --api-keys-file)"
         return Overloaded(f"Rate limit reached for {self._tenant}: {limit}.{details}", retry_after_s=math.ceil(wait_s))
 
 

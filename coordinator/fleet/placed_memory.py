@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tokenwire.errors import InvalidRequest, Unavailable
+from tokenwire.errors import InvalidRequest, Unavailable, mib
 
 _LARGE_BYTES = 2**20
 """Larger requests take half of the memory at most, so that others need not wait for them."""
@@ -53,8 +53,8 @@ class PlacedMemory:
         """Check that a request may ever be placed. Raises InvalidRequest."""
         if claim is not None and claim.size_bytes > self.most_bytes:
             raise InvalidRequest(
-                f"The request takes about {claim.size_bytes / 2**20:.4g} MiB while it runs, more than half of "
-                f"{self.limit_bytes / 2**20:.4g} MiB (--max-running-mb)."
+                f"The request takes about {mib(claim.size_bytes)} while it runs, more than half of "
+                f"{mib(self.limit_bytes)} (--max-running-mb)."
             )
 
     def allows(self, claim: MemoryClaim | None) -> bool:
@@ -84,10 +84,14 @@ class PlacedMemory:
         """
         claim = MemoryClaim(min(size_bytes, self.most_bytes))
         if not self.allows(claim):
-            message = f"There is no memory (--max-running-mb) for a reply of {size_bytes} bytes now. Try again."
+            message = f"There is no room for a reply of {mib(size_bytes)} in {self.bound_of(claim)} now. Try again."
             raise Unavailable(message, retry_after_s=_RETRY_AFTER_S)
         self.take(claim)
         return claim
+
+    def bound_of(self, claim: MemoryClaim) -> str:
+        """Return what a request and others like it may take together, for a message."""
+        return f"{'half of ' * claim.is_large}{mib(self.limit_bytes)} (--max-running-mb)"
 
     def wait(self, requests: int) -> None:
         """Count a large request that begins to wait, or ends (-1)."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tokenwire.coordinator.generation.grammar_limits import check_grammar
 from tokenwire.coordinator.output.choice import MOST_DECODED
 from tokenwire.coordinator.types import GenerationRequest, ServedModel
-from tokenwire.errors import InvalidRequest, Malformed, NotFound
+from tokenwire.errors import InvalidRequest, Malformed, NotFound, mib
 from tokenwire.v1 import inference_pb2 as pb
 
 MAX_N = 16_384
@@ -128,8 +128,8 @@ class RequestCost:
             (self._logprob_bytes, f"{logprobs} log-probabilities of {tokens} tokens, n={n}", "prompt_logprobs"),
         )
         raise InvalidRequest(
-            f"The request takes about {_mib(self.placed_bytes)}, more than {_mib(most_bytes)} "
-            f"(--max-request-mb): {_mib(size)} of them for {what}.",
+            f"The request takes about {mib(self.placed_bytes)}, more than {mib(most_bytes)} "
+            f"(--max-request-mb): {mib(size)} of them for {what}.",
             param=param,
         )
 
@@ -147,15 +147,11 @@ def check_inputs(inputs: int, tokens: int, result_bytes: int, repeated_bytes: in
             (repeated_bytes, "texts that the response repeats"),
         )
         raise InvalidRequest(
-            f"The {inputs} inputs take about {_mib(size_bytes)}, more than {_mib(most_bytes)} (--max-request-mb): "
-            f"{_mib(size)} of them for {what}.",
+            f"The {inputs} inputs take about {mib(size_bytes)}, more than {mib(most_bytes)} (--max-request-mb): "
+            f"{mib(size)} of them for {what}.",
             param="input",
         )
     return size_bytes
-
-
-def _mib(size: int) -> str:
-    return f"{size / 2**20:.4g} MiB"
 
 
 def check_request(request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
@@ -224,16 +220,18 @@ def _check_texts(stop: Sequence[str], sampling: pb.SamplingParams) -> None:
         raise InvalidRequest(f"Too many stop strings: {len(stop)}, more than {MAX_STOPS}.", param="stop")
     if "" in stop:
         raise InvalidRequest("stop cannot contain an empty string.", param="stop")
-    if stop and max(map(len, stop)) > MAX_STOP_CHARS:
-        raise InvalidRequest(f"A stop string has more than {MAX_STOP_CHARS} characters.", param="stop")
-    if sum(map(len, stop)) > MAX_ALL_STOP_CHARS:
-        raise InvalidRequest(f"The stop strings have more than {MAX_ALL_STOP_CHARS} characters together.", param="stop")
+    if stop and (longest := max(map(len, stop))) > MAX_STOP_CHARS:
+        raise InvalidRequest(f"A stop string has {longest} characters, more than {MAX_STOP_CHARS}.", param="stop")
+    if (chars := sum(map(len, stop))) > MAX_ALL_STOP_CHARS:
+        raise InvalidRequest(
+            f"The stop strings have {chars} characters together, more than {MAX_ALL_STOP_CHARS}.", param="stop"
+        )
     if len(sampling.bad_words) > MAX_BAD_WORDS:
         raise InvalidRequest(
             f"Too many bad words: {len(sampling.bad_words)}, more than {MAX_BAD_WORDS}.", param="bad_words"
         )
-    if sampling.bad_words and max(map(len, sampling.bad_words)) > MAX_BAD_WORD_CHARS:
-        raise InvalidRequest(f"A bad word has more than {MAX_BAD_WORD_CHARS} characters.", param="bad_words")
+    if sampling.bad_words and (longest := max(map(len, sampling.bad_words))) > MAX_BAD_WORD_CHARS:
+        raise InvalidRequest(f"A bad word has {longest} characters, more than {MAX_BAD_WORD_CHARS}.", param="bad_words")
 
 
 def check_no_transfer(sampling: pb.SamplingParams) -> None:

@@ -321,10 +321,10 @@ class GenerationService:
             prepared.history_writer.on_message = recording.on_message
         return recording
 
-    def submits(self, prepared: PreparedRequest) -> Iterator[pb.Submit]:
+    def submits(self, prepared: PreparedRequest, caller: Caller) -> Iterator[pb.Submit]:
         """Return the workers' messages, one for each prompt; slots are assigned when they are sent."""
         return (
-            _submission(prepared, position, prepared.max_tokens).message().submit
+            _submission(prepared, position, prepared.max_tokens, caller).message().submit
             for position in range(len(prepared.prompts))
         )
 

@@ -42,6 +42,7 @@ def fit_quota(
 def _too_large(request: GenerationRequest, prompt_tokens: int, needed: str, tokens_per_minute: int) -> InvalidRequest:
     return InvalidRequest(
         f"This API key has {tokens_per_minute} tokens per minute, and the request may use {needed}: {prompt_tokens} of "
-        f"its prompts, and its replies' maximum times n={request.n}. Please request fewer tokens.",
+        f"its prompts, and its replies' maximum times n={request.n}. Please request fewer tokens, or "
+        "raise its `tokens_per_minute` in --api-keys-file.",
         param=request.max_tokens_param or "max_tokens",
     )

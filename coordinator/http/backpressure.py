@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tokenwire.errors import Unavailable
+from tokenwire.errors import Unavailable, mib
 from tokenwire.options import Bounds, Option, Unit, check_bounds, option
 from tokenwire.process.fair_turns import FairTurns
 
@@ -125,11 +125,19 @@ class BodyBudget:
             async with asyncio.timeout(self.patience_s):
                 await held
         except TimeoutError:
-            raise _refusal() from None
+            raise self.refusal(memory, size) from None
         finally:
             grace.cancel()
             if self._waiting.pop(memory, None) is not None:
                 self._let_in()
+
+    def refusal(self, memory: "BodyMemory", size: int = 0) -> Unavailable:
+        """Return the error for a body that gets no more memory."""
+        message = (
+            f"This server reads other large requests: the body of this one takes {mib(memory.held_bytes + size)} so "
+            f"far, and all may take {mib(self._limit_bytes)} together, read and parsed (--max-bodies-mb). Try again."
+        )
+        return Unavailable(message, retry_after_s=_RETRY_AFTER_S)
 
     def remove(self, memory: "BodyMemory") -> None:
         """Remove all that a body takes."""
@@ -179,8 +187,8 @@ class BodyBudget:
 
     def _refuse(self, memory: "BodyMemory") -> None:
         if memory in self._waiting:
-            _, held = self._waiting.pop(memory)
-            held.set_exception(_refusal())
+            size, held = self._waiting.pop(memory)
+            held.set_exception(self.refusal(memory, size))
         else:
             memory.stop_receiving()
 
@@ -235,7 +243,7 @@ class BodyMemory:
             async with asyncio.timeout(None) as self._receiving:
                 return await receive()
         except TimeoutError:
-            raise _refusal() from None
+            raise self.budget.refusal(self) from None
         finally:
             self._receiving = None
 
@@ -271,8 +279,3 @@ class BodyMemory:
         """Give everything back. Safe more than once."""
         self.end_turn()
         self.budget.remove(self)
-
-
-def _refusal() -> Unavailable:
-    message = "This server reads other large requests. Try again, or raise --max-bodies-mb."
-    return Unavailable(message, retry_after_s=_RETRY_AFTER_S)

@@ -10,7 +10,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tokenwire.coordinator.http.receiving import ReceivingMemory
-from tokenwire.errors import error_body
+from tokenwire.errors import error_body, mib
 from tokenwire.options import Bounds, Option, Section, Unit, check_bounds, option
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._undelivered and self.transport.is_closing():
             return
         if self._undelivered > self.read_limits.head_bytes:
-            self._reject(431, f"The request's headers are larger than {self.read_limits.head_bytes} bytes.")
+            self._reject(431, self._head_too_large())
         elif self._undelivered and self._deadline is None:
             self._await_head()
         self._hold()
@@ -193,7 +193,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.pipeline or (waits and (cycle.response_started or cycle.scope is not self.scope)):
             self.transport.abort()  # a reply has begun, or is another request's
         else:
-            self._reject(503, "This server receives other requests. Try again, or raise --max-bodies-mb.")
+            message = (
+                f"This server receives other requests: this one takes {mib(self._received_bytes())} so far, and all "
+                f"may take {mib(self.memory.limit_bytes)} together (--max-bodies-mb). Try again."
+            )
+            self._reject(503, message)
 
     def send_400_response(self, msg: str) -> None:
         """Respond with an error in the usual shape and with the recorded reason."""
@@ -224,8 +228,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _fail_head(self) -> None:
         if self._head_bytes > self.read_limits.head_bytes:
-            self._fail(f"The request's headers are larger than {self.read_limits.head_bytes} bytes.")
+            self._fail(self._head_too_large())
         self._fail(f"The request has more than {MAX_HEADERS} headers.")
+
+    def _head_too_large(self) -> str:
+        return f"The request's headers are larger than {self.read_limits.head_bytes} bytes (--max-head-kb)."
 
     def _fail(self, reason: str, status: int = 431) -> None:
         self._rejection = status, reason
@@ -259,7 +266,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._is_replying():
             self._await_head()
         elif self._undelivered:
-            self._reject(408, f"The request's headers were not received within {self.read_limits.head_timeout_s:g} s.")
+            within = f"{self.read_limits.head_timeout_s:g} s (--head-timeout)"
+            self._reject(408, f"The request's headers were not received within {within}.")
         else:
             self.transport.close()
 

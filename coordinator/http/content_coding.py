@@ -53,7 +53,7 @@ async def decompressed(body: bytes | bytearray, decode: Decoder, memory: BodyMem
     for piece in decode(body):
         whole += piece
         if most is not None and len(whole) > most:
-            raise TooLarge(f"The request's body is larger than {most} bytes when decompressed.")
+            raise TooLarge(f"The request's body has more than {most} bytes (--max-body-mb) when decompressed.")
         if len(whole) > SMALL_BYTES:  # three times, since the decompressor may keep as much
             await memory.add(received_bytes + 3 * len(whole) - memory.held_bytes)
         if memory.held_bytes:

@@ -20,7 +20,7 @@ class ReceivingMemory:
 
     def __init__(self, limit_bytes: float = math.inf) -> None:
         self.held_bytes = 0
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self._receivers: dict[Receiver, int] = {}
         """In the order in which their requests began; without those that hold nothing."""
 
@@ -31,7 +31,7 @@ class ReceivingMemory:
             self._receivers[receiver] = size
         else:
             self._receivers.pop(receiver, None)
-        while self.held_bytes > self._limit_bytes:
+        while self.held_bytes > self.limit_bytes:
             oldest = next(iter(self._receivers))
             self.hold(oldest, 0)
             oldest.give_up()

@@ -146,8 +146,8 @@ class GuardedFetcher:
         data = bytearray()
         async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
             data += chunk
-            if len(data) > most or (response.content_length or 0) > most:
-                raise too_large(most)
+            if (size := max(len(data), response.content_length or 0)) > most:
+                raise too_large(size, most)
             count(len(chunk))
         return bytes(data)
 
@@ -171,14 +171,17 @@ class _GuardedResolver(AbstractResolver):
         await self._resolver.close()
 
 
-def too_large(most_bytes: int) -> InvalidRequest:
-    """Return the error for a picture with more bytes than that."""
-    return InvalidRequest(f"The picture has more than {most_bytes / 2**20:g} MiB (--max-media-mb).", param="messages")
+def too_large(size_bytes: int, most_bytes: int) -> InvalidRequest:
+    """Return the error for a picture with more bytes than that; `size_bytes`: as far as it was read."""
+    message = f"The picture has at least {size_bytes} bytes, more than {most_bytes} (--max-media-mb)."
+    return InvalidRequest(message, param="messages")
 
 
 def _split(url: str) -> SplitResult:
     if len(url) > _MOST_URL_CHARS:
-        raise InvalidRequest(f"The URL of a picture has more than {_MOST_URL_CHARS} characters.", param="messages")
+        raise InvalidRequest(
+            f"The URL of a picture has {len(url)} characters, more than {_MOST_URL_CHARS}.", param="messages"
+        )
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018  (it raises)

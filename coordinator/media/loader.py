@@ -47,7 +47,9 @@ class MediaLoader:
             settings.max_fetches,
             settings.tenant_fetches,
             _MOST_WAITING,
-            "Too many pictures of this tenant are fetched.",
+            f"{_MOST_WAITING} pictures of this tenant wait to be fetched already, the most that may: at a time "
+            f"{settings.tenant_fetches} are (--max-media-fetches-per-tenant), of all tenants {settings.max_fetches} "
+            "(--max-media-fetches).",
         )
 
     async def close(self) -> None:
@@ -76,7 +78,9 @@ class MediaLoader:
     def _name(self, reference: MediaReference, tenant: str, content: MediaContent) -> MediaContent:
         if reference.uuid is not None:
             if len(reference.uuid) > _MOST_NAME_CHARS:
-                raise InvalidRequest(f"A uuid has more than {_MOST_NAME_CHARS} characters.", param="messages")
+                raise InvalidRequest(
+                    f"A uuid has {len(reference.uuid)} characters, more than {_MOST_NAME_CHARS}.", param="messages"
+                )
             self.store.name(tenant, reference.uuid, content)
         return content
 
@@ -117,8 +121,8 @@ class MediaLoader:
         spec, comma, text = url[5:].partition(",")
         if not comma or not spec.endswith(";base64"):
             raise InvalidRequest("Only base64 data URLs are supported for now.", param="messages")
-        if len(text) * 3 // 4 > self._settings.max_bytes + 2:
-            raise too_large(self._settings.max_bytes)
+        if (size := len(text) * 3 // 4) > self._settings.max_bytes + 2:
+            raise too_large(size - 2, self._settings.max_bytes)
         count(len(text) * 3 // 4)
         try:
             if len(text) <= _INLINE_BYTES:
@@ -130,7 +134,7 @@ class MediaLoader:
     async def _checked(self, data: bytes) -> MediaContent:
         """Return a picture that may be decoded."""
         if len(data) > self._settings.max_bytes:
-            raise too_large(self._settings.max_bytes)
+            raise too_large(len(data), self._settings.max_bytes)
         header = read_header(data)
         if header.pixels > self._settings.max_pixels:
             raise InvalidRequest(

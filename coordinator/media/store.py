@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tokenwire.coordinator.media.content import MediaContent
-from tokenwire.errors import Overloaded
+from tokenwire.errors import Overloaded, mib
 
 _RETRY_AFTER_S = 1.0
 _MOST_NAMES = 65_536
@@ -82,7 +82,8 @@ class MediaStore:
             self._kept.popitem(last=False)  # frees its bytes, unless a request has them
         if self.used_bytes + size > self._memory_bytes:
             raise Overloaded(
-                f"The pictures of requests take all of the {self._memory_bytes / 2**20:g} MiB that are for them.",
+                f"The pictures of requests take {mib(self.used_bytes)} of at most {mib(self._memory_bytes)} "
+                f"(--media-memory-mb): there is no room for {mib(size)} more.",
                 retry_after_s=_RETRY_AFTER_S,
             )
         self.used_bytes += size

@@ -131,7 +131,8 @@ async def _reserve(tokens: int, account: Account | None) -> GenerationHandle:
         return GenerationHandle()
     if tokens > quota:
         raise InvalidRequest(
-            f"This API key has {quota} tokens per minute, and the request has {tokens}. Please send fewer inputs.",
+            f"This API key has {quota} tokens per minute, and the request has {tokens}. Please send fewer inputs, or "
+            "raise its `tokens_per_minute` in --api-keys-file.",
             param="input",
         )
     return GenerationHandle(reservation=await account.reserve(tokens))

@@ -42,7 +42,7 @@ _DO: dict[type[TokenwireError], str] = {
     errors.Superseded: "Read the state (`GET /v1/rl/state`), and repeat the operation if it is still wanted.",
     errors.CannotAdopt: "Repeat the update for all workers, or restart this one.",
     errors.Overloaded: "Retry after the seconds in `Retry-After`. A [queue](../explanation/scheduling.md#the-queue) "
-    "or a [quota](../guides/tenants.md) is full.",
+    "or a [quota](../guides/tenants.md) is full: the message has the limit, and where it is set.",
     errors.Unavailable: "Retry after the seconds in `Retry-After`; `/health` has the reason. No worker was ready "
     "or had capacity within `--queue-timeout`.",
     errors.WorkerDraining: "Nothing: coordinators send the request to another worker. Without one, as above.",

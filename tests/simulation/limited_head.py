@@ -10,7 +10,8 @@ from tests.simulation.retry_after import seconds_of
 
 UNAUTHORIZED = "unauthorized"
 _RATE_LIMIT = re.compile(
-    r"Rate limit reached for (\S+): \d+ (requests at a time|(?:requests|tokens) per minute)\."
+    r"Rate limit reached for (\S+): \d+ (requests at a time|(?:requests|tokens) per minute)"
+    r" \(`\w+` in --api-keys-file\)\."
     r"(?: The request may use (\d+))?"
 )
 _TOO_LARGE = re.compile(r"This API key has (\d+) tokens per minute, and the request may use up to (\d+)")

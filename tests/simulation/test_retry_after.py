@@ -4,7 +4,10 @@ import pytest
 
 from tests.simulation.retry_after import retry_problem
 
-_QUEUED = "All workers of m are busy (3 queued). Try again in 7 s."
+_QUEUED = (
+    "All workers of m are busy, and its queue has 3 of at most 3 sequences (--max-queue): no room for 1 more. "
+    "Try again in 7 s."
+)
 
 
 @pytest.mark.parametrize(

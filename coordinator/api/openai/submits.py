@@ -12,6 +12,7 @@ from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.openai.completions import COMPLETIONS_NOT_SERVED, CompletionRequest, prepare_completion
 from tokenwire.coordinator.api.router import ApiRouter
+from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.parsing.message import ParserPlan
@@ -29,21 +30,24 @@ def submit_routes(
     @router.post("/tokenwire/v1/chat/completions/render", ChatCompletionRequest)
     async def show_chat(body: ChatCompletionRequest, request: Request) -> Response:
         unsupported_chat.check_body(body)
-        call = await service.prepare(body, RequestHeaders.of(request))
-        return JSONResponse({**_rendered(generation, call.prepared), "parsing": _parsing(call.plan, parsers)})
+        headers = RequestHeaders.of(request)
+        call = await service.prepare(body, headers)
+        shown = _rendered(generation, call.prepared, headers.caller)
+        return JSONResponse({**shown, "parsing": _parsing(call.plan, parsers)})
 
     @router.post("/tokenwire/v1/completions/render", CompletionRequest)
     async def show_completion(body: CompletionRequest, request: Request) -> Response:
         unsupported_completion.check_body(body)
-        prepared = await prepare_completion(body, RequestHeaders.of(request), generation, models)
-        return JSONResponse({**_rendered(generation, prepared), "parsing": None})
+        headers = RequestHeaders.of(request)
+        prepared = await prepare_completion(body, headers, generation, models)
+        return JSONResponse({**_rendered(generation, prepared, headers.caller), "parsing": None})
 
     return router
 
 
-def _rendered(generation: GenerationService, prepared: PreparedRequest) -> dict[str, Any]:
+def _rendered(generation: GenerationService, prepared: PreparedRequest, caller: Caller) -> dict[str, Any]:
     """Return the messages for workers as protobuf's JSON, and the coordinator's own part."""
-    rules = prepared.request.text
+    rules, submits = prepared.request.text, generation.submits(prepared, caller)
     return {
         "object": "tokenwire.render",
         "model": prepared.model.name,
@@ -52,7 +56,7 @@ def _rendered(generation: GenerationService, prepared: PreparedRequest) -> dict[
             for number, prompt in enumerate(prepared.prompts)
         ],
         **shown_history(prepared),
-        "submits": [MessageToDict(submit, preserving_proto_field_name=True) for submit in generation.submits(prepared)],
+        "submits": [MessageToDict(submit, preserving_proto_field_name=True) for submit in submits],
         "n": prepared.request.n,
         "text": {
             "stop": list(rules.stop),

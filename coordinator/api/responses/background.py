@@ -151,8 +151,11 @@ class BackgroundResponses:
         if key in self._taken:
             raise InvalidRequest(f"A response with the id {run.recorder.id!r} is running.", param="request_id")
         of_share = sum(each == share for each in self._taken.values())
-        if len(self._taken) >= self._limit or (share and of_share >= max(1, self._limit // 2)):
-            raise Overloaded("Too many responses are running in the background.", param="background", retry_after_s=5)
+        most_of_share = max(1, self._limit // 2)
+        if share and of_share >= most_of_share:
+            raise _too_many(f"{of_share} responses of this client", f"{most_of_share} of {self._limit}")
+        if len(self._taken) >= self._limit:
+            raise _too_many(f"{len(self._taken)} responses", str(self._limit))
         self._taken[key] = share
 
     def _forget(self, run: BackgroundResponse) -> None:
@@ -228,6 +231,11 @@ async def _outcome(run: BackgroundResponse, reply: _Reply) -> _Outcome:
         log.exception("a response in the background failed")
         failed = run.response.failed([], EngineFailed("Internal server error"))
     return "failed", json_bytes(failed)
+
+
+def _too_many(running: str, most: str) -> Overloaded:
+    message = f"{running} are running in the background, of at most {most} (--max-background-responses)."
+    return Overloaded(message, param="background", retry_after_s=5)
 
 
 def _stop(handle: GenerationHandle, reply: CollectedReply | StreamedReply) -> None:

@@ -43,7 +43,7 @@ def _summary(content: object, where: str) -> str:
     if not isinstance(content, str):
         raise InvalidRequest(f"{field} is required and must be a string.", param="input")
     if len(content) > MAX_CHARS:
-        raise InvalidRequest(f"{field} has more than {MAX_CHARS} characters.", param="input")
+        raise InvalidRequest(f"{field} has {len(content)} characters, more than {MAX_CHARS}.", param="input")
     if not content.startswith(_MARK):
         raise InvalidRequest(
             f"{field} is not of a /v1/responses/compact of tokenwire, and no other can be read here.", param="input"

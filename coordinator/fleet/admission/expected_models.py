@@ -46,16 +46,18 @@ class ExpectedModels:
             return
         limit = LEAST_QUEUE if self._admission.max_queue is None else self._admission.max_queue
         if self.waiting[name] >= limit:
-            raise self._reject(name, "no_worker")
+            queue = f"{self.waiting[name]} of at most {limit} requests wait for one (--max-queue)"
+            raise self._reject(name, "no_worker", f"yet, and {queue}")
         self.waiting[name] += 1
         try:
             async with asyncio.timeout(self._admission.queue_timeout_s):
                 await available.wait()
         except TimeoutError:
-            raise self._reject(name, "timeout") from None
+            within = f"within {self._admission.queue_timeout_s:g} s (--queue-timeout)"
+            raise self._reject(name, "timeout", within) from None
         finally:
             self.waiting[name] -= 1
 
-    def _reject(self, name: str, reason: Rejection) -> Unavailable:
+    def _reject(self, name: str, reason: Rejection, how_far: str) -> Unavailable:
         self.rejections[name, reason] += 1
-        return Unavailable(f"No worker of {name} has connected yet.", retry_after_s=_RETRY_AFTER_S)
+        return Unavailable(f"No worker of {name} has connected {how_far}.", retry_after_s=_RETRY_AFTER_S)

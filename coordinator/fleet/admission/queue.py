@@ -25,7 +25,7 @@ from tokenwire.coordinator.fleet.request_handle import NEW, LateTenant, Placemen
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener, fail_listener
 from tokenwire.coordinator.fleet.submission import Submission
-from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, reply_error
+from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, mib, reply_error
 from tokenwire.process.for_each import for_each
 from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.protocol.weight_limits import WeightLimits
@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.05
 """This coordinator gets no event when requests of others end, so a queue polls the workers' capacity."""
 _RETRY_AFTER_S = 1.0
-_NO_MEMORY = "There was no memory (--max-running-mb)"
 
 
 class AdmissionWorkers(Protocol):
@@ -193,29 +192,37 @@ class AdmissionQueue(PoolListener):
         adapter_id: int,
         placement: Placement,
         sequences: int = 1,
-        size_bytes: int = 1,
+        size_bytes: int | None = None,
     ) -> None:
         limit = self._limit(model)
-        has_place = limit > 0 and queue.places.admits(placement, sequences, limit)
-        if not has_place or not self._memory.admits(placement, size_bytes, self._settings.max_queue_bytes):
-            raise self._rejection(model, queue, adapter_id, placement, sequences)
+        if limit <= 0 or not queue.places.admits(placement, sequences, limit):
+            raise self._rejection(model, adapter_id, placement, sequences, self._no_places(model, sequences))
+        if not self._memory.admits(placement, size_bytes or 1, self._settings.max_queue_bytes):
+            raise self._rejection(model, adapter_id, placement, sequences, self._no_memory(size_bytes))
 
     def _limit(self, model: str) -> int:
         limit = self._settings.max_queue
         return max(LEAST_QUEUE, self._workers.capacity(model)) if limit is None else limit
 
     def _rejection(
-        self, model: str, queue: FairQueue, adapter_id: int, placement: Placement, sequences: int
+        self, model: str, adapter_id: int, placement: Placement, sequences: int, why: str
     ) -> Unavailable | Overloaded:
         """Return the error for a request that the queue does not take, and count it."""
         absence = self._workers.unavailable_reason(model, adapter_id)
         self._rejections[model, "no_worker" if absence else "full"] += 1
         if absence:
             return Unavailable(absence, retry_after_s=_RETRY_AFTER_S)
-        wait_s = self._wait_s(model, queue, placement, sequences)
-        queued = f" ({queue.requests} queued)" if queue.requests else ""
-        message = f"All workers of {model} are busy{queued}. Try again in {wait_s} s."
+        wait_s = self._wait_s(model, self._queues[model], placement, sequences)
+        message = f"All workers of {model} are busy, and {why}. Try again in {wait_s} s."
         return Overloaded(message, retry_after_s=wait_s)
+
+    def _no_places(self, model: str, sequences: int) -> str:
+        queued = f"{self._queues[model].places.total} of at most {self._limit(model)} sequences (--max-queue)"
+        return f"its queue has {queued}: no room for {sequences} more"
+
+    def _no_memory(self, size_bytes: int | None) -> str:
+        taken = f"{mib(self._memory.total)} of at most {mib(self._settings.max_queue_bytes)} (--max-queue-mb)"
+        return f"all queued requests take {taken}: no room for {'another' if size_bytes is None else mib(size_bytes)}"
 
     def _wait_s(self, model: str, queue: FairQueue, placement: Placement, sequences: int) -> int:
         """Return the seconds until the workers have started so many sequences more of a tenant, at fair shares."""
@@ -243,15 +250,17 @@ class AdmissionQueue(PoolListener):
     def _refuse_excess(self, queue: FairQueue, admitted: QueuedRequest) -> None:
         """Refuse the newest requests of who takes most, as far as one was admitted beyond a bound."""
         placement, limit = admitted.placement, self._limit(admitted.model)
-        while admitted.queued and (
-            refused := queue.places.to_refuse(placement, limit)
-            or self._memory.to_refuse(placement, self._settings.max_queue_bytes)
-        ):
+        while admitted.queued and (refused := queue.places.to_refuse(placement, limit)):
             self._remove(refused)
-            model, adapter_id = refused.model, refused.submission.lora.id
-            error = self._rejection(model, self._queues[model], adapter_id, refused.placement, refused.sequences)
-            for listener in refused.listeners:
-                fail_listener(listener, error)
+            self._refuse(refused, self._no_places(refused.model, refused.sequences))
+        while admitted.queued and (refused := self._memory.to_refuse(placement, self._settings.max_queue_bytes)):
+            self._remove(refused)
+            self._refuse(refused, self._no_memory(refused.size_bytes))
+
+    def _refuse(self, entry: QueuedRequest, why: str) -> None:
+        error = self._rejection(entry.model, entry.submission.lora.id, entry.placement, entry.sequences, why)
+        for listener in entry.listeners:
+            fail_listener(listener, error)
 
     # Dequeueing.
 
@@ -337,8 +346,10 @@ class AdmissionQueue(PoolListener):
         limits = entry.placement.weights
         if not absence and limits is not None:
             absence = self._workers.stale_reason(model, limits)
-        lacking = "No worker had capacity" if self.placed_memory.allows(entry.placement.memory) else _NO_MEMORY
-        timed_out = f"{lacking} for this request within {self._settings.queue_timeout_s:g} s."
+        lacking, claim = "No worker had capacity for this request", entry.placement.memory
+        if claim is not None and not self.placed_memory.allows(claim):
+            lacking = f"{self.placed_memory.bound_of(claim)} had no room for this request's {mib(claim.size_bytes)}"
+        timed_out = f"{lacking} within {self._settings.queue_timeout_s:g} s (--queue-timeout)."
         wait_s = self._wait_s(model, queue, entry.placement, entry.sequences)
         error = Unavailable(absence or timed_out, retry_after_s=wait_s)
         for listener in entry.listeners:

@@ -61,7 +61,7 @@ async def test_counts_equal_the_parsers(value: Any, piece: int) -> None:
 )
 async def test_millions_of_elements_are_rejected(written: Callable[[], str]) -> None:
     """Each of these blocked every stream for a second or more."""
-    with pytest.raises(InvalidRequest, match="more than"):
+    with pytest.raises(InvalidRequest, match=r"\d+ (strings, .*|values), more than \d+\."):
         await check_shape(written().encode())
 
 

@@ -12,7 +12,7 @@ async def test_concurrent_requests() -> None:
     account = Account("t", Limits(max_concurrent=2))
     leave = await account.enter()
     await account.enter()
-    with pytest.raises(Overloaded, match="t: 2 requests at a time"):
+    with pytest.raises(Overloaded, match=r"t: 2 requests at a time \(`max_concurrent` in --api-keys-file\)"):
         await account.enter()
 
     leave()
@@ -25,7 +25,7 @@ async def test_requests_per_minute() -> None:
     account = Account("t", Limits(requests_per_minute=6), clock)
     for _ in range(6):
         await account.enter()
-    with pytest.raises(Overloaded, match="6 requests per minute") as caught:
+    with pytest.raises(Overloaded, match=r"6 .* \(`requests_per_minute` in --api-keys-file\)") as caught:
         await account.enter()
     assert caught.value.retry_after_s == 10
 
@@ -42,7 +42,8 @@ async def test_reserved_tokens() -> None:
     await account.enter()
     await account.reserve(450)
     with pytest.raises(
-        Overloaded, match=r"t: 600 tokens per minute\. The request may use 200, and 150 are left"
+        Overloaded,
+        match=r"t: 600 tokens per minute \(.*\)\. The request may use 200, and 150 are left",
     ) as caught:
         await account.reserve(200)
     # 50 more, at ten a second.

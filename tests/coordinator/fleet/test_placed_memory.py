@@ -183,7 +183,7 @@ async def test_what_waits_for_memory_takes_no_workers_place() -> None:
 
 
 async def test_a_request_that_gets_no_memory_is_told_so() -> None:
-    """And which option gives more."""
+    """With what it takes, and which options give more."""
     workers = CapacityWorkers(free=10)
     queue = queue_with(workers, 2, queue_timeout_s=0.01)
     for name in ("a", "b"):
@@ -193,7 +193,9 @@ async def test_a_request_that_gets_no_memory_is_told_so() -> None:
     await listener.ended.wait()
 
     assert isinstance(listener.error, TokenwireError)
-    assert listener.error.message == "There was no memory (--max-running-mb) for this request within 0.01 s."
+    assert listener.error.message == (
+        "2 MiB (--max-running-mb) had no room for this request's 1 MiB within 0.01 s (--queue-timeout)."
+    )
 
 
 async def test_a_request_that_never_gets_enough_is_invalid() -> None:

@@ -84,6 +84,20 @@ def test_wrong_parameters_are_named(wrong: GenerationRequest, param: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (request_with_defaults(stop=("a" * 4097,)), "A stop string has 4097 characters, more than 4096"),
+        (request_with_defaults(stop=("a" * 129,) * 128), "have 16512 characters together, more than 16384"),
+        (request_with_defaults(bad_words=["a", "a" * 1025]), "A bad word has 1025 characters, more than 1024"),
+    ],
+)
+def test_a_limit_is_named_with_what_was_given(wrong: GenerationRequest, words: str) -> None:
+    """So that the client knows how much is too much."""
+    with pytest.raises(InvalidRequest, match=words):
+        check(wrong)
+
+
+@pytest.mark.parametrize(
     ("prompt", "words"),
     [
         ([], "cannot be empty"),

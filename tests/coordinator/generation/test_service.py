@@ -16,7 +16,7 @@ from tests.coordinator.api.replies import ScriptedPlan
 from tests.coordinator.fakes import ids, request_context, served_model, token_history
 from tests.coordinator.generation.fakes import FakeFleet
 from tests.workers import accept
-from tokenwire.coordinator.auth.caller import Caller
+from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.generation.service import GenerationService
@@ -259,7 +259,7 @@ async def test_each_prompt_has_its_own_maximum_of_tokens() -> None:
 
     prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([1, 2])), served_model())
 
-    assert [submit.sampling_params.max_tokens for submit in generation.submits(prepared)] == [19, 18]
+    assert [submit.sampling_params.max_tokens for submit in generation.submits(prepared, ANYBODY)] == [19, 18]
 
 
 async def test_a_request_ends_at_its_deadline(time: Clock) -> None:

@@ -56,7 +56,10 @@ async def test_a_head_that_is_too_large_is_rejected(head: bytes) -> None:
     async with serving(never, lent=True, limits=SMALL) as port, connected_to(port) as client:
         await client.send_raw(head)
 
-        assert await read_rejection(client) == (431, "The request's headers are larger than 4096 bytes.")
+        assert await read_rejection(client) == (
+            431,
+            "The request's headers are larger than 4096 bytes (--max-head-kb).",
+        )
 
 
 async def test_a_header_that_grows_in_pieces_is_rejected() -> None:
@@ -112,7 +115,10 @@ async def test_a_slow_head_times_out() -> None:
         for beginning in (HEAD, b"\r\n"):
             async with connected_to(port) as client:
                 await client.send_raw(beginning)
-                assert await read_rejection(client) == (408, "The request's headers were not received within 0.05 s.")
+                assert await read_rejection(client) == (
+                    408,
+                    "The request's headers were not received within 0.05 s (--head-timeout).",
+                )
         async with connected_to(port) as client:
             await client.send("/")
             await client.read_reply()
@@ -161,7 +167,7 @@ async def test_the_oldest_unfinished_requests_make_room_for_others(unfinished: b
             assert (await other.read_reply()).body == b"ok"
 
         status, message = await read_rejection(first)
-        assert (status, "--max-bodies-mb" in message) == (503, True)
+        assert (status, "0.1431 MiB together (--max-bodies-mb)" in message) == (503, True)
         await third.send_raw(b"x" * 20_000 if b"Length" in unfinished else b"Host: x\r\n\r\n")
         assert (await third.read_reply()).body == b"ok"
 
@@ -281,5 +287,5 @@ async def test_a_rejection_before_routing_is_logged(caplog: pytest.LogCaptureFix
     assert record.__dict__["fields"] == {
         "outcome": "invalid",
         "status": 431,
-        "error": "The request's headers are larger than 4096 bytes.",
+        "error": "The request's headers are larger than 4096 bytes (--max-head-kb).",
     }

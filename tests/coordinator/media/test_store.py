@@ -30,7 +30,7 @@ def test_pictures_that_requests_have_are_never_dropped_so_further_ones_are_rejec
     """With all memory in use a picture is refused with 429; once the request is gone it is taken."""
     store = MediaStore(100)
     held = store.add(MediaContent(b"a" * 60))
-    with pytest.raises(Overloaded):
+    with pytest.raises(Overloaded, match="--media-memory-mb"):
         store.add(MediaContent(b"b" * 60))
     assert store.used_bytes == 60
     del held

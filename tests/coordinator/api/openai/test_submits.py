@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.coordinator.api.applications import served
+from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.output.settings import ApiSettings
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -40,3 +41,17 @@ async def test_requests_are_shown_as_workers_get_them(tmp_path: Path) -> None:
     assert [submit["prompt_token_ids"] for submit in text["submits"]] == [[97], [98]]
     assert text["n"] == 2
     assert wrong.status_code == 400
+
+
+async def test_the_priority_is_the_one_that_the_key_allows(tmp_path: Path) -> None:
+    """As a worker would get it: clients cannot go before others by a header."""
+    (keys := tmp_path / "keys").write_text('[{"tenant": "t", "key": "open", "min_priority": 0}]')
+    headers = {"X-Vllm-Priority": "-7"}
+    async with served(tmp_path, auth=AuthSettings(keys)) as client:
+        path = "/tokenwire/v1/{}/render"
+        chat = await client.post(path.format("chat/completions"), json={"messages": MESSAGES}, headers=headers)
+        text = await client.post(path.format("completions"), json={"prompt": "a", "priority": -7})
+        later = await client.post(path.format("completions"), json={"prompt": "a", "priority": 7})
+
+    assert ["priority" in each.json()["submits"][0] for each in (chat, text)] == [False, False]
+    assert later.json()["submits"][0]["priority"] == "7"

@@ -184,3 +184,5 @@ async def test_nothing_is_left_of_one_that_was_refused(tmp_path: Path) -> None:
 
     assert (started.status_code, full.status_code, full.json()["error"]["param"]) == (200, 429, "background")
     assert full.headers["Retry-After"]
+    said = "1 responses of this client are running in the background, of at most 1 of 1 (--max-background-responses)."
+    assert full.json()["error"]["message"] == said

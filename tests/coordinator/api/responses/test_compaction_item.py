@@ -38,7 +38,7 @@ def test_an_item_is_a_message_of_the_user_with_the_summary() -> None:
         (CONTENT[:20] + "A" + CONTENT[21:], "is damaged"),
         (CONTENT + "ü", "is damaged"),
         ("tokenwire.1.", "is damaged"),
-        (CONTENT + "A" * MAX_CHARS, f"more than {MAX_CHARS} characters"),
+        (CONTENT + "A" * MAX_CHARS, f"characters, more than {MAX_CHARS}"),
     ],
 )
 def test_other_content_is_named(content: Any, said: str) -> None:

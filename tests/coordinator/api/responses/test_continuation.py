@@ -109,5 +109,5 @@ async def test_turns_before_have_no_more_parts_together_than_a_body() -> None:
     store, context = store_with_responses(*turns), context_of_tenant(max_bytes=2**25)
 
     assert len((await continue_after(store, "resp_0", context))[1]) == 2
-    with pytest.raises(InvalidRequest, match=r"as if it were sent again\. The body has more than"):
+    with pytest.raises(InvalidRequest, match=r"as if it were sent again\. The body has at least \d+ .*, more than"):
         await continue_after(store, "resp_2", context)

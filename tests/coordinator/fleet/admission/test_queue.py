@@ -347,7 +347,7 @@ async def test_a_full_queue_rejects() -> None:
         enqueue(queue, f"{number}")
 
     for _ in range(2):
-        with pytest.raises(Overloaded, match=r"\(9 queued\)") as caught:
+        with pytest.raises(Overloaded, match=r"9 of at most 9 sequences \(--max-queue\): no room for 1 more") as caught:
             enqueue(queue, "rejected")
     enqueue(queue, "resumed", RESUMED)
     enqueue(queue, "joined", Placement(joins=True))
@@ -424,7 +424,7 @@ async def test_sequences_that_were_sent_take_no_memory_of_the_queue() -> None:
     enqueue(queue, "parts", large, n=10)
     await workers.add_capacity(4)
 
-    with pytest.raises(Overloaded):
+    with pytest.raises(Overloaded, match=r"MiB of at most .* MiB \(--max-queue-mb\): no room for .* MiB\. Try"):
         enqueue(queue, "too large", large, n=5)
     enqueue(queue, "fits", large, n=4)
 
