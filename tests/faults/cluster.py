@@ -132,6 +132,14 @@ class FaultyCluster:
         self.joined += records
         return self.begin(records)
 
+    async def begin_streams(self, requests: int) -> list[asyncio.Task[ClientRecord]]:
+        """Start more streams, and wait for their first tokens, from which on they count."""
+        records = [ClientRecord(self.body(number)) for number in range(requests)]
+        self.joined += records
+        tasks = self.begin(records)
+        await asyncio.gather(*(record.began.wait() for record in records))
+        return tasks
+
     def announce(self, present: Iterable[int], others: Sequence[str] = ()) -> None:
         """Write the list of workers that the coordinator reads: own ones, and addresses of others."""
         written = self.folder / "workers.new"

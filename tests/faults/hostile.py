@@ -1,7 +1,9 @@
 """Faults that somebody makes on purpose: workers that lie or fail for others, and clients that cost much."""
 
 import asyncio
+import multiprocessing
 from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
@@ -28,7 +30,10 @@ _FEW_JOINING = 8
 """In a quiet fleet: most of them get their tokens and leave those that a hostile worker has alone."""
 _LIES = ("a newer pause without a record", "newer weights without a record", "the last epoch")
 _EXPENSIVE = ("echo", "truncate", "unknown", "lists", "biases", "n")
-_EXPENSIVE_S = 20.0
+_EXPENSIVE_S = 8.0
+"""Less than a stream lasts."""
+_BESIDE = 20
+"""Streams that begin before each."""
 _GREEDY_ADDRESS = "127.0.0.2"
 _SCRAPES = 10
 
@@ -138,10 +143,18 @@ async def garble_metrics(cluster: FaultyCluster) -> None:
 
 
 async def spend(cluster: FaultyCluster) -> None:
-    """Send one expensive request after the other, each at its limits."""
-    for name in _EXPENSIVE:
-        attack = ROWS[name]
-        await send_attack(cluster.url, attack, attack.body("simulated"), _EXPENSIVE_S)
+    """Send one expensive request after the other, each at its limits and beside streams that last for longer."""
+    streams = []
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as others:  # who reads streams waits for none
+        for name in _EXPENSIVE:
+            streams += await cluster.begin_streams(_BESIDE)
+            await asyncio.get_running_loop().run_in_executor(others, _send_expensive, cluster.url, name)
+    await asyncio.gather(*streams)
+
+
+def _send_expensive(url: str, name: str) -> None:
+    attack = ROWS[name]
+    asyncio.run(send_attack(url, attack, attack.body("simulated"), _EXPENSIVE_S))
 
 
 async def take_all(cluster: FaultyCluster) -> None:

@@ -257,6 +257,6 @@ FAULTS = (
         layout=Layout(listed=True, commands=True),
     ),
     Fault("hostile workers: metrics that cannot be parsed", garble_metrics, 1.5, layout=Layout(listed=True)),
-    Fault("hostile client: expensive requests", spend, 3.0),
+    Fault("hostile client: expensive requests", spend, 1.5),
     Fault("greedy client: n=16,384 before a small one", take_all, 6.0),
 )
