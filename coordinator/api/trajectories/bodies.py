@@ -31,8 +31,8 @@ def _label_fits_path(value: str | None) -> str | None:
 
 
 def _small(value: dict[str, Any] | None) -> dict[str, Any] | None:
-    if value is not None and len(json_bytes(value)) > _MOST_METADATA_BYTES:
-        message = f"`metadata` is larger than {_MOST_METADATA_BYTES} bytes."
+    if value is not None and (size := len(json_bytes(value))) > _MOST_METADATA_BYTES:
+        message = f"`metadata` has {size} bytes, more than {_MOST_METADATA_BYTES}."
         raise InvalidRequest(message, param="metadata")
     return value
 
