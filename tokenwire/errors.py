@@ -3,6 +3,7 @@
 TokenwireError
 ├── InvalidRequest       the request is invalid on any worker
 │   ├── Malformed        a field has the wrong type or structure
+│   ├── PromptTooLong    its prompt exceeds the model's context
 │   ├── NotFound         it refers to something that does not exist
 │   ├── PreviousNotFound it continues a response that is not stored
 │   ├── Forbidden        it is not permitted, for anyone or for this client
@@ -72,6 +73,20 @@ class Malformed(InvalidRequest):
     """A field of the request violates its schema."""
 
     openai_type = "Bad Request"
+
+
+class PromptTooLong(InvalidRequest):
+    """The request's prompt, of a number of tokens, exceeds the model's context."""
+
+    def __init__(self, length: int, limit: int, how_exact: str = "") -> None:
+        # Clients recognize this error by one of a dozen phrases, all of which are in this message.
+        and_reply = "" if length > limit else " and a reply needs at least 1 more"
+        super().__init__(
+            f"This model's maximum context length is {limit} tokens. However, your prompt contains {how_exact}{length} "
+            f"input tokens{and_reply}, which is longer than the maximum model length of {limit}. "
+            "Please reduce the length of the messages.",
+            param="input_tokens",
+        )
 
 
 class NotFound(InvalidRequest):

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 import grpc
 
+from tokenwire.coordinator.fleet.media_answers import Expansion, check_missing, expansion_of
 from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.base import WorkerTransport
-from tokenwire.coordinator.fleet.transport.grpc import check_cancelled
+from tokenwire.coordinator.fleet.transport.grpc import check_cancelled, is_too_large
 from tokenwire.coordinator.media.content import MediaContent, media_item
-from tokenwire.errors import TokenwireError, Unavailable, from_status, reply_error
+from tokenwire.errors import ProtocolError, TokenwireError, Unavailable, from_status, reply_error
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.v1 import inference_pb2_grpc
 
@@ -24,16 +25,21 @@ _TIMEOUT_S = 60.0
 
 SendCommand = Callable[[pb.SessionRequest], None]
 EndSlots = Callable[[Sequence[int], TokenwireError], None]
+EndSession = Callable[[ProtocolError], None]
 
 
 class MediaDelivery:
     """What one worker has of the media of requests. The worker decides: what it says it lacks is put again."""
 
-    def __init__(self, slots: SlotTable, send: SendCommand, end: EndSlots) -> None:
-        """`send` queues a command of the session; `end` ends slots that were not sent with an error."""
+    def __init__(self, slots: SlotTable, send: SendCommand, end: EndSlots, end_session: EndSession) -> None:
+        """`send` queues a command of the session; `end` ends slots that were not sent with an error.
+
+        `end_session` ends the session with a worker whose answers cannot be, and with it all of its slots.
+        """
         self._slots = slots
         self._send = send
         self._end = end
+        self._end_session = end_session
         self._transport: WorkerTransport | None = None
         self._known: OrderedDict[bytes, None] = OrderedDict()
         """Digests of what was put, the latest last."""
@@ -63,32 +69,50 @@ class MediaDelivery:
         task.add_done_callback(self._submitting.discard)
 
     def submit_again(self, submission: Submission | None, refusal: pb.Refusal) -> bool:
-        """Send a request that was refused because of missing media once more; return whether that is worth it."""
-        if submission is None or refusal.code != pb.REFUSAL_CODE_MEDIA_MISSING or submission.puts >= _MOST_PUTS:
+        """Send a request that was refused because of missing media once more; return whether that is worth it.
+
+        Raises ProtocolError for media that the request does not have.
+        """
+        if submission is None or submission.media is None or refusal.code != pb.REFUSAL_CODE_MEDIA_MISSING:
             return False
+        if submission.puts >= _MOST_PUTS:
+            return False
+        check_missing(refusal.missing, submission.media.items)
         submission.puts += 1
         self._forget(refusal.missing)
         self.submit(submission, refusal.slots[:])
         return True
 
     async def expand(
-        self, token_ids: Sequence[int], items: Sequence[MediaContent], options_json: str | None
-    ) -> pb.ExpandResponse:
-        """Return a prompt as the worker's engine sees it. Raises InvalidRequest, Overloaded, Unavailable or
-        EngineFailed."""
-        request = pb.ExpandRequest(token_ids=token_ids, media=[media_item(item, options_json) for item in items])
-        for _ in range(_MOST_PUTS):
-            await self._put(items)
-            response: pb.ExpandResponse = await self._call(lambda stub: stub.Expand(request, timeout=_TIMEOUT_S))
-            if not response.missing:
-                return response
-            self._forget(response.missing)
+        self, token_ids: Sequence[int], items: Sequence[MediaContent], options_json: str | None, max_token_ids: int
+    ) -> Expansion:
+        """Return a prompt as the worker's engine sees it.
+
+        Raises InvalidRequest, PromptTooLong for more than `max_token_ids`, Overloaded, EngineFailed, or Unavailable,
+        also for an answer that cannot be: it ends the session.
+        """
+        media = [media_item(item, options_json) for item in items]
+        request = pb.ExpandRequest(token_ids=token_ids, media=media, max_token_ids=max_token_ids)
+        try:
+            for _ in range(_MOST_PUTS):
+                await self._put(items)
+                response: pb.ExpandResponse = await self._call(lambda stub: stub.Expand(request, timeout=_TIMEOUT_S))
+                if not response.missing:
+                    return expansion_of(response, items, max_token_ids)
+                check_missing(response.missing, items)
+                self._forget(response.missing)
+        except ProtocolError as error:
+            self._end_session(error)
+            raise Unavailable(f"The worker was lost ({error.message}).", retry_after_s=1) from error
         raise Unavailable("The worker keeps dropping the media of the request.", retry_after_s=1)
 
     async def _submit(self, submission: Submission, slots: Sequence[int]) -> None:
         assert submission.media is not None
         try:
             await self._put(submission.media.items)
+        except ProtocolError as error:
+            self._end_session(error)
+            return
         except TokenwireError as error:
             self._end(slots, error)
             return
@@ -139,6 +163,8 @@ class MediaDelivery:
             response: pb.ExpandResponse = await call(stub)  # type: ignore[misc]
         except grpc.aio.AioRpcError as error:
             check_cancelled()
+            if is_too_large(error):
+                raise ProtocolError(f"it answered a call for media with too much: {error.details()}") from error
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise Unavailable(f"The worker took no media within {_TIMEOUT_S:g} s.", retry_after_s=1) from error
             raise from_status(error.code(), error.details() or error.code().name) from error

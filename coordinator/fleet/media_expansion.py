@@ -4,11 +4,11 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
+from tokenwire.coordinator.fleet.media_answers import MOST_TOKEN_IDS
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
-from tokenwire.errors import EngineFailed, ProtocolError, Unavailable
-from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.errors import EngineFailed, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -39,24 +39,26 @@ class MediaExpander:
         items: Sequence[MediaContent],
         options_json: str | None = None,
         placement: Placement = NEW,
+        max_token_ids: int = MOST_TOKEN_IDS,
     ) -> tuple[Sequence[int], MediaPrompt]:
         """Return the expanded prompt, and what its workers get.
 
-        Raises InvalidRequest for media that cannot be processed, Overloaded, Unavailable or EngineFailed.
+        Raises InvalidRequest for media that cannot be processed, PromptTooLong for more than `max_token_ids`,
+        Overloaded, Unavailable or EngineFailed.
         """
         failed: list[WorkerSession] = []
         while True:
             session = self._choose(model, items, placement, failed)
             try:
-                response = await session.media.expand(token_ids, items, options_json)
+                expanded = await session.media.expand(token_ids, items, options_json, max_token_ids)
             except (Unavailable, EngineFailed) as error:
                 log.warning("worker %s cannot expand a prompt: %s", session.address, error.message)
                 failed.append(session)
                 if len(failed) == _MOST_WORKERS:
                     raise
                 continue
-            expanded = response.token_ids[:]
-            return expanded, MediaPrompt(items, token_ids, len(expanded), _spans(response, items), options_json)
+            media = MediaPrompt(items, token_ids, len(expanded.token_ids), expanded.spans, options_json)
+            return expanded.token_ids, media
 
     def _choose(
         self, model: str, items: Sequence[MediaContent], placement: Placement, failed: Sequence[WorkerSession]
@@ -67,13 +69,3 @@ class MediaExpander:
             reason = self._workers.unavailable_reason(model) or f"No other worker of {model} takes media right now."
             raise Unavailable(reason, retry_after_s=1)
         return min(found, key=lambda each: (each.media.lacks(items), each.open_slots))
-
-
-def _spans(response: pb.ExpandResponse, items: Sequence[MediaContent]) -> list[tuple[int, int]]:
-    """Return where the items are. Raises ProtocolError for a response that cannot be."""
-    spans = [(span.offset, span.length) for span in response.spans]
-    ends = [0, *(offset + length for offset, length in spans)]
-    in_order = all(offset >= end for (offset, _), end in zip(spans, ends, strict=False))
-    if len(spans) != len(items) or not in_order or ends[-1] > len(response.token_ids):
-        raise ProtocolError(f"a worker has put {len(items)} media at {spans[:8]} of {len(response.token_ids)} ids")
-    return spans

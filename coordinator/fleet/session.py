@@ -70,6 +70,8 @@ class WorkerSession:
     follows_operations = True
     """Whether it is known here which weights the worker is to have, whatever it announces."""
     _retired = False
+    _ending: asyncio.Timeout | None = None
+    _violation = ProtocolError("")
     _transport: WorkerTransport | None = None
 
     def __init__(
@@ -110,7 +112,7 @@ class WorkerSession:
         """How often it was ejected, by reason."""
         self._liveness = LivenessMonitor(liveness or LivenessSettings(), worker=address)
         self._commands = CommandQueue()
-        self.media = MediaDelivery(self._slots, lambda command: self._commands.put(command), self._end_slots)
+        self.media = MediaDelivery(self._slots, lambda command: self._commands.put(command), self._end_slots, self.end)
         """What the worker has of the media of requests."""
 
     @property
@@ -239,6 +241,13 @@ class WorkerSession:
 
     # Lifecycle.
 
+    def end(self, violation: ProtocolError) -> None:
+        """End the session, once it is ready, because of what the worker answered to a call of its own."""
+        ending, self._ending = self._ending, None
+        if ending is not None:
+            self._violation = violation
+            ending.reschedule(0)
+
     def retire(self) -> None:
         """Take no more requests, whatever the worker's state."""
         self._retired = True
@@ -314,7 +323,7 @@ class WorkerSession:
         await self._on_welcome(event.welcome, transport)
         try:
             async with self._liveness.heartbeat_timeout(event.welcome.heartbeat_ms):
-                await self._read_events(transport)
+                await self._read_until_ended(transport)
             self.last_error = "closed by the worker"
         except ProtocolError as error:
             self._liveness.loss_reason, self.last_error = LossReason.PROTOCOL_ERROR, error.message
@@ -324,6 +333,15 @@ class WorkerSession:
             log.exception("session with %s failed", self.address)
             self._liveness.loss_reason = LossReason.PROTOCOL_ERROR
             self.last_error = f"the session failed: {error}"
+
+    async def _read_until_ended(self, transport: WorkerTransport) -> None:
+        try:
+            async with asyncio.timeout(None) as self._ending:
+                await self._read_events(transport)
+        except TimeoutError:
+            raise self._violation from None
+        finally:
+            self._ending = None
 
     async def _read_events(self, transport: WorkerTransport) -> None:
         """Handle events until the worker closes the session."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tokenwire.coordinator.generation.grammar_limits import check_grammar
 from tokenwire.coordinator.output.choice import MOST_DECODED
 from tokenwire.coordinator.types import GenerationRequest, ServedModel
-from tokenwire.errors import InvalidRequest, Malformed, NotFound, mib
+from tokenwire.errors import InvalidRequest, Malformed, NotFound, PromptTooLong, mib
 from tokenwire.v1 import inference_pb2 as pb
 
 MAX_N = 16_384
@@ -285,7 +285,7 @@ def check_token_count(text: str, model: ServedModel) -> None:
         part = text[start : start + _PART_CHARS]
         tokens += max(0, len(model.tokenizer.encode(part, add_special_tokens=False)) - PART_TOKENS)
         if tokens > model.max_model_len:
-            raise _too_long(tokens, model, "at least ")
+            raise PromptTooLong(tokens, model.max_model_len, "at least ")
 
 
 def check_prompt(
@@ -307,19 +307,7 @@ def check_length(length: int, model: ServedModel) -> None:
     if not length:
         raise InvalidRequest("The decoder prompt cannot be empty", param="prompt")
     if length >= model.max_model_len:
-        raise _too_long(length, model)
-
-
-def _too_long(length: int, model: ServedModel, how_exact: str = "") -> InvalidRequest:
-    # Clients recognize this error by one of a dozen phrases, all of which are in this message.
-    limit = model.max_model_len
-    and_reply = "" if length > limit else " and a reply needs at least 1 more"
-    return InvalidRequest(
-        f"This model's maximum context length is {limit} tokens. However, your prompt contains {how_exact}{length} "
-        f"input tokens{and_reply}, which is longer than the maximum model length of {limit}. "
-        "Please reduce the length of the messages.",
-        param="input_tokens",
-    )
+        raise PromptTooLong(length, model.max_model_len)
 
 
 def resolve_max_tokens(sampling: pb.SamplingParams, prompt_length: int, model: ServedModel) -> int:

@@ -27,6 +27,7 @@ class Expander(Protocol):
         items: Sequence[MediaContent],
         options_json: str | None = None,
         placement: Placement = ...,
+        max_token_ids: int = ...,
     ) -> tuple[Sequence[int], MediaPrompt]:
         """Return the expanded prompt, and what its workers get."""
 
@@ -69,7 +70,7 @@ class MediaPrompts:
         """Return the prompt of these messages as the engine sees it. Raises what MediaExpander does."""
         placement = Placement(revision=model.revision)
         token_ids, media = await self._expander.expand(
-            model.base_model, prepared.token_ids, items, options_json, placement
+            model.base_model, prepared.token_ids, items, options_json, placement, model.max_model_len
         )
         reused = prepared.reused
         if prepared.history is not None and reused:

@@ -28,6 +28,7 @@ def _flag(name: str, unit: str = "") -> str:
 _DO: dict[type[TokenwireError], str] = {
     errors.InvalidRequest: "Change the field that `param` names: type, range, length, vocabulary, template.",
     errors.Malformed: "Change the field that `param` names; the message has a line for each mistake.",
+    errors.PromptTooLong: "Send fewer messages, or shorter ones: the message has both lengths.",
     errors.PreviousNotFound: "Send the whole conversation instead. Its `code` is `previous_response_not_found`; see "
     "[stored responses](../guides/stored-responses.md).",
     errors.NotFound: f"Look at `/v1/models`. A model without workers is unknown after {_flag('--model-linger', ' s')}.",

@@ -57,6 +57,16 @@ class HostileWorker(inference_pb2_grpc.InferenceServicer):
         """Return what it answers to a request."""
         return iter(())
 
+    async def put(self, requests: AsyncIterator[pb.PutRequest]) -> pb.PutResponse:
+        """Return what it answers once a picture is put."""
+        async for _ in requests:
+            pass
+        return pb.PutResponse()
+
+    async def expand(self, request: pb.ExpandRequest) -> pb.ExpandResponse:
+        """Return what it makes of a prompt with pictures."""
+        return pb.ExpandResponse()
+
     async def Session(self, requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         """Serve a session: its announcements, and meanwhile its answers."""
         await anext(requests)
@@ -92,6 +102,19 @@ class HostileControl(control_pb2_grpc.ControlServicer):
         return control_pb2.GetMetricsResponse(text=self._worker.metrics_text)
 
 
+class HostileMedia(inference_pb2_grpc.MediaServicer):
+    """Its calls for media."""
+
+    def __init__(self, worker: HostileWorker) -> None:
+        self._worker = worker
+
+    async def Put(self, requests: AsyncIterator[pb.PutRequest], context: Any) -> pb.PutResponse:
+        return await self._worker.put(requests)
+
+    async def Expand(self, request: pb.ExpandRequest, context: Any) -> pb.ExpandResponse:
+        return await self._worker.expand(request)
+
+
 def _operation(name: str, response: type[Any]) -> Any:
     async def call(self: HostileControl, request: Any, context: Any) -> Any:
         try:
@@ -113,6 +136,7 @@ async def running_hostile_worker(worker: HostileWorker, address: str) -> AsyncIt
     """Serve a hostile worker on an address."""
     server = grpc.aio.server(options=SERVER)
     inference_pb2_grpc.add_InferenceServicer_to_server(worker, server)
+    inference_pb2_grpc.add_MediaServicer_to_server(HostileMedia(worker), server)
     control_pb2_grpc.add_ControlServicer_to_server(HostileControl(worker), server)
     server.add_insecure_port(address)
     await server.start()

@@ -50,9 +50,12 @@ CLIENT: ChannelOptions = (
 
 
 def client_options(most_event_bytes: int = MOST_EVENT_BYTES) -> ChannelOptions:
-    """Return the options of a channel to a worker whose events in a session have at most so many bytes."""
-    method = {"name": [{"service": "tokenwire.v1.Inference", "method": "Session"}]}
-    limits = {"methodConfig": [{**method, "maxResponseMessageBytes": most_event_bytes}]}
+    """Return the options of a channel to a worker whose events in a session have at most so many bytes.
+
+    So do its answers to calls for media, of which the ids of a prompt are the largest.
+    """
+    names = [{"service": "tokenwire.v1.Inference"}, {"service": "tokenwire.v1.Media"}]
+    limits = {"methodConfig": [{"name": names, "maxResponseMessageBytes": most_event_bytes}]}
     return (*CLIENT, ("grpc.service_config", json.dumps(limits)))
 
 

@@ -52,22 +52,26 @@ class PutResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ExpandRequest(_message.Message):
-    __slots__ = ("token_ids", "media")
+    __slots__ = ("token_ids", "media", "max_token_ids")
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     MEDIA_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     media: _containers.RepeatedCompositeFieldContainer[MediaItem]
-    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., media: _Optional[_Iterable[_Union[MediaItem, _Mapping]]] = ...) -> None: ...
+    max_token_ids: int
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., media: _Optional[_Iterable[_Union[MediaItem, _Mapping]]] = ..., max_token_ids: _Optional[int] = ...) -> None: ...
 
 class ExpandResponse(_message.Message):
-    __slots__ = ("token_ids", "spans", "missing")
+    __slots__ = ("token_ids", "spans", "missing", "length")
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     spans: _containers.RepeatedCompositeFieldContainer[MediaSpan]
     missing: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., spans: _Optional[_Iterable[_Union[MediaSpan, _Mapping]]] = ..., missing: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    length: int
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., spans: _Optional[_Iterable[_Union[MediaSpan, _Mapping]]] = ..., missing: _Optional[_Iterable[bytes]] = ..., length: _Optional[int] = ...) -> None: ...
 
 class MediaSpan(_message.Message):
     __slots__ = ("offset", "length")

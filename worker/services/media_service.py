@@ -27,9 +27,11 @@ class MediaService(inference_pb2_grpc.MediaServicer):
     async def Expand(self, request: pb.ExpandRequest, context: ExpandContext) -> pb.ExpandResponse:
         async def expand() -> pb.ExpandResponse:
             try:
-                return await self._served().expand(request)
+                response = await self._served().expand(request)
             except MediaMissing as error:
                 return pb.ExpandResponse(missing=error.missing)
+            length = len(response.token_ids)
+            return pb.ExpandResponse(length=length) if 0 < request.max_token_ids < length else response
 
         return await answered(context, expand)
 

@@ -23,6 +23,11 @@ def check_cancelled() -> None:
         raise asyncio.CancelledError
 
 
+def is_too_large(error: grpc.aio.AioRpcError) -> bool:
+    """Return whether a call failed because the worker sent more than is read."""
+    return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in (error.details() or "")
+
+
 class GrpcTransport:
     """A channel with the session's stream."""
 
@@ -71,7 +76,7 @@ class GrpcTransport:
         if error.code() is grpc.StatusCode.UNAVAILABLE:
             # The details list every address and errno, which adds nothing.
             return Unavailable("connection lost" if self._connected else "not reachable")
-        if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in (error.details() or ""):
+        if is_too_large(error):
             return ProtocolError(
                 f"it sent a message of more than {self._channels.most_event_bytes / 2**20:g} MiB, an eighth of "
                 "--max-request-mb"

@@ -12,7 +12,7 @@ from tokenwire.coordinator.fleet.media_delivery import MediaDelivery
 from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
-from tokenwire.errors import TokenwireError, Unavailable
+from tokenwire.errors import ProtocolError, TokenwireError, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 ITEM = MediaContent(b"x")
@@ -38,7 +38,8 @@ async def test_a_worker_that_takes_no_media_gets_no_request_and_keeps_no_picture
     slots, worker = SlotTable(), SilentWorker()
     ended: list[TokenwireError] = []
     sent: list[pb.SessionRequest] = []
-    delivery = MediaDelivery(slots, sent.append, lambda slots, error: ended.append(error))
+    violations: list[ProtocolError] = []
+    delivery = MediaDelivery(slots, sent.append, lambda slots, error: ended.append(error), violations.append)
     delivery.begin(worker)  # type: ignore[arg-type]
     media = MediaPrompt([ITEM], [1], 1, [(0, 1)])
     delivery.submit(Submission("request", [1], media=media), [slots.take(Listener())])
@@ -49,6 +50,6 @@ async def test_a_worker_that_takes_no_media_gets_no_request_and_keeps_no_picture
     await until(lambda: bool(ended))
     assert isinstance(ended[0], Unavailable)
     assert not delivery._putting
-    assert not sent
+    assert not sent + violations
     with pytest.raises(Unavailable, match="within 60 s"):
-        await delivery.expand([1], [], None)
+        await delivery.expand([1], [], None, 10)

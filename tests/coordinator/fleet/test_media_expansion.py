@@ -1,24 +1,23 @@
-"""Tests of expansions of prompts: which workers are asked, and what they may answer."""
+"""Tests of expansions of prompts: which workers are asked."""
 
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tokenwire.coordinator.fleet.media_answers import Expansion
 from tokenwire.coordinator.fleet.media_expansion import MediaExpander
 from tokenwire.coordinator.media.content import MediaContent
-from tokenwire.errors import EngineFailed, InvalidRequest, ProtocolError, TokenwireError, Unavailable
-from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, Unavailable
 
 ITEM = MediaContent(b"x")
-SPAN = pb.MediaSpan(offset=1, length=3)
-ANSWER = pb.ExpandResponse(token_ids=[1, 9, 9, 9], spans=[SPAN])
+ANSWER = Expansion([1, 9, 9, 9], [(1, 3)])
 
 
 class Asked:
     """A worker that answers an expansion, or fails."""
 
-    def __init__(self, answer: pb.ExpandResponse | TokenwireError = ANSWER, lacks: int = 0, slots: int = 0) -> None:
+    def __init__(self, answer: Expansion | TokenwireError = ANSWER, lacks: int = 0, slots: int = 0) -> None:
         self.address = "worker"
         self.takes_media = True
         self.open_slots = slots
@@ -26,7 +25,7 @@ class Asked:
         self.media = SimpleNamespace(lacks=lambda items: lacks, expand=self.expand)
         self._answer = answer
 
-    async def expand(self, token_ids: Any, items: Any, options_json: str | None) -> pb.ExpandResponse:
+    async def expand(self, token_ids: Any, items: Any, options_json: str | None, max_token_ids: int) -> Expansion:
         """Count, and answer."""
         self.asked += 1
         if isinstance(self._answer, TokenwireError):
@@ -70,17 +69,3 @@ async def test_a_few_workers_are_asked_at_most() -> None:
     assert sum(each.asked for each in workers) == 3
     with pytest.raises(Unavailable, match="No other worker"):
         await expander_of().expand("model", [1], [ITEM])
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pb.ExpandResponse(token_ids=[1]),
-        pb.ExpandResponse(token_ids=[1], spans=[SPAN]),
-        pb.ExpandResponse(token_ids=[1] * 9, spans=[SPAN, SPAN]),
-    ],
-)
-async def test_a_worker_cannot_claim_impossible_places(answer: pb.ExpandResponse) -> None:
-    """There is one place for each item, within the prompt."""
-    with pytest.raises(ProtocolError):
-        await expander_of(Asked(answer)).expand("model", [1], [ITEM])

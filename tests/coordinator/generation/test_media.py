@@ -35,9 +35,10 @@ class Expands:
         items: Sequence[MediaContent],
         options_json: str | None = None,
         placement: Placement = NEW,
+        max_token_ids: int = 0,
     ) -> tuple[Sequence[int], MediaPrompt]:
         """Return the prompt as it is."""
-        assert placement.revision == SEES.revision
+        assert (placement.revision, max_token_ids) == (SEES.revision, SEES.max_model_len)
         return token_ids, MediaPrompt(items, token_ids, len(token_ids), [], options_json)
 
 

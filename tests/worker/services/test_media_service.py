@@ -26,6 +26,17 @@ async def test_what_is_put_can_be_expanded(address: str) -> None:
         assert response.spans == [pb.MediaSpan(offset=0, length=3)]
 
 
+async def test_of_a_prompt_that_is_too_long_there_is_only_the_length(address: str) -> None:
+    """As many ids as asked for are returned."""
+    async with running_worker(address, image_tokens=3), grpc.aio.insecure_channel(address) as channel:
+        stub = inference_pb2_grpc.MediaStub(channel)
+        await stub.Put(item_chunks(b"picture"))
+        asked = [pb.ExpandRequest(token_ids=REQUEST.token_ids, media=[ITEM], max_token_ids=most) for most in (2, 3)]
+        too_long, fits = [await stub.Expand(each) for each in asked]
+        assert too_long == pb.ExpandResponse(length=3)
+        assert len(fits.token_ids) == 3
+
+
 async def test_wrong_bytes_are_refused_with_a_status(address: str) -> None:
     """The status says that the caller is to blame."""
     async with running_worker(address, image_tokens=3), grpc.aio.insecure_channel(address) as channel:

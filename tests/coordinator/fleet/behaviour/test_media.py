@@ -1,19 +1,22 @@
 """Requests with media on real sockets: what is put where, how often, and what becomes of it when workers are lost."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.adversary.hostile_worker import HostileWorker, running_hostile_worker, server_info, tokenizer_of
 from tests.coordinator.fleet.behaviour.cluster import Cluster, some_tokens
-from tests.workers import Listener, until
+from tests.workers import Listener, unix_address, until
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
+from tokenwire.coordinator.fleet.liveness import LossReason
 from tokenwire.coordinator.fleet.media_expansion import MediaExpander
+from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.media.content import MediaContent
-from tokenwire.errors import InvalidRequest, Unavailable
+from tokenwire.errors import InvalidRequest, PromptTooLong, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.media.received import ReceivedMedia
 from tokenwire.worker.simulated_engine.media import PLACEHOLDER
@@ -41,9 +44,14 @@ def received_by(cluster: Cluster, name: str) -> ReceivedMedia:
     return store
 
 
-async def expanded(cluster: Cluster, *items: MediaContent, max_tokens: int = 40) -> Submission:
+async def expanded(
+    cluster: Cluster, *items: MediaContent, max_tokens: int = 40, max_token_ids: int = 10_000
+) -> Submission:
     """Return a request with media."""
-    token_ids, media = await MediaExpander(cluster.pool).expand("simulated", PROMPT, items or [PICTURE])
+    pictures = items or [PICTURE]
+    token_ids, media = await MediaExpander(cluster.pool).expand(
+        "simulated", PROMPT, pictures, max_token_ids=max_token_ids
+    )
     params = pb.SamplingParams(temperature=0.0)
     return Submission(
         request_id="pictures", prompt_token_ids=token_ids, sampling_params=params, max_tokens=max_tokens, media=media
@@ -163,6 +171,55 @@ async def test_a_request_with_a_picture_goes_only_to_workers_that_take_some(tmp_
     engine: Any = cluster.worker("one")._engine
     assert engine.requests_total == 0
     await cluster.stop()
+
+
+class LyingWorker(HostileWorker):
+    """Answers all expansions with a lie."""
+
+    lie: Callable[[pb.ExpandRequest], pb.ExpandResponse]
+
+    async def expand(self, request: pb.ExpandRequest) -> pb.ExpandResponse:
+        """Return the lie."""
+        return self.lie(request)
+
+
+@pytest.mark.parametrize(
+    ("lie", "problem"),
+    [
+        (lambda request: pb.ExpandResponse(token_ids=[65] * (request.max_token_ids + 1)), "1001 ids, where it may"),
+        (lambda request: pb.ExpandResponse(token_ids=[65], spans=[pb.MediaSpan()] * 1000), "1 media at 1000 places"),
+        (lambda request: pb.ExpandResponse(missing=[b"x"]), "not among the 1 needed"),
+        (
+            lambda request: pb.ExpandResponse(missing=[b"x" * (16 * 2**20)]),
+            "it answered a call for media with too much",
+        ),
+    ],
+)
+async def test_a_worker_that_lies_about_a_picture_is_lost_and_another_is_asked(
+    tmp_path: Path, lie: Callable[[pb.ExpandRequest], pb.ExpandResponse], problem: str
+) -> None:
+    """Its session ends, which is seen; the request goes on."""
+    cluster = Cluster(tmp_path, FailoverSettings())
+    cluster.connect()
+    await cluster.start("two", image_tokens=IMAGE_TOKENS)
+    honest = unix_address(tmp_path, "two")
+    worker = LyingWorker(await server_info(honest), await tokenizer_of(honest))
+    worker.lie = lie
+    async with running_hostile_worker(worker, unix_address(tmp_path, "one")):
+        (liar,) = (each for each in cluster.pool.sessions if each.address == unix_address(tmp_path, "one"))
+        await until(lambda: liar.state is SessionState.READY)
+        submission = await expanded(cluster, max_token_ids=1000)
+        assert len(submission.prompt_token_ids) == len(PROMPT) - len(PLACEHOLDER) + IMAGE_TOKENS
+        await until(lambda: liar.losses[LossReason.PROTOCOL_ERROR] == 1)
+        assert problem in liar.last_error
+    await cluster.stop()
+
+
+async def test_a_prompt_that_is_too_long_is_so_for_the_client(two: Cluster) -> None:
+    """Its ids are not even sent; no worker is to blame."""
+    with pytest.raises(PromptTooLong, match=f"contains {len(PROMPT) - len(PLACEHOLDER) + IMAGE_TOKENS} input tokens"):
+        await expanded(two, max_token_ids=50)
+    assert not any(each.losses[LossReason.PROTOCOL_ERROR] for each in two.pool.sessions)
 
 
 async def test_what_is_wrong_with_a_picture_is_an_error_of_its_request(two: Cluster) -> None:

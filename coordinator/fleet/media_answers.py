@@ -1,0 +1,48 @@
+"""Checks what a worker answers to calls for media against what it was asked, before anything is made of it."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tokenwire.coordinator.media.content import MediaContent
+from tokenwire.errors import PromptTooLong, ProtocolError
+from tokenwire.v1 import inference_pb2 as pb
+
+MOST_TOKEN_IDS = 2**32 - 1
+"""Of a prompt that may have any length: the largest uint32."""
+
+
+class Expansion(NamedTuple):
+    """A prompt as an engine sees it."""
+
+    token_ids: Sequence[int]
+    spans: Sequence[tuple[int, int]]
+    """Position and length of each of its items."""
+
+
+def check_missing(missing: Sequence[bytes], items: Iterable[MediaContent]) -> None:
+    """Check what a worker says that it lacks of a request's items. Raises ProtocolError."""
+    named = {item.digest for item in items}
+    if len(missing) > len(named) or not named.issuperset(missing):
+        raise ProtocolError(
+            f"the worker lacks {len(missing)} media, some of which are not among the {len(named)} needed"
+        )
+
+
+def expansion_of(response: pb.ExpandResponse, items: Sequence[MediaContent], max_token_ids: int) -> Expansion:
+    """Return what a worker made of a prompt with these items.
+
+    Raises ProtocolError for a response that cannot be, PromptTooLong for one that says so.
+    """
+    length, places = len(response.token_ids), len(response.spans)
+    if response.length > max_token_ids and not length and not places:
+        raise PromptTooLong(response.length, max_token_ids)
+    if length > max_token_ids:
+        raise ProtocolError(f"the worker expanded a prompt to {length} ids, where it may have {max_token_ids}")
+    if places != len(items):
+        raise ProtocolError(f"the worker has put {len(items)} media at {places} places")
+    spans = [(span.offset, span.length) for span in response.spans]
+    ends = [0, *(offset + count for offset, count in spans)]
+    in_order = all(offset >= end for (offset, _), end in zip(spans, ends, strict=False))
+    if not in_order or ends[-1] > length:
+        raise ProtocolError(f"the worker has put {len(items)} media at {spans[:8]} of {length} ids")
+    return Expansion(response.token_ids[:], spans)
