@@ -283,7 +283,8 @@ def _responses(settings: CoordinatorSettings, generation: GenerationService) -> 
 
 def _channels(settings: CoordinatorSettings) -> ChannelFactory:
     # A log-probability is a ninth of what it counts in a request, so the largest request's fit in one event.
-    return ChannelFactory(settings.peer_auth, max(MOST_EVENT_BYTES, settings.api.max_request_bytes // 8))
+    most_event_bytes = max(MOST_EVENT_BYTES, settings.api.max_request_bytes // 8)
+    return ChannelFactory(settings.peer_auth, most_event_bytes, settings.max_tokenizer_bytes)
 
 
 def _keys(settings: CoordinatorSettings) -> tuple[Callable[[], ApiKeys] | None, Accounts]:

@@ -29,6 +29,7 @@ from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import REQUIRED, Bounds, Option, Section, Unit, check_bounds, option
+from tokenwire.peer_auth.grpc_options import MOST_TOKENIZER_BYTES
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
 from tokenwire.process.shared_options import CACHE_DIR, DRAIN_TIMEOUT, DRAIN_TIMEOUT_S
 
@@ -148,6 +149,15 @@ class CoordinatorSettings:
             path="existing directory",
             default_text="the worker's",
             apart=True,
+        ),
+    )
+    max_tokenizer_bytes: int = option(
+        MOST_TOKENIZER_BYTES,
+        Option(
+            "--max-tokenizer-mb",
+            "Maximum size of the tokenizer files that a worker brings. One with more gets no requests.",
+            unit=Unit.MiB,
+            bounds=Bounds(above=0, at_most=256),
         ),
     )
     http_worker_key: str | None = option(

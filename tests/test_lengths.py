@@ -39,7 +39,6 @@ SMALL_MODULES = {
     "coordinator/parsing/grammar.py": "a conversion that is tested alone",
     "coordinator/trajectories/open_store.py": "imports each store only where it is configured",
     "tokenwire/process/one_heap.py": "calls the C library before a thread starts, and is tested in other processes",
-    "worker/services/media_service.py": "one of the worker's gRPC services; each has its module",
     "worker/services/health.py": "one of the worker's gRPC services; each has its module",
     "worker/services/recent_aborts.py": "a memory with a clock, tested alone, of a server that is long",
     "worker/simulated_engine/metrics.py": "names of vLLM's metrics, which the reference reads too",

@@ -33,6 +33,12 @@ _BYTE_TOKEN = re.compile("<0x[0-9A-Fa-f]{2}>")
 
 _NAMED_TEMPLATES = "additional_chat_templates"
 
+# Up to so many times as many ids as tokens, ids are looked up one by one.
+_MOST_SPARSE = 2
+
+_MOST_CONFIG_BYTES = 8 * 2**20
+"""Of a file of settings: parsing one stops all other threads, and takes many times its size."""
+
 
 class ModelTokenizer:
     """Converts text to ids and back. Thread-safe."""
@@ -46,6 +52,8 @@ class ModelTokenizer:
         }
         self.decodes_additively = _decodes_additively(backend)
         """Whether decode(a + b) == decode(a) + decode(b) if b starts_text and no character is split."""
+        self.max_chars_per_token, self.largest_id = _extent(backend)
+        """Length of the longest token: text longer than n times this has more than n tokens. The largest id of any."""
         self._cutting_tokens = token_cache.cutting_tokens(backend, self._template_tokens())
         self._cache = token_cache.TokenCache()
         self._cuts: dict[str, bool] = {}
@@ -77,16 +85,6 @@ class ModelTokenizer:
     def from_directory(cls, path: str | Path) -> "ModelTokenizer":
         """Build from a model's directory. Raises InvalidRequest that names a missing file."""
         return cls.from_files(read_directory(path))
-
-    @cached_property
-    def max_chars_per_token(self) -> int:
-        """Length of the longest token: text longer than n times this has more than n tokens."""
-        return max(map(len, self.backend.get_vocab()))
-
-    @cached_property
-    def largest_id(self) -> int:
-        """The largest id of any token."""
-        return max(self.backend.get_vocab().values())
 
     @cached_property
     def special_token_ids(self) -> frozenset[int]:
@@ -210,6 +208,8 @@ def read_directory(path: str | Path) -> dict[str, bytes]:
 def _json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     if name not in files:
         return {}
+    if len(files[name]) > _MOST_CONFIG_BYTES:
+        raise InvalidRequest(f"The {name} has {len(files[name]):,} bytes: at most {_MOST_CONFIG_BYTES:,} are allowed.")
     try:
         value = json.loads(files[name])
     except ValueError as error:
@@ -234,6 +234,23 @@ def _template(value: object) -> str | dict[str, str] | None:
     if isinstance(value, list):
         value = {entry["name"]: entry["template"] for entry in value}
     return value if isinstance(value, str | dict) else None
+
+
+def _extent(backend: Tokenizer) -> tuple[int, int]:
+    """Return the length of the longest token, and the largest id.
+
+    One token at a time: to get the vocabulary takes as long as to load it, and stops all other threads meanwhile.
+    """
+    size = backend.get_vocab_size()
+    found, longest, largest = 0, 0, 0
+    for token_id in range(_MOST_SPARSE * size):
+        token = backend.id_to_token(token_id)
+        if token is not None:
+            found, longest, largest = found + 1, max(longest, len(token)), token_id
+            if found == size:
+                return longest, largest
+    vocabulary = backend.get_vocab()
+    return max(map(len, vocabulary)), max(vocabulary.values())
 
 
 def _decodes_additively(backend: Tokenizer) -> bool:

@@ -9,7 +9,7 @@ import grpc
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.certificates import Certificate, read_authorities, read_certificate
-from tokenwire.peer_auth.grpc_options import MOST_EVENT_BYTES, client_options, is_local
+from tokenwire.peer_auth.grpc_options import MOST_EVENT_BYTES, MOST_TOKENIZER_BYTES, client_options, is_local
 from tokenwire.peer_auth.peer_tokens import PeerTokens, open_tokens
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
 from tokenwire.process.hot_reload import Reloading
@@ -24,14 +24,21 @@ _NO_TLS = PeerAuthClientSettings()
 class ChannelFactory:
     """Opens channels to workers. New channels use the current contents of the files; open ones are unaffected."""
 
-    def __init__(self, settings: PeerAuthClientSettings = _NO_TLS, most_event_bytes: int = MOST_EVENT_BYTES) -> None:
+    def __init__(
+        self,
+        settings: PeerAuthClientSettings = _NO_TLS,
+        most_event_bytes: int = MOST_EVENT_BYTES,
+        most_tokenizer_bytes: int = MOST_TOKENIZER_BYTES,
+    ) -> None:
         """Read the files. Raises InvalidRequest."""
         if settings.cert is not None and settings.ca is None:
             raise InvalidRequest("--peer-cert needs --peer-ca too, which verifies workers")
         self._settings = settings
-        self._options = client_options(most_event_bytes)
+        self._options = client_options(most_event_bytes, most_tokenizer_bytes)
         self.most_event_bytes = most_event_bytes
         """Of a worker's event in a session: a larger one ends it."""
+        self.most_tokenizer_bytes = most_tokenizer_bytes
+        """Of the files of a worker's tokenizer."""
         self._tokens = open_tokens(settings)
         self._credentials = _open_credentials(settings)
         self._warned = False

@@ -9,7 +9,9 @@ ChannelOptions = Sequence[tuple[str, int | str]]
 
 _UNLIMITED = -1
 _MOST_RESPONSE_BYTES = 256 * 2**20
-"""Of a control call: the files of a tokenizer are the largest."""
+"""Of a control call."""
+MOST_TOKENIZER_BYTES = 48 * 2**20
+"""Of the files of a tokenizer. The largest public ones have 35 MB."""
 MOST_EVENT_BYTES = 16 * 2**20
 """Of a worker's event in a session. Reading one of this size takes a coordinator a fifth of a second."""
 
@@ -49,14 +51,20 @@ CLIENT: ChannelOptions = (
 )
 
 
-def client_options(most_event_bytes: int = MOST_EVENT_BYTES) -> ChannelOptions:
+def client_options(
+    most_event_bytes: int = MOST_EVENT_BYTES, most_tokenizer_bytes: int = MOST_TOKENIZER_BYTES
+) -> ChannelOptions:
     """Return the options of a channel to a worker whose events in a session have at most so many bytes.
 
     So do its answers to calls for media, of which the ids of a prompt are the largest.
     """
     names = [{"service": "tokenwire.v1.Inference"}, {"service": "tokenwire.v1.Media"}]
-    limits = {"methodConfig": [{"name": names, "maxResponseMessageBytes": most_event_bytes}]}
-    return (*CLIENT, ("grpc.service_config", json.dumps(limits)))
+    files = [{"service": "tokenwire.v1.Control", "method": "GetTokenizer"}]
+    limits = [
+        {"name": names, "maxResponseMessageBytes": most_event_bytes},
+        {"name": files, "maxResponseMessageBytes": most_tokenizer_bytes},
+    ]
+    return (*CLIENT, ("grpc.service_config", json.dumps({"methodConfig": limits})))
 
 
 def open_channel(address: str) -> grpc.aio.Channel:

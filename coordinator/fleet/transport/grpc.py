@@ -1,6 +1,8 @@
 """The transport to a tokenwire worker: one gRPC stream."""
 
 import asyncio
+import math
+import re
 
 import grpc
 
@@ -26,6 +28,12 @@ def check_cancelled() -> None:
 def is_too_large(error: grpc.aio.AioRpcError) -> bool:
     """Return whether a call failed because the worker sent more than is read."""
     return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in (error.details() or "")
+
+
+def _size_of(error: grpc.aio.AioRpcError) -> float:
+    """Return the size in MiB of a message that is too large."""
+    found = re.search(r"larger than max \((\d+)", error.details() or "")
+    return int(found[1]) / 2**20 if found else math.nan
 
 
 class GrpcTransport:
@@ -61,6 +69,11 @@ class GrpcTransport:
             response = await self.control.GetTokenizer(control_pb2.GetTokenizerRequest())
         except grpc.aio.AioRpcError as error:
             check_cancelled()
+            if is_too_large(error):
+                most = self._channels.most_tokenizer_bytes / 2**20
+                raise ProtocolError(
+                    f"its tokenizer files have {_size_of(error):.1f} MiB, more than the {most:g} of --max-tokenizer-mb"
+                ) from error
             raise self._explain(error) from error
         return dict(response.files)
 

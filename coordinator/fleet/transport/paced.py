@@ -7,7 +7,8 @@ together, which costs a fraction of what they cost one by one.
 
 import asyncio
 import math
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import TypeVar
 
@@ -22,6 +23,12 @@ _LONGEST_S = 0.05
 
 _MOST_MERGED = 2**16
 """Slots, tokens and ends of a frame that is merged: what has more was merged already, or is not to be believed."""
+
+_EVENTS_PER_S, _BYTES_PER_EVENT = 300, 64 * 1024
+"""How many events other than frames a session may have, of which each counts as one for so many bytes."""
+_MOST_EVENTS_AT_ONCE = 2000
+_SHORTEST_S = 0.1
+"""Of a wait beyond that: several events after a longer one cost less than each after its own."""
 
 Event = pb.SessionResponse
 PerToken = TypeVar("PerToken")
@@ -58,12 +65,31 @@ class FramePace:
         self._began_at = 0.0
 
 
+class EventPace:
+    """Lets heartbeats and other events that are no frames wait where a worker sends very many, or very large ones."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._due = 0.0
+        """Events that came of late."""
+        self._at = self._clock()
+
+    def wait_s(self, size: int) -> float:
+        """Count an event of so many bytes; return how long it is to wait."""
+        now = self._clock()
+        self._due = max(0.0, self._due - (now - self._at) * _EVENTS_PER_S) + 1 + size / _BYTES_PER_EVENT
+        self._at = now
+        over = (self._due - _MOST_EVENTS_AT_ONCE) / _EVENTS_PER_S
+        return over + _SHORTEST_S if over > 0 else 0.0
+
+
 class PacedTransport:
     """A transport that keeps frames back, at the pace, and returns those that came meanwhile as one."""
 
     def __init__(self, transport: WorkerTransport, pace: FramePace) -> None:
         self._transport = transport
         self._pace = pace
+        self._events = EventPace()
         self._reading: asyncio.Task[Event | None] | None = None
         """What is read ahead."""
 
@@ -80,7 +106,11 @@ class PacedTransport:
     async def read(self) -> Event | None:
         """Return the worker's next event, or several frames as one; None when the worker closed the connection."""
         event = await (self._transport.read() if self._reading is None else self._take())
-        if event is None or event.WhichOneof("event") != "frame":
+        if event is None:
+            return None
+        if event.WhichOneof("event") != "frame":
+            if (wait_s := self._events.wait_s(event.ByteSize())) > 0:
+                await asyncio.sleep(wait_s)
             return event
         if self._pace.wait_s() > 0:
             event = Event(frame=await self._gather(event.frame))

@@ -1,6 +1,7 @@
 """The tokenizer is built from files, exact about special tokens, and does not block the event loop."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,21 @@ async def test_many_ids_are_decoded_beside_the_loop(smollm2: ModelTokenizer, tim
     assert smollm2.token_to_str(10**6) is None
     assert smollm2.special_tokens["eos_token"] == "<|im_end|>"
     assert smollm2.max_chars_per_token >= 16
+
+
+@pytest.mark.parametrize("vocabulary", [{"a": 0, "long": 1}, {"a": 0, "long": 9000}, {"a": 3, "long": 3}])
+def test_the_longest_token_and_the_largest_id_are_known(vocabulary: dict[str, int]) -> None:
+    """Also where ids have holes, or tokens share one."""
+    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "a"}
+    tokenizer = ModelTokenizer.from_files({"tokenizer.json": json.dumps({"model": model}).encode()})
+    assert (tokenizer.max_chars_per_token, tokenizer.largest_id) == (4, max(vocabulary.values()))
+
+
+def test_a_config_of_many_megabytes_is_not_parsed() -> None:
+    """It would take far more memory."""
+    files = {"tokenizer.json": b"{}", "tokenizer_config.json": b" " * (8 * 2**20 + 1)}
+    with pytest.raises(InvalidRequest, match=r"tokenizer_config\.json has 8,388,609 bytes: at most 8,388,608"):
+        ModelTokenizer.from_files(files)
 
 
 class RecordingTokenizer(ModelTokenizer):

@@ -99,3 +99,12 @@ async def test_an_event_beyond_the_limit_violates_the_protocol(address: str) -> 
         with pytest.raises(ProtocolError, match=r"more than 1 MiB, .* --max-request-mb"):
             await transport.read()
         await transport.close()
+
+
+async def test_a_tokenizer_beyond_the_limit_is_not_read(address: str) -> None:
+    """The message has its size, the limit and the option."""
+    async with running_worker(address):
+        transport = GrpcTransport(ChannelFactory(most_tokenizer_bytes=2**10), address, CommandQueue())
+        with pytest.raises(ProtocolError, match=r"have [0-9.]+ MiB, more than the 0.000976562 of --max-tokenizer-mb"):
+            await transport.fetch_tokenizer()
+        await transport.close()

@@ -14,7 +14,7 @@ import pytest
 from tests.workers import Listener
 from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.slots import SlotTable
-from tokenwire.coordinator.fleet.transport.paced import FramePace, PacedTransport
+from tokenwire.coordinator.fleet.transport.paced import EventPace, FramePace, PacedTransport
 from tokenwire.errors import Unavailable
 from tokenwire.v1 import control_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
@@ -314,3 +314,30 @@ async def test_log_probabilities_beside_tokens_are_merged_with_them() -> None:
 
     assert [*frame.token_ids] == [10, 11, 12, 20, 21]
     assert repr([*frame.sampled_logprobs]) == "[-1.0, -3.0, -4.0, -2.0, nan]"
+
+
+def test_a_flood_of_events_that_are_no_frames_waits() -> None:
+    """A burst does not, nor what honest workers send all the time; a large event counts as many."""
+    now = 0.0
+    pace = EventPace(lambda: now)
+    assert not any(pace.wait_s(100) for _ in range(1000))
+    for _ in range(10_000):
+        now += 0.01
+        assert not pace.wait_s(10_000)
+    flood = 0.0
+    for _ in range(10_000):
+        waited = pace.wait_s(10)
+        now, flood = now + waited, flood + waited
+    assert flood > 10
+    large = sum(pace.wait_s(16 * 2**20) for _ in range(10))
+    assert large > 5
+
+
+async def test_events_are_let_wait_and_frames_are_not() -> None:
+    """Each by its own pace."""
+    heartbeat, frame = pb.SessionResponse(heartbeat=pb.Heartbeat()), event_of_frame(tokens(s0=1))
+    paced = PacedTransport(ScriptedTransport([heartbeat, frame, heartbeat]), FramePace())
+    counted: list[int] = []
+    paced._events.wait_s = lambda size: float(counted.append(size) or 0)  # type: ignore[method-assign,func-returns-value]
+    assert [await paced.read() for _ in range(3)] == [heartbeat, frame, heartbeat]
+    assert counted == [heartbeat.ByteSize()] * 2
