@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 from tokenwire.coordinator.media.content import MediaContent
 from tokenwire.errors import PromptTooLong, ProtocolError
+from tokenwire.peer_auth.grpc_options import MOST_MEDIA_BYTES
 from tokenwire.v1 import inference_pb2 as pb
 
-MOST_TOKEN_IDS = 2**32 - 1
-"""Of a prompt that may have any length: the largest uint32."""
+MOST_TOKEN_IDS = MOST_MEDIA_BYTES // 3 - 2**16
+"""Of a prompt with media. No vocabulary has ids that take more than three bytes; there is room for the places, too."""
 
 
 class Expansion(NamedTuple):

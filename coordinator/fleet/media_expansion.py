@@ -46,11 +46,12 @@ class MediaExpander:
         Raises InvalidRequest for media that cannot be processed, PromptTooLong for more than `max_token_ids`,
         Overloaded, Unavailable or EngineFailed.
         """
+        most = min(max_token_ids, MOST_TOKEN_IDS)
         failed: list[WorkerSession] = []
         while True:
             session = self._choose(model, items, placement, failed)
             try:
-                expanded = await session.media.expand(token_ids, items, options_json, max_token_ids)
+                expanded = await session.media.expand(token_ids, items, options_json, most)
             except (Unavailable, EngineFailed) as error:
                 log.warning("worker %s cannot expand a prompt: %s", session.address, error.message)
                 failed.append(session)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from tests.adversary.call_lies import EXPANSIONS, large_tokenizer
 from tests.adversary.hostile_worker import HANG_UP, HostileWorker
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
@@ -218,6 +219,10 @@ def _other_pace(rng: random.Random, welcome: pb.Welcome) -> None:
     welcome.load.kv_cache_usage, welcome.load.running = float("nan"), MOST
 
 
+def _other_digest(rng: random.Random, welcome: pb.Welcome) -> None:
+    welcome.model.tokenizer_digest = rng.randbytes(32).hex()
+
+
 WELCOMES: dict[str, WelcomeLie] = {
     "other weights": _other_weights,
     "other sizes": _other_sizes,
@@ -227,6 +232,8 @@ WELCOMES: dict[str, WelcomeLie] = {
     "another protocol": _other_protocol,
     "another pace": _other_pace,
 }
+LARGE_TOKENIZER = "a large tokenizer"
+WELCOMES[LARGE_TOKENIZER] = _other_digest
 METRICS: dict[str, Callable[[], str]] = {
     "no metrics": str,
     "unparsable metrics": lambda: 'vllm:a{ 1\n# TYPE vllm:b\n\x00{}\nvllm:c{l="\n"} x',
@@ -255,7 +262,11 @@ class DrawnWorker(HostileWorker):
         self._lies = rng.sample(sorted(WELCOMES), rng.choice([0, 0, 0, 1, 1, 2]))
         metrics = rng.choice(sorted(METRICS))
         self.metrics_text = METRICS[metrics]()
-        self.name = ", ".join([*self._habits, *self._lies, metrics])
+        expansion = rng.choice(sorted(EXPANSIONS))
+        self._expand = EXPANSIONS[expansion]
+        if LARGE_TOKENIZER in self._lies:
+            self.tokenizer = large_tokenizer()
+        self.name = ", ".join([*self._habits, *self._lies, metrics, expansion])
         """What it does."""
 
     def welcome(self) -> pb.Welcome:
@@ -264,6 +275,10 @@ class DrawnWorker(HostileWorker):
         for name in self._lies:
             WELCOMES[name](self._rng, welcome)
         return welcome
+
+    async def expand(self, request: pb.ExpandRequest) -> pb.ExpandResponse:
+        """Return what it always says of pictures."""
+        return await self._expand(self._rng, request)
 
     def answer(self, submit: pb.Submit) -> Iterator[pb.SessionResponse]:
         """Return what one of its habits is."""

@@ -1,21 +1,25 @@
 """Measures attacks by a worker: what a real coordinator and the honest workers of the same model do meanwhile."""
 
 import asyncio
+import base64
 import contextlib
 import json
 import tempfile
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.processes import measured
+from benchmarks.processes import Measured, measured
+from tests.adversary.cost_watch import CostWatch
 from tests.adversary.hostile_worker import HostileWorker, running_hostile_worker, server_info, tokenizer_of
 from tests.adversary.worker_attacks import KEY, CaptorWorker, Honest, LyingWorker, StarvingWorker, WorkerAttack
 from tests.adversary.worker_draws import DrawnWorker
+from tests.coordinator.media.pictures import png
 from tokenwire.v1 import inference_pb2 as pb
 
 WITH_ADMIN_ROUTES = ("--enable-rl", "--admin-key-file={folder}/admin")
@@ -27,23 +31,39 @@ _STREAM = {**_BODY, "prompt": "Once", "max_tokens": 1_500, "ignore_eos": True, "
 """The innocent stream: of about three seconds, in which the hostile worker comes, is used and goes."""
 _REQUEST_TIMEOUT = {"X-Request-Timeout": "1"}
 """Of requests that a hostile worker may get, and never answer."""
+_PATIENCE_S = 3.0
+"""Of a client whose picture a worker may be asked about, and never answer."""
 _AT_A_TIME = 4
 _SETTLE_S = 1.5
 """After so long, a coordinator that believed a lie has told it to the others."""
 _POLL_S = 0.05
 
 
+class _Innocent(NamedTuple):
+    task: "asyncio.Task[tuple[str, bool]]"
+    arrivals: list[float]
+
+
 class LyingFleet:
     """A coordinator and two honest workers, which a hostile one joins in each attack."""
 
-    def __init__(self, client: httpx.AsyncClient, honest: Sequence[str], folder: Path, serves_admin: bool) -> None:
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        coordinator: Measured,
+        honest: Sequence[str],
+        folder: Path,
+        serves_admin: bool,
+    ) -> None:
         self._client = client
+        self._coordinator = coordinator
         self._honest = honest
         self._folder = folder
         self._serves_admin = serves_admin
         self._attacks = 0
         self._history: list[pb.ServingState] = []
         self._versions = 0
+        self._pictures = 0
 
     async def start(self) -> None:
         """Carry out some operations, so that there are records to lie about."""
@@ -107,34 +127,46 @@ class LyingFleet:
 
         Returns what the worker does, and what it did to others.
         """
-        expected, _ = await self._stream(asyncio.Event())
+        expected, _ = await self._stream([], asyncio.Event())
         before = [await _state_of(address) for address in self._honest]
         worker = DrawnWorker(await server_info(self._honest[0]), await tokenizer_of(self._honest[0]), seed)
         self._attacks += 1
         address = f"unix:{self._folder}/hostile-{self._attacks}.sock"
-        began = asyncio.Event()
-        innocent = asyncio.create_task(self._stream(began))
-        await began.wait()
-        async with running_hostile_worker(worker, address):
+        innocents = await self._begin_streams()
+        async with running_hostile_worker(worker, address), CostWatch(self._coordinator) as cost:
             (self._folder / "workers").write_text("\n".join([*self._honest, address]))
             await worker.connected.wait()
-            while not innocent.done():
+            while not all(each.task.done() for each in innocents):
+                # Pictures first: a worker that keeps requests is asked last about them.
+                await asyncio.gather(*(self._picture() for _ in range(_AT_A_TIME)))
                 await asyncio.gather(*(self._request() for _ in range(_AT_A_TIME)))
             problems = await self._look()
         await self._list(self._honest)  # only now: while it is connected, it need not end any request
-        streamed, is_whole = await innocent
-        if streamed != expected or not is_whole:
-            problems.append(f"the stream ended after {len(streamed)} of {len(expected)} characters, or was changed")
+        for each in innocents:
+            streamed, is_whole = await each.task
+            if streamed != expected or not is_whole:
+                problems.append(f"the stream ended after {len(streamed)} of {len(expected)} characters, or was changed")
+        problems += cost.problems([each.arrivals for each in innocents])
         after = [await _state_of(honest) for honest in self._honest]
         problems += [f"{after} instead of {before}"] if after != before else []
         return f"{worker.name} ({worker.submits} requests)", problems + await self._use("")
 
-    async def _stream(self, began: asyncio.Event) -> tuple[str, bool]:
-        """Stream; return the text, and whether it came to its end."""
+    async def _begin_streams(self) -> "list[_Innocent]":
+        """Begin to stream from each honest worker: they have as much to do as one another."""
+        streams = []
+        for _ in self._honest:
+            began, arrivals = asyncio.Event(), list[float]()
+            streams.append(_Innocent(asyncio.create_task(self._stream(arrivals, began)), arrivals))
+            await began.wait()
+        return streams
+
+    async def _stream(self, arrivals: list[float], began: asyncio.Event) -> tuple[str, bool]:
+        """Stream, and note when something came; return the text, and whether it came to its end."""
         text, is_whole = "", False
         async with self._client.stream("POST", "/v1/completions", json=_STREAM) as reply:
             async for line in reply.aiter_lines():
                 began.set()
+                arrivals.append(time.monotonic())
                 is_whole = is_whole or line == "data: [DONE]"
                 if line.startswith("data: {"):
                     text += "".join(each["text"] for each in json.loads(line[6:]).get("choices", ()))
@@ -145,6 +177,15 @@ class LyingFleet:
         """Send a request that any worker may get; any answer will do, in time."""
         with contextlib.suppress(httpx.NetworkError, httpx.RemoteProtocolError):
             await self._client.post("/v1/completions", json={**_BODY, "logprobs": 2}, headers=_REQUEST_TIMEOUT)
+
+    async def _picture(self) -> None:
+        """Send a request with a new picture, about which any worker may be asked."""
+        self._pictures += 1
+        url = "data:image/png;base64," + base64.b64encode(png() + b"%d" % self._pictures).decode()
+        content = [{"type": "image_url", "image_url": {"url": url}}]
+        body = {"model": "simulated", "max_tokens": 1, "messages": [{"role": "user", "content": content}]}
+        with contextlib.suppress(httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError):
+            await self._client.post("/v1/chat/completions", json=body, headers=_REQUEST_TIMEOUT, timeout=_PATIENCE_S)
 
     async def _look(self) -> list[str]:
         """Return what is wrong with what operators see."""
@@ -202,7 +243,7 @@ async def lying_fleet(*options: str) -> AsyncIterator[LyingFleet]:
         (folder / "admin").write_text(_ADMIN_KEY)
         addresses = [f"unix:{folder}/{name}.sock" for name in ("a", "b")]
         (folder / "workers").write_text("\n".join(addresses))
-        worker = ["worker", "--engine", "sim", "--sim-step-ms", "2"]
+        worker = ["worker", "--engine", "sim", "--sim-step-ms", "2", "--sim-image-tokens", "4"]
         workers = [running.enter_context(measured([*worker, "--listen", each])) for each in addresses]
         given = ["--worker", f"file:{folder}/workers", *(option.format(folder=folder) for option in options)]
         coordinator = running.enter_context(measured(["coordinator", "--port", "0", *given]))
@@ -211,6 +252,6 @@ async def lying_fleet(*options: str) -> AsyncIterator[LyingFleet]:
         url = (await asyncio.to_thread(coordinator.wait_for, r"is ready: (http://\S+)"))[1]
         headers = {"Authorization": f"Bearer {_ADMIN_KEY}"}
         client = await running.enter_async_context(httpx.AsyncClient(base_url=url, headers=headers, timeout=60))
-        fleet = LyingFleet(client, addresses, folder, "--enable-rl" in options)
+        fleet = LyingFleet(client, coordinator, addresses, folder, "--enable-rl" in options)
         await fleet.start()
         yield fleet

@@ -10,7 +10,9 @@ ChannelOptions = Sequence[tuple[str, int | str]]
 _UNLIMITED = -1
 _MOST_RESPONSE_BYTES = 256 * 2**20
 """Of a control call."""
-MOST_TOKENIZER_BYTES = 48 * 2**20
+MOST_MEDIA_BYTES = 4 * 2**20
+"""Of a worker's answer to a call for media: the ids of a prompt of more than a million tokens."""
+MOST_TOKENIZER_BYTES = 40 * 2**20
 """Of the files of a tokenizer. The largest public ones have 35 MB."""
 MOST_EVENT_BYTES = 16 * 2**20
 """Of a worker's event in a session. Reading one of this size takes a coordinator a fifth of a second."""
@@ -54,17 +56,14 @@ CLIENT: ChannelOptions = (
 def client_options(
     most_event_bytes: int = MOST_EVENT_BYTES, most_tokenizer_bytes: int = MOST_TOKENIZER_BYTES
 ) -> ChannelOptions:
-    """Return the options of a channel to a worker whose events in a session have at most so many bytes.
-
-    So do its answers to calls for media, of which the ids of a prompt are the largest.
-    """
-    names = [{"service": "tokenwire.v1.Inference"}, {"service": "tokenwire.v1.Media"}]
-    files = [{"service": "tokenwire.v1.Control", "method": "GetTokenizer"}]
+    """Return the options of a channel to a worker, whose answers of each kind have at most so many bytes."""
     limits = [
-        {"name": names, "maxResponseMessageBytes": most_event_bytes},
-        {"name": files, "maxResponseMessageBytes": most_tokenizer_bytes},
+        ({"service": "tokenwire.v1.Inference"}, most_event_bytes),
+        ({"service": "tokenwire.v1.Media"}, MOST_MEDIA_BYTES),
+        ({"service": "tokenwire.v1.Control", "method": "GetTokenizer"}, most_tokenizer_bytes),
     ]
-    return (*CLIENT, ("grpc.service_config", json.dumps({"methodConfig": limits})))
+    config = {"methodConfig": [{"name": [name], "maxResponseMessageBytes": most} for name, most in limits]}
+    return (*CLIENT, ("grpc.service_config", json.dumps(config)))
 
 
 def open_channel(address: str) -> grpc.aio.Channel:

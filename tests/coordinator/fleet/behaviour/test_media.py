@@ -190,7 +190,7 @@ class LyingWorker(HostileWorker):
         (lambda request: pb.ExpandResponse(token_ids=[65], spans=[pb.MediaSpan()] * 1000), "1 media at 1000 places"),
         (lambda request: pb.ExpandResponse(missing=[b"x"]), "not among the 1 needed"),
         (
-            lambda request: pb.ExpandResponse(missing=[b"x" * (16 * 2**20)]),
+            lambda request: pb.ExpandResponse(missing=[b"x" * (4 * 2**20)]),
             "it answered a call for media with too much",
         ),
     ],
