@@ -15,6 +15,7 @@ from benchmarks import (
     behind,
     cold_prompts,
     embeddings,
+    engine_messages,
     fairness,
     history,
     history_cost,
@@ -27,6 +28,7 @@ from benchmarks import (
     routing,
     soak,
     streaming,
+    trajectories,
 )
 
 RESULTS = Path(__file__).parent / "results"
@@ -81,6 +83,10 @@ PARTS: Mapping[str, Callable[[Amounts], Part]] = {
     "behind": lambda _: {"behind": list(behind.run())},
     "overload": lambda _: {"overload": overload.run()},
     "history": _history,
+    "trajectories": lambda _: {
+        "trajectories": list(trajectories.run()),
+        "messages_of_vllm": list(engine_messages.run()),
+    },
     "routing": lambda _: {"routing": list(routing.run())},
     "fairness": lambda _: fairness.run(),
     "soak": lambda amounts: {"soak": list(soak.run(60 * amounts.soak_minutes))},

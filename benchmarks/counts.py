@@ -24,6 +24,7 @@ from benchmarks.streaming import STOP_STRINGS
 from tokenwire.coordinator.parsing.batching import ParserBudget
 from tokenwire.coordinator.parsing.settings import ParserSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.process.logs import configure_logging
 
 BASELINE = Path(__file__).parent / "results" / "counts.tsv"
@@ -52,6 +53,9 @@ TOKENS: dict[str, dict[str, Any]] = {
 }
 """Streamed chats by what is counted for each of their tokens."""
 PARSED = "token, parsed for tools"
+SESSION, RECORDED = "token of a session", "token of a recorded session"
+RECORDED_CHAT = "chat of a recorded session, streamed"
+_SESSION = {"session_id": "one"}
 
 Counts = dict[str, float]
 """Counts by what is counted."""
@@ -92,10 +96,18 @@ async def count_all(parsed: bool) -> dict[str, Counts]:
         async with running(CoordinatorSettings((ADDRESS,), parsers=parsers)) as server:
             _parse_each_token(server)
             return {PARSED: await count_token(server, {"tools": [_TOOL]})}
+    async with running(CoordinatorSettings((ADDRESS,), trajectories=TrajectorySettings(enabled=True))) as server:
+        path, body = REQUESTS["chat, streamed"]
+        recorded = {
+            RECORDED_CHAT: await count_request(server, path, {**(body or {}), **_SESSION}),
+            RECORDED: await count_token(server, _SESSION),
+        }
     async with running() as server:
         counts = {name: await count_request(server, *request) for name, request in REQUESTS.items()}
         counts[NEW_CONNECTION] = await count_request(server, *REQUESTS["chat, streamed"], keeps_alive=False)
-        return counts | {name: await count_token(server, fields) for name, fields in TOKENS.items()}
+        counts[SESSION] = await count_token(server, _SESSION)
+        counts |= {name: await count_token(server, fields) for name, fields in TOKENS.items()}
+        return counts | recorded
 
 
 def _parse_each_token(server: Lockstep) -> None:

@@ -11,8 +11,8 @@ from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
 
 
-async def run(streams: int, step_ms: float, seconds: float) -> float:
-    """Return CPU microseconds per token of an engine whose steps are not sent."""
+async def run(streams: int, step_ms: float, seconds: float, scored: bool) -> float:
+    """Return CPU microseconds per token of an engine whose steps are not sent; with log-probabilities of tokens."""
     settings = SimulationSettings(step_ms=step_ms, prefill_tokens_per_s=0, max_num_seqs=streams)
     engine = SimulatedEngine(settings)
     await engine.start()
@@ -20,7 +20,7 @@ async def run(streams: int, step_ms: float, seconds: float) -> float:
     for slot in range(streams):
         submit = pb.Submit(request_id=str(slot), slots=[slot], prompt_token_ids=[1, 2, 3])
         submit.sampling_params.max_tokens = 20_000
-        await engine.submit(submit, [EngineSequence(buffer, slot, submit.request_id, 0)])
+        await engine.submit(submit, [EngineSequence(buffer, slot, submit.request_id, 0, scored)])
     used, started = time.process_time(), time.monotonic()
     async for _ in engine.steps():
         if time.monotonic() - started > seconds:
@@ -29,4 +29,5 @@ async def run(streams: int, step_ms: float, seconds: float) -> float:
 
 
 if __name__ == "__main__":
-    print(f"ready: {uvloop.run(run(int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]))):.4f}", flush=True)
+    taken = run(int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]), scored="scored" in sys.argv)
+    print(f"ready: {uvloop.run(taken):.4f}", flush=True)

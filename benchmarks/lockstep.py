@@ -61,6 +61,7 @@ class SteppedWorker(ChannelFactory):
         model.max_token_id, model.max_num_seqs, model.engine = MODEL.max_token_id, 1024, "stepped"
         model.tokenizer_digest = "stepped"
         welcome = pb.Welcome(protocol=protocol_version(), instance_id="stepped", model=model, heartbeat_ms=10**9)
+        welcome.capabilities.sampled_logprobs = True
         self._send(pb.SessionResponse(welcome=welcome))
         return self
 
@@ -127,6 +128,8 @@ class SteppedWorker(ChannelFactory):
         self._steps += 1
         frame.token_ids.extend(_WORDS[(self._steps + slot) % len(_WORDS)] for slot in slots)
         frame.prefills.extend(pb.PrefillInfo(slot=slot) for slot in self._fresh)
+        if any(submit.sampled_logprobs for submit in self._running.values()):
+            frame.sampled_logprobs.extend(-0.25 for _ in slots)
         for slot, token_id in zip(slots, frame.token_ids, strict=True):
             if self._running[slot].sampling_params.HasField("logprobs"):
                 width = 1 + self._running[slot].sampling_params.logprobs

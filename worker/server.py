@@ -282,10 +282,9 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         for sequence, prefill in step.prefills:
             sequence.frame_buffer.add_prefill(sequence.slot, prefill)
         for sequence, rows in step.logprobs:
-            if sequence.sampled_only:
-                sequence.frame_buffer.add_sampled(sequence.slot, rows.logprobs)
-            else:
-                sequence.frame_buffer.add_logprobs(sequence.slot, rows)
+            sequence.frame_buffer.add_logprobs(sequence.slot, rows)
+        for sequence, scores in step.scores:
+            sequence.frame_buffer.add_sampled(sequence.slot, scores)
         for sequence, finish in step.finishes:
             if self._handing_back and finish.reason == pb.FINISH_REASON_ABORT:
                 finish.handed_back = True

@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -67,6 +68,8 @@ LAG_HEADER, VERSION_HEADER = "x-max-weight-lag", "x-min-weight-version"
 _OWN_HEADER = "X-Session-Id"
 PLACE_OF_SESSION = "x-:session"
 """Takes the place of a header for a session that the path or the key names. No client can send such a name."""
+_UNKNOWN_LIMIT = re.compile(r";([^;=]*)=")
+"""What is left of the parameters that follow a session in a path or a key."""
 _AGENT_HEADERS = ("X-Claude-Code-Session-Id", "Session-Id", "Session_Id", "X-Session-Affinity")
 """Those that Claude Code, Codex, older versions of Codex, and opencode send by themselves."""
 
@@ -341,6 +344,9 @@ class RequestHeaders:
         own = None if names_none else self.identifier(_OWN_HEADER)  # checked even where the body takes precedence
         if PLACE_OF_SESSION in self._headers:
             named = self._headers[PLACE_OF_SESSION].encode("latin-1").decode(errors="replace")
+            if (unknown := _UNKNOWN_LIMIT.search(named)) is not None:
+                message = f"{unknown[1][:100]!r} is no limit of a session: max_weight_lag and min_weight_version are."
+                raise InvalidRequest(message, param="session_id")
             return checked_identifier(named, "session_id")
         if body or own:
             return body or own

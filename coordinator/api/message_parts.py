@@ -1,11 +1,20 @@
 """A message as parts (text, reasoning, tool calls), for routes whose replies are lists of them."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from tokenwire.coordinator.api.aside import INLINE_TOKENS
 from tokenwire.coordinator.api.openai.chat import ChatCall
-from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, ToolCallDelta
+from tokenwire.coordinator.output.sse import ChunkOutput
+from tokenwire.coordinator.parsing.message import (
+    MessageDelta,
+    MessageParser,
+    ParsedMessage,
+    ParserFailed,
+    ToolCallDelta,
+)
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, Prefill, Usage
@@ -131,15 +140,24 @@ class PartStream:
         token_ids: list[int],
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
-    ) -> bytes:
-        """Render the new output of the message."""
+    ) -> ChunkOutput:
+        """Render the new output of the message; the end of a long one is parsed in a thread."""
         if self._token_ids is not None:
             self._token_ids += token_ids
         if self._parser is None:
-            events = self._append("text", text, logprobs or []) if text or logprobs else ""
-        else:
-            delta = self._parser.delta(text, token_ids, finish is not None)
-            events = "" if delta is None else "".join(self._add_delta(delta))
+            return self._rendered(self._append("text", text, logprobs or []) if text or logprobs else "", finish)
+        if finish is not None and self._parser.tokens > INLINE_TOKENS:
+            return self._late_end(self._parser, text, token_ids, finish)
+        return self._parsed(self._parser.delta(text, token_ids, finish is not None), finish)
+
+    async def _late_end(self, parser: MessageParser, text: str, token_ids: list[int], finish: Finish) -> bytes:
+        return self._parsed(await asyncio.to_thread(parser.delta, text, token_ids, True), finish)
+
+    def _parsed(self, delta: MessageDelta | None, finish: Finish | None) -> bytes:
+        return self._rendered("" if delta is None else "".join(self._add_delta(delta)), finish)
+
+    def _rendered(self, events: str, finish: Finish | None) -> bytes:
+        """Return events, with those of the message's end if it has a finish."""
         if finish is not None:
             self._finish = finish
             if self._open is not None and self._open.logprobs:

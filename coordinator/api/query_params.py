@@ -9,6 +9,14 @@ from tokenwire.errors import InvalidRequest
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
+def check_known(query: QueryParams, *known: str) -> None:
+    """Raise InvalidRequest for a parameter that a route does not have: it would otherwise do nothing, in silence."""
+    for name in query:
+        if name not in known:
+            takes = f"takes {', '.join(known)}" if known else "takes none"
+            raise InvalidRequest(f"{name[:100]!r} is not a parameter of this route, which {takes}.", param=name[:100])
+
+
 def number_of(query: QueryParams, name: str, most: int | None = None, least: int = 1) -> int | None:
     """Return a whole number within bounds; None if it is not there. Raises InvalidRequest."""
     given = query.get(name)

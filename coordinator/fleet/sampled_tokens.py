@@ -48,12 +48,13 @@ class SampledTokens:
             if run.start:
                 del token_ids[run.start :], logprobs[run.start :]
             known = len(token_ids) - run.start
-            scores = run.logprobs[: len(run.token_ids)]
-            scores.extend([math.nan] * (len(run.token_ids) - len(scores)))
+            missing = len(run.token_ids) - len(run.logprobs)
             token_ids += run.token_ids[known:]
-            logprobs += scores[known:]
+            logprobs += run.logprobs[known : len(run.token_ids)]
+            if missing > 0:
+                logprobs.extend([math.nan] * min(missing, len(run.token_ids) - known))
         del token_ids[count:], logprobs[count:]
-        return token_ids, None if any(map(math.isnan, logprobs)) else logprobs
+        return token_ids, None if math.isnan(sum(logprobs)) else logprobs  # one NaN makes the sum NaN
 
 
 def _ignore(_: Any) -> None:

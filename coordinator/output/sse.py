@@ -4,8 +4,8 @@ One file, since what is sent, held back and ended is the state of one reply.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 from tokenwire.coordinator.output.progress import Progress
 from tokenwire.coordinator.output.unsent import UnsentOutput, size_bytes
@@ -15,6 +15,10 @@ from tokenwire.errors import TokenwireError, reply_error
 
 _MOST_AT_ONCE = 256 * 1024
 """Bytes that are rendered before other requests have their turn: many choices may begin with a long prompt."""
+
+ChunkOutput = bytes | Iterator[bytes] | Coroutine[Any, Any, bytes]
+"""Output of a choice: long output in parts, made as they are sent, and what takes long to make as a coroutine that
+leaves the event loop to others."""
 
 
 class Sink(Protocol):
@@ -66,10 +70,8 @@ class ChunkEncoder(Protocol):
         token_ids: list[int],
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
-    ) -> bytes | Iterator[bytes]:
-        """Render the new output of a choice; empty if there is nothing to send, and long output in parts, made as they
-        are sent.
-        """
+    ) -> ChunkOutput:
+        """Render the new output of a choice; empty if there is nothing to send."""
 
     def closing(self, usage: Usage) -> bytes | Iterator[bytes]:
         """Render the end of a complete stream; a long one in parts, made as they are sent."""
@@ -101,6 +103,7 @@ class StreamedReply:
         "_opening",
         "_prompt_tokens",
         "_render",
+        "_rendering",
         "_resumes_soon",
         "_shows_empty",
         "_sink",
@@ -128,6 +131,8 @@ class StreamedReply:
         self._backlog: dict[int, UnsentOutput] = {}
         self._held_bytes = 0
         self._resumes_soon = False
+        self._rendering: asyncio.Task[bytes] | None = None
+        """Output that takes long to render: nothing is sent before it."""
         self._merges = not encoder.takes_single_steps or interval > 1
         self._failure: TokenwireError | None = None
         self._first: asyncio.Future[TokenwireError | None] = loop.create_future()
@@ -199,13 +204,13 @@ class StreamedReply:
     def resume(self) -> None:
         """Send the opening and buffered steps, after the reader has caught up."""
         sink = self._attached
-        if sink is None or self._resumes_soon or self._done.done():
+        if sink is None or self._resumes_soon or self._rendering is not None or self._done.done():
             return
         if self._closing is not None and self._failure is None:
             self._send_closing(sink, self._closing)
             return
         sent, held = 0, self._held_bytes
-        while not sink.congested and not self._resumes_soon and (self._backlog or self._sink is None):
+        while not (sink.congested or self._resumes_soon or self._rendering) and (self._backlog or self._sink is None):
             sent += self._send_opening(sink) if self._sink is None else self._send(next(iter(self._backlog)))
             if sent > _MOST_AT_ONCE:
                 self._resume_later()
@@ -253,10 +258,25 @@ class StreamedReply:
             self._held_bytes += held
             sink.hold(self._held_bytes)
 
-    def _send_first(self, parts: Iterator[bytes]) -> None:
-        """Send these parts, with turns for others in between, before any further output."""
-        self._opening, self._sink = parts, None
-        self._resume_later()
+    def _send_first(self, output: Iterator[bytes] | Coroutine[Any, Any, bytes]) -> None:
+        """Send this output, with turns for others in between, before any further output."""
+        self._sink = None
+        if isinstance(output, Coroutine):
+            self._rendering = asyncio.create_task(output)
+            self._rendering.add_done_callback(self._on_rendered)
+        else:
+            self._opening = output
+            self._resume_later()
+
+    def _on_rendered(self, rendering: asyncio.Task[bytes]) -> None:
+        self._rendering = None
+        error = asyncio.CancelledError() if rendering.cancelled() else rendering.exception()
+        if error is None:
+            self._opening = iter([rendering.result()])
+        elif isinstance(error, Exception):
+            self._sink = self._attached
+            self.fail(reply_error(error))
+        self.resume()
 
     def _resume_later(self) -> None:
         if not self._resumes_soon:

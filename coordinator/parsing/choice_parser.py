@@ -80,6 +80,11 @@ class ChoiceParser:
         self._ids: list[int] = []
         self._sent: list[MessageDelta] = []
 
+    @property
+    def tokens(self) -> int:
+        """The tokens of all deltas so far."""
+        return len(self._ids)
+
     def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         """Add the output of one step; return the delta to send. Raises ParserFailed."""
         self._texts.append(text)

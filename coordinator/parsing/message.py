@@ -72,6 +72,10 @@ class MessageParser(Protocol):
     nothing else.
     """
 
+    @property
+    def tokens(self) -> int:
+        """The tokens of all deltas so far. The last delta of many takes a while: let a thread call it."""
+
     def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         """Add the output of one step, token by token if possible; return None if there is nothing to send yet."""
 

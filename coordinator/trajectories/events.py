@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tokenwire.process.value_class import value_class
+
 Spans = Sequence[tuple[str, int, int]]
 """Weight versions, each with the first token that it sampled and the one after the last."""
 
@@ -39,7 +41,7 @@ class MessageParsed:
     message: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RecordedChoice:
     """What was sampled for one choice: a node."""
 
@@ -54,7 +56,7 @@ class RecordedChoice:
     resumed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RecordedTurn:
     """One prompt of a request, and what was sampled for it."""
 
@@ -88,6 +90,9 @@ class RecordedTurn:
 
 SessionEvent = SessionOpened | RewardGiven | MessageParsed | RecordedTurn
 
+_OF_TURNS = [name for name in RecordedTurn.__annotations__ if name not in ("choices", "prompt_ids")]
+_OF_CHOICES = [name for name in RecordedChoice.__annotations__ if name not in ("token_ids", "logprobs")]
+"""What is stored as JSON."""
 _KINDS: dict[str, type[SessionOpened] | type[RewardGiven] | type[MessageParsed]] = {
     "opened": SessionOpened,
     "reward": RewardGiven,
@@ -115,11 +120,11 @@ def unpack_event(packed: bytes) -> SessionEvent | None:
 
 
 def _pack_turn(turn: RecordedTurn) -> bytes:
-    head = {name: getattr(turn, name) for name in turn.__slots__ if name not in ("choices", "prompt_ids")}
+    head = {name: getattr(turn, name) for name in _OF_TURNS}
     head["prompt_ids"] = len(turn.prompt_ids)
     head["choices"] = [
         {
-            **{name: getattr(choice, name) for name in choice.__slots__ if name not in ("token_ids", "logprobs")},
+            **{name: getattr(choice, name) for name in _OF_CHOICES},
             "tokens": len(choice.token_ids),
             "scored": choice.logprobs is not None,
         }
@@ -167,5 +172,9 @@ class _Arrays:
             raise ValueError("more than expected")
 
 
+_encode = json.JSONEncoder(separators=(",", ":"), default=list).encode
+"""Made once: that takes as long as a small event."""
+
+
 def _dump(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), default=list).encode()
+    return _encode(value).encode()

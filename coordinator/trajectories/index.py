@@ -56,13 +56,16 @@ class KnownEnds:
 
     def put(self, digest: IdDigest, node: str, most: int | None = None) -> None:
         """Add a node; beyond `most` the oldest one is dropped."""
-        self._nodes[digest.value()] = (digest.length, node)
-        self._nodes.move_to_end(digest.value())
+        value = digest.value()
+        self._nodes[value] = (digest.length, node)
+        self._nodes.move_to_end(value)
         if most is not None and len(self._nodes) > most:
             self._nodes.popitem(last=False)
 
     def longest(self, token_ids: "array[int]") -> tuple[str, int] | None:
         """Return the node with the most ids that a prompt begins with, and their number."""
+        if not self._nodes:
+            return None
         digest, found = IdDigest(), None
         for length in sorted({length for length, _ in self._nodes.values() if 0 < length <= len(token_ids)}):
             digest.add(token_ids[digest.length : length])
@@ -138,9 +141,8 @@ class SessionIndexes:
 
     def of(self, key: tuple[str, str]) -> SessionIndex:
         """Return the index of a session, an empty one if it has been dropped; to be read only."""
-        now = self._clock()
-        index, expires = self._indexes.get(key, (SessionIndex(), now))
-        return index if now < expires else SessionIndex()
+        known = self._indexes.get(key)
+        return SessionIndex() if known is None or known[1] <= self._clock() else known[0]
 
     def put(
         self,
@@ -174,5 +176,8 @@ def _shared(one: bytes, other: bytes) -> int:
     return count
 
 
+_encode = json.JSONEncoder(sort_keys=True).encode
+
+
 def _digest(value: Any) -> bytes:
-    return blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=_MESSAGE_BYTES).digest()
+    return blake2b(_encode(value).encode(), digest_size=_MESSAGE_BYTES).digest()

@@ -8,9 +8,8 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
-
-from google.protobuf.json_format import MessageToDict
 
 from tokenwire.coordinator.fleet.sampled_tokens import SampledTokens
 from tokenwire.coordinator.observability.record import RequestRecord
@@ -23,6 +22,7 @@ from tokenwire.coordinator.trajectories.events import (
     pack_event,
 )
 from tokenwire.coordinator.trajectories.index import PromptMessages, SessionIndexes
+from tokenwire.coordinator.trajectories.parameters import NamedParameters
 from tokenwire.coordinator.trajectories.store import SessionKey, TrajectoryStore
 from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, ServedModel
 from tokenwire.process.value_class import value_class
@@ -35,8 +35,6 @@ _SETTLE_S = 1.0
 """How long a reader waits for turns whose reply has ended, and which are about to be stored."""
 _STORED_AT_ONCE = 16
 """Choices, some milliseconds of work: those of a request that has more are stored in turns with others."""
-_PARAMETER_BYTES = 64 * 1024
-"""Of the parameters of all prompts of a request together, each of which is stored with them."""
 
 
 @value_class
@@ -114,7 +112,7 @@ class TurnRecording:
     def _steps(self, ended_at: float) -> Iterator[None]:
         """Store what was sampled, a choice or a prompt in each step."""
         try:
-            parameters = _parameters(self._request.sampling, len(self._choices))
+            parameters = self._recorder.parameters.of(self._request.sampling, len(self._choices))
             for position, prompt in enumerate(self._request.request.prompts):
                 choices = []
                 for each in self._choices[position]:
@@ -128,6 +126,8 @@ class TurnRecording:
         except Exception:
             log.exception("recording a turn of a session failed")
         finally:
+            for each in chain.from_iterable(self._choices):
+                each.choice = None  # which has the reply, which has this recording: none of them waits for a search
             self.ended.set()
             self._recorder.on_ended(self._key, self)
 
@@ -182,6 +182,7 @@ class TrajectoryRecorder:
         """`store` calls the `forget` of these indexes."""
         self.store = store
         self.clock = clock
+        self.parameters = NamedParameters()
         self._indexes = indexes
         self._running: defaultdict[SessionKey, set[TurnRecording]] = defaultdict(set)
         self._storing: set[asyncio.Task[None]] = set()
@@ -240,17 +241,6 @@ async def _in_turns(steps: Iterator[None]) -> None:
     for number, _ in enumerate(steps, 1):
         if not number % _STORED_AT_ONCE:
             await asyncio.sleep(0)
-
-
-def _parameters(sampling: pb.SamplingParams, prompts: int) -> dict[str, Any]:
-    """Return the parameters of each prompt of a request; of large ones only the numbers and switches."""
-    shown = sampling
-    if sampling.ByteSize() * prompts > _PARAMETER_BYTES:
-        shown = pb.SamplingParams()
-        for field, value in sampling.ListFields():
-            if isinstance(value, int | float):
-                setattr(shown, field.name, value)
-    return MessageToDict(shown, preserving_proto_field_name=True)
 
 
 def _new_messages(conversation: PromptMessages, base: tuple[str, int, bool] | None) -> dict[str, Any]:

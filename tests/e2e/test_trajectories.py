@@ -13,16 +13,8 @@ import httpx
 import pytest
 
 from tests.e2e.scripted import write_model
-from tests.e2e.trajectory_sessions import (
-    DIALECTS,
-    ScriptedSession,
-    check_rows,
-    check_sampled,
-    check_session,
-    run_all,
-    runs_of,
-    whole_prompt,
-)
+from tests.e2e.trajectory_checks import check_rows, check_sampled, check_session, runs_of, whole_prompt
+from tests.e2e.trajectory_sessions import DIALECTS, KINDS, ScriptedSession, run_all
 from tests.processes import coordinator, simulated_worker, wait_routable
 
 ENABLED = "--enable-trajectories"
@@ -38,15 +30,15 @@ class RecordedFleet:
         stack: ExitStack,
         *options: str,
         workers: int = 3,
-        fault: str = "",
         model: Sequence[str] = WORKER,
     ) -> None:
-        """`fault` is the first worker's, `model` are options of all of them."""
+        """`model` are options of all workers."""
         self.logs = [folder / f"sampled-{number}" for number in range(workers)]
-        started = []
-        for number, log in enumerate(self.logs):
-            own = ("--sim-token-log", str(log), *(("--sim-fault", fault) if fault and not number else ()))
-            started.append(stack.enter_context(simulated_worker(folder, *model, *own, name=f"worker-{number}")))
+        started = [
+            stack.enter_context(simulated_worker(folder, *model, "--sim-token-log", str(log), name=log.name))
+            for log in self.logs
+        ]
+        self.workers = [process for process, _ in started]
         self.addresses = [address for _, address in started]
         self.coordinator, self.url = stack.enter_context(coordinator(folder, self.addresses, ENABLED, *options))
         wait_routable(self.url, workers)
@@ -54,13 +46,14 @@ class RecordedFleet:
 
 @pytest.mark.parametrize("count", [24, pytest.param(200, marks=pytest.mark.long)])
 def test_each_sampled_token_is_recorded_once(folder: Path, count: int) -> None:
-    """In three dialects, with branches, helpers, compaction, retries and cancels, and a worker that dies."""
+    """In three dialects, with branches, helpers, compaction, retries and cancels, and a worker that is killed."""
     sessions = [ScriptedSession(f"s{number}", DIALECTS[number % 3], number) for number in range(count)]
     kinds = Counter[str]()
     with ExitStack() as stack:
         store = ("--trajectories-store", str(folder / "store"))
-        fleet = RecordedFleet(folder, stack, *store, fault=f"exit@tokens={20 * count}")
-        asyncio.run(run_all(fleet.url, sessions))
+        fleet = RecordedFleet(folder, stack, *store)
+        asyncio.run(run_all(fleet.url, sessions, halfway=lambda: fleet.workers[0].signal(signal.SIGKILL)))
+        assert fleet.workers[0].wait_exit() == -signal.SIGKILL
         runs = runs_of(fleet.logs)
         with httpx.Client(base_url=fleet.url) as client:
             for session in sessions:
@@ -70,6 +63,9 @@ def test_each_sampled_token_is_recorded_once(folder: Path, count: int) -> None:
                 check_rows(graph, [json.loads(line) for line in exported])
         assert "Traceback" not in fleet.coordinator.log, fleet.coordinator.log
     assert {"stop", "length", "abort", "resumed"} <= {kind for kind, number in kinds.items() if number}, kinds
+    for dialect in DIALECTS:
+        done = sum((session.kinds for session in sessions if session.dialect == dialect), Counter[str]())
+        assert {*KINDS, *(["/v1/responses/compact"] if dialect == "responses" else [])} == {*done}, (dialect, done)
 
 
 def test_sessions_outlive_their_coordinator(folder: Path) -> None:

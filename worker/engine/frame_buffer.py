@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from tokenwire.v1 import inference_pb2 as pb
@@ -71,9 +71,13 @@ class FrameBuffer:
         else:
             unsent.MergeFrom(rows)
 
-    def add_sampled(self, slot: int, logprobs: Iterable[float]) -> None:
-        """Add the log-probabilities of tokens that were just added, to be sent beside them."""
-        self._sampled.setdefault(slot, []).extend(logprobs)
+    def add_sampled(self, slot: int, logprobs: list[float]) -> None:
+        """Add the log-probabilities of tokens that were just added, to be sent beside them; takes the list."""
+        unsent = self._sampled.get(slot)
+        if unsent is None:
+            self._sampled[slot] = logprobs
+        else:
+            unsent.extend(logprobs)
 
     def add_prefill(self, slot: int, info: pb.PrefillInfo) -> None:
         """Add a slot's prefill info."""
@@ -141,11 +145,11 @@ class FrameBuffer:
     def _take_frame(self) -> pb.StepFrame:
         tokens, self._tokens = self._tokens, {}
         lists = tokens.values()
-        one_each = all(len(ids) == 1 for ids in lists)
+        counts = [*map(len, lists)]
         finishes = self._finishes if self._scored <= _MOST_SCORED else _first(self._finishes)
         frame = pb.StepFrame(
             slots=tokens.keys(),
-            counts=() if one_each else [len(ids) for ids in lists],
+            counts=() if counts.count(1) == len(counts) else counts,
             token_ids=chain.from_iterable(lists),
             finishes=finishes,
             prefills=self._prefills,
@@ -155,8 +159,7 @@ class FrameBuffer:
         )
         if self._sampled:
             sampled, self._sampled = self._sampled, {}
-            scores = (_as_many(sampled.get(slot, []), len(ids)) for slot, ids in tokens.items())
-            frame.sampled_logprobs.extend(chain.from_iterable(scores))
+            frame.sampled_logprobs.extend(chain.from_iterable(_beside(tokens, counts, sampled)))
         self._finishes = self._finishes[len(finishes) :]
         self._prefills, self._logprobs, self._framed = [], {}, True
         self._scored = sum([_size(finish) for finish in self._finishes])
@@ -177,6 +180,15 @@ def _first(finishes: list[pb.Finish]) -> list[pb.Finish]:
     return finishes
 
 
-def _as_many(scores: list[float], count: int) -> list[float]:
-    """Return one score for each token, NaN for those that have none."""
-    return scores if len(scores) == count else [*scores, *([math.nan] * count)][:count]
+def _beside(
+    tokens: Mapping[int, list[int]], counts: list[int], sampled: Mapping[int, list[float]]
+) -> Iterable[Sequence[float]]:
+    """Return the scores of each slot that has tokens, as many as these: NaN for tokens that have none."""
+    scores = sampled.values()
+    if [*sampled] == [*tokens] and [*map(len, scores)] == counts:  # all have some: a comparison costs next to nothing
+        return scores
+    unknown = [math.nan]
+    return [
+        [*(known := sampled.get(slot, ())), *(unknown * (count - len(known)))][:count]
+        for slot, count in zip(tokens, counts, strict=True)
+    ]

@@ -16,7 +16,7 @@ from tokenwire.worker.engine.media import EngineMedia
 class EngineSequence:
     """One sequence of a request: the key under which the engine reports its tokens.
 
-    Compared by identity. An engine reads nothing of it but `index`.
+    Compared by identity. An engine reads nothing of it but `index` and `sampled_only`.
     """
 
     frame_buffer: FrameBuffer
@@ -25,7 +25,7 @@ class EngineSequence:
     index: int
     """Position among the request's sequences; sequence i samples with seed + i."""
     sampled_only: bool = False
-    """Whether only log-probabilities of sampled tokens are sent, beside the tokens."""
+    """Whether its log-probabilities are those of sampled tokens alone, in `Step.scores`."""
 
 
 @dataclass(slots=True)
@@ -41,6 +41,8 @@ class Step:
     """Sequences whose first tokens are in this step."""
     logprobs: list[tuple[EngineSequence, pb.LogprobRows]] = field(default_factory=list)
     """Rows for the new tokens of sequences that requested log-probabilities."""
+    scores: list[tuple[EngineSequence, list[float]]] = field(default_factory=list)
+    """Log-probabilities of the new tokens of sequences that want no more than these: no row is made of them."""
     load: pb.Load = field(default_factory=pb.Load)
     weight_version: str = ""
 

@@ -74,7 +74,11 @@ class RequestPlanner:
             simulated = SimulatedSequence(sequence, source, len(prompt), [block ^ scope for block in hashes], scope)
             simulated.priority = submit.priority
             simulated.reads_cache = not (params.skip_reading_prefix_cache or params.HasField("prompt_logprobs"))
-            simulated.logprobs = _logprob_shape(params)
+            simulated.is_greedy = is_greedy(params)
+            if sequence.sampled_only:
+                simulated.scores = []
+            else:
+                simulated.logprobs = _logprob_shape(params)
             simulated.prompt_logprobs = prompt_logprobs
             simulated.prefix_hashes = prefix_hashes and prefix_hashes.copy()
             simulated_sequences.append(simulated)

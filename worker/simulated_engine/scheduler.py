@@ -36,7 +36,10 @@ class Scheduler:
         self._batch_changed = False
         self._sequences: list[EngineSequence] = []
         self._chunks: list[list[list[int]]] = []
-        self._scored = False
+        self._scored: list[EngineSequence] = []
+        self._scores: list[list[list[float]]] = []
+        """Of those sequences of the batch, as `_chunks`."""
+        self._has_rows = False
         self.holding = False
         """Whether new requests are held."""
         self.weight_version = "default"
@@ -114,7 +117,9 @@ class Scheduler:
         # The only work per token.
         step.token_ids = list(map(list.pop, self._chunks))
         if self._scored:
-            self._score(step)
+            step.scores = list(zip(self._scored, map(list.pop, self._scores), strict=True))
+        if self._has_rows:
+            self._add_rows(step)
         if not all(self._chunks):
             self._due = [simulated for simulated in self._running if not simulated.chunk]
             self._finish(step)
@@ -242,7 +247,7 @@ class Scheduler:
         if not simulated.chunk:
             simulated.draw()
 
-    def _score(self, step: Step) -> None:
+    def _add_rows(self, step: Step) -> None:
         for simulated, ids in zip(self._running, step.token_ids, strict=True):
             if simulated.logprobs is not None:
                 rows = logprob_rows(simulated.logprobs, self._words, [(simulated.row_context, ids[0])])
@@ -278,7 +283,9 @@ class Scheduler:
         self._batch_changed = False
         self._sequences = [simulated.sequence for simulated in self._running]
         self._chunks = [simulated.chunk for simulated in self._running]
-        self._scored = any(simulated.logprobs is not None for simulated in self._running)
+        self._scored = [simulated.sequence for simulated in self._running if simulated.scores is not None]
+        self._scores = [simulated.scores for simulated in self._running if simulated.scores is not None]
+        self._has_rows = any(simulated.logprobs is not None for simulated in self._running)
 
 
 def _copy(finish: pb.Finish) -> pb.Finish:

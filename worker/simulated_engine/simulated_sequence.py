@@ -5,7 +5,7 @@ import enum
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.simulated_engine.prefix_hashes import PrefixHashes
-from tokenwire.worker.simulated_engine.tokens import LogprobShape, TokenSource
+from tokenwire.worker.simulated_engine.tokens import LogprobShape, TokenSource, sampled_logprobs
 
 
 class Phase(enum.Enum):
@@ -27,6 +27,7 @@ class SimulatedSequence:
         "computed",
         "drawn",
         "hashes",
+        "is_greedy",
         "logprobs",
         "missing",
         "phase",
@@ -37,6 +38,7 @@ class SimulatedSequence:
         "reads_cache",
         "row_context",
         "scope",
+        "scores",
         "sealed",
         "sequence",
         "source",
@@ -67,8 +69,13 @@ class SimulatedSequence:
         self.priority = 0
         self.started = False
         self.reads_cache = True
+        self.is_greedy = False
+        """Whether the likeliest token is sampled, as log-probabilities say."""
         self.logprobs: LogprobShape | None = None
+        """None also if the sequence has `scores`."""
         self.row_context = 0
+        self.scores: list[list[float]] | None = None
+        """Log-probabilities of the chunk's tokens, likewise; None if only tokens are returned, or rows."""
         self.prompt_logprobs: pb.LogprobRows | None = None
         self.prefix_hashes: PrefixHashes | None = None
         """Only set if KV events are published."""
@@ -83,10 +90,15 @@ class SimulatedSequence:
         return None if self.prefix_hashes is None else self.prefix_hashes.at(block)
 
     def draw(self) -> None:
-        """Fill the chunk; sequences with log-probabilities draw one token at a time, as each row needs its context."""
+        """Fill the chunk; sequences with rows of log-probabilities draw one by one, as a row needs its context."""
+        context = self.source.context
         if self.logprobs is not None:
-            self.row_context = self.source.context
+            self.row_context = context
         ids = self.source.take(self.block_space if self.logprobs is None else 1)
+        if self.scores is not None:
+            scores = sampled_logprobs(self.is_greedy, context, ids)
+            scores.reverse()
+            self.scores += [[score] for score in scores]
         self.drawn += len(ids)
         self.block_space -= len(ids)
         if self.prefix_hashes is not None:

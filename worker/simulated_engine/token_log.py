@@ -1,6 +1,7 @@
 """A log of what a simulated engine sampled, for checks of everything that passes it on."""
 
 import json
+from array import array
 from pathlib import Path
 
 from tokenwire.errors import EngineFailed
@@ -44,6 +45,7 @@ class TokenLog:
     def on_step(self, step: Step) -> None:
         """Log the tokens of a step."""
         scores = {sequence: [*rows.logprobs[:: rows.width]] for sequence, rows in step.logprobs}
+        scores |= {sequence: [*array("f", logprobs)] for sequence, logprobs in step.scores}  # as they are sent
         for sequence, token_ids in zip(step.sequences, step.token_ids, strict=True):
             self._write(run=self._runs[sequence], token_ids=token_ids, logprobs=scores.get(sequence))
         for sequence, _ in step.finishes:

@@ -175,6 +175,23 @@ class LogprobShape:
     greedy: bool = False
 
 
+_SCORES = [(math.log1p(-ratio), math.log(ratio)) for ratio in (0.1 + bits / 512 for bits in range(256))]
+"""The log-probability of the likeliest token, and what each rank below has less, by some bits of the context."""
+_SECOND = 3
+"""Where the last two bits of the context are these, the second token is sampled, unless it is greedily."""
+
+
+def sampled_logprobs(greedy: bool, context: int, token_ids: list[int]) -> list[float]:
+    """Return the log-probabilities of tokens after a context: those that `logprob_rows` begin with."""
+    scores = []
+    for token in token_ids:
+        bits = context * _ROLL >> _DRAW_SHIFT & _DRAW_MASK
+        first, fall = _SCORES[bits >> 8 & 0xFF]
+        scores.append(first + fall if bits & _SECOND == _SECOND and not greedy else first)
+        context = (context + token + 1) * _ROLL & _MASK
+    return scores
+
+
 def logprob_rows(shape: LogprobShape, words: tuple[int, ...], sampled: list[tuple[int, int]]) -> pb.LogprobRows:
     """Return the rows for (context hash, sampled token) pairs.
 
@@ -185,10 +202,9 @@ def logprob_rows(shape: LogprobShape, words: tuple[int, ...], sampled: list[tupl
     rows = pb.LogprobRows(width=1 + columns)
     for context, token in sampled:
         bits = context * _ROLL >> _DRAW_SHIFT & _DRAW_MASK
-        rank = 1 if shape.greedy else 1 + (0, 0, 0, 1)[bits & 3]
-        ratio = 0.1 + (bits >> 8 & 0xFF) / 512
+        rank = 2 if bits & _SECOND == _SECOND and not shape.greedy else 1
+        first, fall = _SCORES[bits >> 8 & 0xFF]
         ranked = _ranked(words, bits, rank, token, columns)
-        first, fall = math.log1p(-ratio), math.log(ratio)
         rows.token_ids.append(token)
         rows.logprobs.append(first + (rank - 1) * fall)
         rows.sampled_ranks.append(rank)

@@ -22,7 +22,7 @@ from tokenwire.worker.engine.interface import EngineSequence, Step
 from tokenwire.worker.vllm_engine.driver import StepQueue, VllmRequest, aborted, finish, handed_back_error
 from tokenwire.worker.vllm_engine.errors import DEAD, vllm_errors
 from tokenwire.worker.vllm_engine.grammars import GrammarCheck
-from tokenwire.worker.vllm_engine.logprobs import columns_wanted, prompt_rows, sampled_rows, scored_rows
+from tokenwire.worker.vllm_engine.logprobs import add_logprobs, columns_wanted, prompt_rows, scored_rows
 from tokenwire.worker.vllm_engine.sampling import child_params, scored_ids
 from tokenwire.worker.vllm_engine.statistics import Statistics
 from tokenwire.worker.vllm_engine.weight_label import WeightLabel
@@ -226,7 +226,7 @@ class CoreDriver:
             if prefills and request_id in prefills:
                 step.prefills.append((sequence, self._prefill(output)))
             if columns and output.new_logprobs is not None and request_id in columns:
-                step.logprobs.append((sequence, sampled_rows(output.new_logprobs, columns[request_id])))
+                add_logprobs(step, sequence, output.new_logprobs, columns[request_id])
             # `is not None`, because FinishReason.STOP is 0.
             if output.finish_reason is not None:
                 step.finishes.append((sequence, self._finish(output)))

@@ -91,7 +91,11 @@ class GenerateDriver:
                 info.prompt_logprobs.CopyFrom(flat_rows(output.prompt_logprobs))
             step.prefills.append((sequence, info))
         if completion.logprobs:
-            step.logprobs.append((sequence, flat_rows(completion.logprobs)))
+            rows = flat_rows(completion.logprobs)
+            if sequence.sampled_only:
+                step.scores.append((sequence, list(rows.logprobs[:: rows.width])))
+            else:
+                step.logprobs.append((sequence, rows))
         if completion.finish_reason is not None:
             self._unregister(sequence)
             reasons = (completion.finish_reason, completion.stop_reason)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.engine.interface import EngineSequence, Step
 
 
 def columns_wanted(params: Any, vocab_size: int) -> int | None:
@@ -13,6 +14,14 @@ def columns_wanted(params: Any, vocab_size: int) -> int | None:
     if count is None:
         return None
     return (vocab_size if count < 0 else count) + 1
+
+
+def add_logprobs(step: Step, sequence: EngineSequence, logprobs: Any, columns: int) -> None:
+    """Add the LogprobsLists of a sequence's new tokens to their step: as rows, or only their first column."""
+    if sequence.sampled_only:
+        step.scores.append((sequence, logprobs[1][:, 0].tolist()))
+    else:
+        step.logprobs.append((sequence, sampled_rows(logprobs, columns)))
 
 
 def sampled_rows(logprobs: Any, columns: int) -> pb.LogprobRows:

@@ -11,6 +11,7 @@ from tokenwire.coordinator.api.fields.token_history import shown_history
 from tokenwire.coordinator.api.fields.usage import usage_object
 from tokenwire.coordinator.api.json_text import compact, json_bytes
 from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.output.sse import ChunkOutput
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError
@@ -90,7 +91,7 @@ class ChunkWriter:
         token_ids: list[int],
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
-    ) -> bytes | Iterator[bytes]:
+    ) -> ChunkOutput:
         """Render the new output of a choice; with the log-probabilities of a long prompt, in pieces."""
         if finish is None and self._plain:
             return self._heads[index] + (encode_basestring(text) + self._plain_tail).encode()
@@ -122,7 +123,7 @@ class ChunkWriter:
         token_ids: list[int],
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None,
-    ) -> bytes | Iterator[bytes]:
+    ) -> ChunkOutput:
         body = f"{encode_basestring(text)}{self._after_text},{self._ending(index, token_ids, finish, logprobs)}}}\n\n"
         return self._heads[index] + body.encode()
 

@@ -9,6 +9,7 @@ from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, completion_l
 from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions, ChunkWriter
 from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.output.sse import ChunkOutput
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish, Prefill
 
@@ -49,7 +50,7 @@ class CompletionChunks(ChunkWriter):
         token_ids: list[int],
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None,
-    ) -> bytes | Iterator[bytes]:
+    ) -> ChunkOutput:
         if self._options.show_prompt and index in self._unopened:
             shown = "" if self._options.return_token_ids else self._prepared.text_of(index)
             text = shown if self._options.scores_only else shown + text

@@ -1,12 +1,15 @@
 """Streamed chat chunks whose content, reasoning and tool calls a parser extracts from the text."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tokenwire.coordinator.api.aside import INLINE_TOKENS
 from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.api.openai.chunk_encoder import PLAIN_ENDING, ChatChunks, ChunkOptions
 from tokenwire.coordinator.api.openai.message import delta_object, joined_message
 from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.output.sse import ChunkOutput
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.text.template.messages import ChatMessage
@@ -51,8 +54,28 @@ class ParsedChatChunks(ChatChunks):
         token_ids: list[int],
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None,
+    ) -> ChunkOutput:
+        parser = self._parsers[index]
+        if finish is not None and parser.tokens > INLINE_TOKENS:
+            return self._late_end(index, text, token_ids, finish, logprobs)
+        message = parser.delta(text, token_ids, finish is not None)
+        return self._parsed_delta(index, message, token_ids, finish, logprobs)
+
+    async def _late_end(
+        self, index: int, text: str, token_ids: list[int], finish: Finish, logprobs: list[ScoredPosition] | None
     ) -> bytes:
-        message = self._parsers[index].delta(text, token_ids, finish is not None)
+        """Render the end of a long choice, which is parsed again as a whole, in a thread."""
+        message = await asyncio.to_thread(self._parsers[index].delta, text, token_ids, True)
+        return self._parsed_delta(index, message, token_ids, finish, logprobs)
+
+    def _parsed_delta(
+        self,
+        index: int,
+        message: MessageDelta | None,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None,
+    ) -> bytes:
         if self._token_ids is not None:
             self._token_ids[index] += token_ids
         if self._keep is not None and message is not None:

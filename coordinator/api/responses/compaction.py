@@ -29,6 +29,7 @@ from tokenwire.coordinator.api.responses.response import usage_of_response
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.response_store.store import ResponseStore
+from tokenwire.coordinator.types import Usage
 from tokenwire.errors import EngineFailed, InvalidRequest
 
 REQUEST = """\
@@ -131,6 +132,22 @@ def _user_messages(items: Iterable[Mapping[str, Any]]) -> list[bytes]:
     return [json_bytes(shown_item(item)) for item in with_ids(messages)]
 
 
+def summary_item(text: str, reason: str, usage: Usage) -> dict[str, Any]:
+    """Return the item of a summary that ended for a reason. Raises InvalidRequest or EngineFailed if it is none."""
+    if reason == "length":
+        raise InvalidRequest(
+            f"The summary was cut off after {usage.completion_tokens} tokens, by `max_output_tokens` or by the end of "
+            f"the model's context, of which the conversation takes {usage.prompt_tokens}: compact it earlier.",
+            param="input",
+        )
+    if not text.strip():
+        raise EngineFailed("The model wrote no summary.")
+    try:
+        return compaction_item(text.strip())
+    except ValueError as error:
+        raise EngineFailed(f"The model wrote no summary that can be kept: {error}.") from error
+
+
 async def _compacted(call: ChatCall, choice: CollectedChoice, kept: list[bytes]) -> dict[str, Any]:
     """Return the response. Raises InvalidRequest, EngineFailed, WorkerLost or ParserFailed."""
     (message,), usage = await parse_choices(call, [choice])
@@ -139,19 +156,7 @@ async def _compacted(call: ChatCall, choice: CollectedChoice, kept: list[bytes])
     if error is not None:
         raise error
     call.keep(0, [message_object("assistant", message.content, message)])
-    summary = (message.content or "").strip()
-    if choice.finish.reason == "length":
-        raise InvalidRequest(
-            f"The summary was cut off after {usage.completion_tokens} tokens, by `max_output_tokens` or by the end of "
-            f"the model's context, of which the conversation takes {usage.prompt_tokens}: compact it earlier.",
-            param="input",
-        )
-    if not summary:
-        raise EngineFailed("The model wrote no summary.")
-    try:
-        item = compaction_item(summary)
-    except ValueError as error:
-        raise EngineFailed(f"The model wrote no summary that can be kept: {error}.") from error
+    item = summary_item(message.content or "", choice.finish.reason, usage)
     return {
         "id": call.prepared.request.request_id,
         "object": "response.compaction",

@@ -63,6 +63,8 @@ def _add(messages: list[ChatMessage], item: Mapping[str, Any], where: str, goes_
             raise InvalidRequest(
                 f"{where} is an item_reference, which is not supported: send the item itself.", param="input"
             )
+        case "compaction_trigger":
+            raise InvalidRequest(f"{where} is a compaction_trigger, which must be the last item.", param="input")
         case other:
             raise InvalidRequest(f"{where} is of the unsupported type {other!r}.", param="input")
 

@@ -18,6 +18,12 @@ from tokenwire.coordinator.api.message_parts import PartStream, abort_error, ful
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
 from tokenwire.coordinator.api.responses.background import BackgroundResponse, BackgroundResponses
 from tokenwire.coordinator.api.responses.compaction import CompactionRequest, Compactions
+from tokenwire.coordinator.api.responses.compaction_trigger import (
+    SummaryEvents,
+    is_triggered,
+    summarized,
+    summary_request,
+)
 from tokenwire.coordinator.api.responses.continuation import Continued, continue_after
 from tokenwire.coordinator.api.responses.event_log import LogStream
 from tokenwire.coordinator.api.responses.events import ResponseEvents
@@ -79,14 +85,15 @@ class _Creation:
     async def respond(self, body: ResponsesRequest, request: Request) -> Response:
         """Return the response to a request. Raises errors that precede its start."""
         body.check_storing(self._store is not None)
+        compacts = is_triggered(body)
         headers, continued = RequestHeaders.of(request), Continued()
         before: Sequence[dict[str, Any]] = ()
-        stores = self._store is not None and body.store is not False
+        stores = self._store is not None and body.store is not False and not compacts
         if self._store is not None and (stores or body.previous_response_id is not None):
             continued, before = await continue_after(self._store, body.previous_response_id, context_of(request.scope))
             headers.other_conversation_id = continued.conversation_id
         with self._translator.named():
-            chat = body.to_chat(self._translator, before)
+            chat = (summary_request(body) if compacts else body).to_chat(self._translator, before)
             del before  # of a long conversation it takes megabytes
             call = await self._service.prepare(chat, headers, "resp_", keeps_output=True)
         if body.wants_logprobs and call.plan is not None:
@@ -97,10 +104,22 @@ class _Creation:
         recorder = None
         if self._store is not None and stores:
             recorder = Recorder.of(self._store, body, call, headers.caller, continued)
-        http_response = await self._start(body, call, recorder, request)
+        if compacts:
+            http_response = await self._compact(body, call, request)
+        else:
+            http_response = await self._start(body, call, recorder, request)
         if body.sorted_tools.unenforced:
             http_response.headers[UNENFORCED] = ", ".join(body.sorted_tools.unenforced)
         return self._left_out.name_in(http_response, body.sorted_tools.left_out)
+
+    async def _compact(self, body: ResponsesRequest, call: ChatCall, request: Request) -> Response:
+        """Let a call for a summary run; return its response."""
+        response = ResponseObject(body, call)
+        if body.stream:
+            return self._service.stream(call, PartStream(call, SummaryEvents(response, None)))
+        return LongResponse(
+            response_pieces(await summarized(response, call, await self._service.collect(call, request)))
+        )
 
     async def _start(
         self, body: ResponsesRequest, call: ChatCall, recorder: Recorder | None, request: Request

@@ -1,5 +1,6 @@
 """The bodies of requests about sessions."""
 
+import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator
@@ -7,19 +8,21 @@ from pydantic import AfterValidator, ConfigDict, Field, field_validator
 from tokenwire.coordinator.api.fields.common import Identifier
 from tokenwire.coordinator.api.fields.weight_limits import WeightLimitFields
 from tokenwire.coordinator.api.json_text import json_bytes
-from tokenwire.coordinator.api.trajectories.session_paths import split_limits
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
 
 _MOST_METADATA_BYTES = 64 * 1024
 _MOST_NAME_CHARS = 128
+_PARAMETER = re.compile(r";[^;=]*=")
 
 
 def _fits_path(value: str) -> str:
     if not value or "/" in value:
         raise InvalidRequest("`session_id` must have characters, and no slash.", param="session_id")
-    if split_limits(value.encode(errors="surrogatepass"))[1]:
-        raise InvalidRequest("`session_id` must not end with limits on the age of weights.", param="session_id")
+    if value in (".", ".."):
+        raise InvalidRequest(f"`session_id` must not be {value!r}: clients resolve it in a path.", param="session_id")
+    if _PARAMETER.search(value):
+        raise InvalidRequest("`session_id` must have nothing like `;name=`, as limits have.", param="session_id")
     return value
 
 

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from tokenwire.coordinator.api.api_request import caller_of, context_of
 from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.api.long_response import LongResponse
-from tokenwire.coordinator.api.query_params import number_of, one_of, time_of
+from tokenwire.coordinator.api.query_params import check_known, number_of, one_of, time_of
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.trajectories.bodies import NewSession, RewardBody
 from tokenwire.coordinator.api.trajectories.export import FORMATS, encode
@@ -55,6 +55,7 @@ def trajectory_routes(recorder: TrajectoryRecorder) -> ApiRouter:
     router = ApiRouter()
     router.include(_session_routes(sessions))
     router.include(_node_routes(sessions))
+    router.include(_trace_routes(sessions))
     router.include(_export_routes(sessions))
     return router
 
@@ -70,7 +71,7 @@ def _session_routes(sessions: RecordedSessions) -> ApiRouter:
 
     @router.get(_SESSIONS)
     async def list_sessions(request: Request) -> Response:
-        since, limit = time_of(request.query_params, "since"), number_of(request.query_params, "limit", MOST_LISTED)
+        since, limit = _newest(request, MOST_LISTED)
         return LongResponse(await sessions.listed(caller_of(request), since, limit, _memory_of(request)))
 
     @router.get(_SESSION)
@@ -106,6 +107,7 @@ def _node_routes(sessions: RecordedSessions) -> ApiRouter:
 
     @router.get(f"{_SESSION}/trajectory")
     async def show_trajectory(request: Request) -> Response:
+        check_known(request.query_params, "limit", "after")
         limit, after = number_of(request.query_params, "limit"), request.query_params.get("after")
 
         def encoded(session_id: str, graph: SessionGraph) -> bytes:
@@ -117,9 +119,15 @@ def _node_routes(sessions: RecordedSessions) -> ApiRouter:
 
         return await _encoded(sessions, request, request.path_params["session_id"], encoded)
 
+    return router
+
+
+def _trace_routes(sessions: RecordedSessions) -> ApiRouter:
+    router = ApiRouter()
+
     @router.get(f"{_SESSION}/traces")
     async def list_traces(request: Request) -> Response:
-        since, limit = time_of(request.query_params, "since"), number_of(request.query_params, "limit")
+        since, limit = _newest(request)
 
         def encoded(session_id: str, graph: SessionGraph) -> bytes:
             nodes = [node for node in graph.nodes.values() if since is None or node.turn.ended >= since][:limit]
@@ -131,10 +139,13 @@ def _node_routes(sessions: RecordedSessions) -> ApiRouter:
     @router.get("/traces/{trace_id}")
     async def show_trace(request: Request) -> Response:
         session_id, _, node_id = request.path_params["trace_id"].rpartition(":")
+        none = NotFound(f"There is no trace {request.path_params['trace_id'][:200]!r}.", param="trace_id")
+        if not session_id:
+            raise none
 
         def encoded(session_id: str, graph: SessionGraph) -> bytes:
             if node_id not in graph.nodes:
-                raise NotFound(f"There is no trace {request.path_params['trace_id'][:200]!r}.", param="trace_id")
+                raise none
             return json_bytes(trace_object(session_id, graph.nodes[node_id]))
 
         return await _encoded(sessions, request, session_id, encoded)
@@ -148,6 +159,7 @@ def _export_routes(sessions: RecordedSessions) -> ApiRouter:
     @router.get(f"{_SESSION}/export")
     async def export_session(request: Request) -> Response:
         query = request.query_params
+        check_known(query, "format", "by", "limit", "offset")
         form, by = one_of(query, "format", tuple(FORMATS)), one_of(query, "by", ("path", "node"))
         limit, offset = number_of(query, "limit"), number_of(query, "offset", least=0) or 0
 
@@ -157,6 +169,13 @@ def _export_routes(sessions: RecordedSessions) -> ApiRouter:
         return await _encoded(sessions, request, request.path_params["session_id"], encoded, FORMATS[form])
 
     return router
+
+
+def _newest(request: Request, most: int | None = None) -> tuple[float | None, int | None]:
+    """Return since when and how many of something are wanted. Raises InvalidRequest."""
+    query = request.query_params
+    check_known(query, "since", "limit")
+    return time_of(query, "since"), number_of(query, "limit", most)
 
 
 def _json(value: Any) -> Response:

@@ -92,10 +92,10 @@ def _run(name: str, agent: Agent, place: Place, session: AgentSession, service: 
     programs = bin_of(name, agent)
     command = list(agent.command(place, task_of(name, session.ability)))
     environment = dict(agent.environment(place))
-    if session.ability == "compact" and agent.compact is not None:
-        command[2:2] = agent.compact.arguments
-        environment |= agent.compact.environment
-        for file, content in agent.compact.files.items():
+    if session.compaction is not None:
+        command[2:2] = session.compaction.arguments
+        environment |= session.compaction.environment
+        for file, content in session.compaction.files.items():
             place.write(file, content)
     running = AgentProcess(place, [str(programs / command[0]), *command[1:]], environment)
     try:

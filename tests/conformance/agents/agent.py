@@ -74,6 +74,8 @@ class Agent:
     environment: Callable[[Place], Mapping[str, str]] = field(default=lambda place: {})
     compact: "Compaction | None" = None
     """How it compacts a long session, if it does."""
+    compact_by_server: "Compaction | None" = None
+    """How it lets the server do that, if it does."""
 
     names_session: bool = False
     """Whether its requests name their session."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.conformance.agents.agent import Agent, Place, Tools, model_output
+from tests.conformance.agents.agent import Agent, Compaction, Place, Tools, model_output
 
 Rule = Mapping[str, str]
 """A rule of `--sim-replies`: `prompt`, an expression, and `reply`."""
@@ -39,6 +39,8 @@ class AgentSession:
     """What is there afterwards."""
     is_cut: bool = False
     """Whether it is interrupted while a reply is streamed."""
+    compaction: Compaction | None = None
+    """How it is compacted, if it is."""
 
 
 def task_of(name: str, ability: str) -> str:
@@ -80,21 +82,29 @@ def nested_session(name: str, agent: Agent, place: Place, tools: Tools) -> Agent
 
 def compacted_session(name: str, agent: Agent, place: Place, tools: Tools) -> AgentSession | None:
     """See so much that the session is compacted, and continue with the summary."""
-    if agent.compact is None:
-        return None
-    task = task_of(name, "compact")
-    print_much = tools.run(f"yes 'a long line' | head -c {agent.compact.filler_chars}; echo printed-$((6 * 7))")
+    return None if agent.compact is None else _compacted("compact", agent.compact, name, place, tools)
+
+
+def compacted_by_server(name: str, agent: Agent, place: Place, tools: Tools) -> AgentSession | None:
+    """The same, with a summary that the server asks the model for."""
+    way = agent.compact_by_server
+    return None if way is None else _compacted("compact-by-server", way, name, place, tools)
+
+
+def _compacted(ability: str, compaction: Compaction, name: str, place: Place, tools: Tools) -> AgentSession:
+    task = task_of(name, ability)
+    print_much = tools.run(f"yes 'a long line' | head -c {compaction.filler_chars}; echo printed-$((6 * 7))")
     run = tools.run(f"echo made-by-$((6 * 7)) | tee {place.path('made.txt')}")
-    waits = agent.compact.is_between_messages
+    waits = compaction.is_between_messages
     summary = f"{_SUMMARY} ({name}-summary)"
     rules = [
         reply_rule(f"{name}-summary", "made-by-42", reply=_last(tools)),
-        {"prompt": f"(?s)(?:{agent.compact.asks})", "reply": model_output(text=agent.compact.summary.format(summary))},
+        {"prompt": f"(?s)(?:{compaction.asks})", "reply": model_output(text=compaction.summary.format(summary))},
         reply_rule(f"{name}-summary", reply=model_output(run)),
         *([reply_rule(task, "printed-42", reply=model_output(text="It is printed."))] if waits else []),
         reply_rule(task, reply=model_output(print_much)),
     ]
-    return AgentSession("compact", rules, {}, {"made.txt": "made-by-42\n"})
+    return AgentSession(ability, rules, {}, {"made.txt": "made-by-42\n"}, compaction=compaction)
 
 
 def interrupted_session(name: str, agent: Agent, place: Place, tools: Tools) -> AgentSession:
@@ -111,6 +121,7 @@ SESSIONS: dict[str, Callable[[str, Agent, Place, Tools], AgentSession | None]] =
     "edit": editing_session,
     "nested": nested_session,
     "compact": compacted_session,
+    "compact-by-server": compacted_by_server,
     "cut": interrupted_session,
 }
 """By ability."""

@@ -21,6 +21,9 @@ enabled = false
 """
 
 
+_CODEX_LIMIT = ("-c", "model_auto_compact_token_limit=45000")
+
+
 def _codex(place: Place, prompt: str) -> Sequence[str]:
     place.write("config.toml", _CODEX_CONFIGURATION.format(url=place.url))
     options = ["--skip-git-repo-check", "--json", "--sandbox", "danger-full-access"]
@@ -124,7 +127,8 @@ AGENTS = {
             wait=lambda agent: tool_use("multi_agent_v1__wait_agent", targets=[agent], timeout_ms=60_000),
         ),
         lambda place: {"CODEX_HOME": str(place.home)},
-        Compaction("CONTEXT CHECKPOINT COMPACTION", ["-c", "model_auto_compact_token_limit=45000"]),
+        Compaction("CONTEXT CHECKPOINT COMPACTION", _CODEX_LIMIT),
+        Compaction("Write only the summary", [*_CODEX_LIMIT, "-c", 'model_providers.tokenwire.name="OpenAI"']),
         names_session=True,
     ),
     "claude-code": Agent(

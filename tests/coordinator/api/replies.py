@@ -14,6 +14,7 @@ from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.http.connection import ignore
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
+from tokenwire.coordinator.output.sse import ChunkOutput
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ToolCallDelta
 from tokenwire.coordinator.parsing.rules import MessageRules
 from tokenwire.coordinator.types import Finish, GenerationRequest, Prefill, TokenPrompt, Usage
@@ -25,11 +26,16 @@ STOP = Finish("stop")
 class ScriptedMessageParser:
     """Returns one delta per step; half of all tokens are reasoning."""
 
-    def __init__(self, deltas: Sequence[MessageDelta | None]) -> None:
+    def __init__(self, deltas: Sequence[MessageDelta | None], on_delta: Callable[[], None] = ignore) -> None:
+        """on_delta: called with each, by the thread that parses it."""
+        self.tokens = 0
         self._deltas: Iterator[MessageDelta | None] = iter(deltas)
+        self._on_delta = on_delta
 
     def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         """Return the next delta."""
+        self.tokens += len(token_ids)
+        self._on_delta()
         return next(self._deltas)
 
     def finish_reason(self, reason: str) -> str:
@@ -58,6 +64,8 @@ class ScriptedPlan:
     prompt_token_ids: Sequence[int] | None = None
     on_parser: Callable[[], None] = ignore
     """Called when a parser is made, by the thread that it parses in."""
+    on_delta: Callable[[], None] = ignore
+    """Called with each delta, likewise."""
 
     def reasoning_ended(self, prompt_token_ids: Sequence[int]) -> bool | None:
         """Return None, which leaves it to the engine."""
@@ -66,7 +74,7 @@ class ScriptedPlan:
     def parser(self, prompt_token_ids: Sequence[int]) -> ScriptedMessageParser:
         """Return the parser."""
         self.on_parser()
-        return ScriptedMessageParser(self.deltas)
+        return ScriptedMessageParser(self.deltas, self.on_delta)
 
 
 def call_of(
@@ -115,10 +123,16 @@ def streamed(
     stream.prefilled(0, Prefill(cached_tokens))
     data = b"".join(stream.opening())
     for i, text in enumerate(steps):
-        data += stream.delta(0, text, [i], finish if i == len(steps) - 1 else None)
+        data += bytes_of(stream.delta(0, text, [i], finish if i == len(steps) - 1 else None))
     closing = stream.closing(Usage(2, len(steps)))
     data += closing if isinstance(closing, bytes) else b"".join(closing)
     return events_of(data + stream.ending)
+
+
+def bytes_of(rendered: ChunkOutput) -> bytes:
+    """Return output that comes at once."""
+    assert isinstance(rendered, bytes)
+    return rendered
 
 
 def choice_of(text: str, finish: Finish = STOP, tokens: int = 4) -> CollectedChoice:

@@ -1,10 +1,12 @@
 """Parts of messages: one is open at a time, and streamed ones equal full ones."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Coroutine, Iterator
 
 import pytest
 
-from tests.coordinator.api.replies import STOP, call_of, tool_call
+from tests.coordinator.api.replies import STOP, ScriptedPlan, bytes_of, call_of, tool_call
+from tokenwire.coordinator.api.aside import INLINE_TOKENS
 from tokenwire.coordinator.api.message_parts import MessagePart, PartStream, abort_error, full_parts
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed
 from tokenwire.coordinator.parsing.rules import ParsedToolCall
@@ -56,8 +58,8 @@ class Notes:
 def rendered_parts(*deltas: MessageDelta | None, finish: Finish = STOP) -> str:
     """Return the rendered parts of a message with these deltas, one per step."""
     stream = PartStream(call_of(deltas), Notes())
-    data = b"".join(stream.delta(0, "", [i], finish if i == len(deltas) - 1 else None) for i in range(len(deltas)))
-    return data.decode()
+    ends = [None] * (len(deltas) - 1) + [finish]
+    return b"".join(bytes_of(stream.delta(0, "", [i], end)) for i, end in enumerate(ends)).decode()
 
 
 def text_delta(content: str) -> MessageDelta:
@@ -132,6 +134,21 @@ def test_arguments_of_a_closed_call_are_an_error() -> None:
     """They are not dropped silently."""
     with pytest.raises(ParserFailed):
         rendered_parts(tool_call(0, "{", "f"), tool_call(1, "{}", "g"), tool_call(0, "}"))
+
+
+async def test_the_end_of_a_long_message_is_parsed_in_a_thread() -> None:
+    """As all of it is then parsed again; the rest is the same."""
+    call, threads = call_of([text_delta("a"), text_delta("b")]), list[int]()
+    assert isinstance(call.plan, ScriptedPlan)
+    call.plan.on_delta = lambda: threads.append(threading.get_ident())
+    stream = PartStream(call, Notes())
+    stream.delta(0, "", [1] * (INLINE_TOKENS + 1), None)
+
+    late = stream.delta(0, "", [2], STOP)
+
+    assert isinstance(late, Coroutine)
+    assert rendered_parts(text_delta("a"), text_delta("b")).encode().endswith(await late)
+    assert [thread == threading.get_ident() for thread in threads] == [True, False]
 
 
 def test_full_messages_have_the_same_parts() -> None:

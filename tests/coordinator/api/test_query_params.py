@@ -3,8 +3,17 @@
 import pytest
 from starlette.datastructures import QueryParams
 
-from tokenwire.coordinator.api.query_params import flag_of, number_of, one_of, time_of
+from tokenwire.coordinator.api.query_params import check_known, flag_of, number_of, one_of, time_of
 from tokenwire.errors import InvalidRequest
+
+
+def test_parameters_that_a_route_lacks_are_named() -> None:
+    """With those that it has, since a mistyped one would do nothing."""
+    check_known(QueryParams("limit=5&limit=6"), "limit", "offset")
+    for known, takes in ((("limit", "offset"), "takes limit, offset"), ((), "takes none")):
+        with pytest.raises(InvalidRequest, match=f"'after' is not a parameter of this route, which {takes}") as raised:
+            check_known(QueryParams("after=x"), *known)
+        assert raised.value.param == "after"
 
 
 def test_parameters_are_checked() -> None:

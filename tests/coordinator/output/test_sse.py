@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.output.sse import StreamedReply
+from tokenwire.coordinator.output.sse import ChunkOutput, StreamedReply
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError, WorkerLost
@@ -257,6 +257,100 @@ async def test_a_long_delta_is_sent_in_parts_before_any_other(waits: bool, then:
     await reply.wait()
 
     assert reader.data.decode() == f"<(0{'-' * 63 * 2**15}){then}3+3>end"
+
+
+class LateEnds(FakeEncoder):
+    """Renders the ends of the first choice once it may."""
+
+    def __init__(self, fails: bool = False) -> None:
+        super().__init__()
+        self.may_end = asyncio.Event()
+        self._fails = fails
+
+    def delta(  # type: ignore[override]
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None = None,
+    ) -> ChunkOutput:
+        """Render late."""
+        rendered = super().delta(index, text, token_ids, finish, logprobs)
+        return rendered if index or finish is None else self._late(rendered)
+
+    async def _late(self, rendered: bytes) -> bytes:
+        await self.may_end.wait()
+        if self._fails:
+            raise ValueError("cannot parse this")
+        return rendered
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_what_takes_long_to_render_is_sent_before_any_other(waits: bool) -> None:
+    """Others have their turn meanwhile; what comes later waits for it, and so does the end."""
+    encoder, reader = LateEnds(), RecordedSink()
+    reply = StreamedReply(encoder, 2, 3)
+    if not waits:
+        reply.attach(reader)
+    reply.delta(0, "a", [1], STOP)
+    reply.delta(1, "b", [2], None)
+    if waits:
+        reply.attach(reader)
+    reply.delta(1, "c", [3], STOP)
+    reply.resume()
+    await asyncio.sleep(0)
+    assert reader.data == b"<"
+
+    encoder.may_end.set()
+    await reply.wait()
+
+    assert reader.data.decode() == "<[0 a 1 stop][1 bc 2,3 stop]3+3>end"
+
+
+async def test_what_is_rendered_late_and_fails_ends_the_reply() -> None:
+    """With what was held back for it, then the error."""
+    encoder, reader = LateEnds(fails=True), RecordedSink()
+    reply = StreamedReply(encoder, 2, 3)
+    reply.attach(reader)
+    reply.delta(0, "a", [1], STOP)
+    reply.delta(1, "b", [2], None)
+
+    encoder.may_end.set()
+    await reply.wait()
+
+    assert reader.data == b"<[1 b 2]!The reply could not be processed: cannot parse this" + b"end"
+
+
+async def test_an_error_waits_for_what_is_rendered_late() -> None:
+    """It is the last event of a stream."""
+    encoder, reader = LateEnds(), RecordedSink()
+    reply = StreamedReply(encoder, 2, 3)
+    reply.attach(reader)
+    reply.delta(0, "a", [1], STOP)
+    reply.fail(WorkerLost("gone"))
+    assert reader.data == b"<"
+
+    encoder.may_end.set()
+    await reply.wait()
+
+    assert reader.data == b"<[0 a 1 stop]!gone" + b"end"
+
+
+async def test_what_is_rendered_for_a_reader_who_has_left_is_dropped() -> None:
+    """Nothing is written to its connection."""
+    encoder, reader = LateEnds(), RecordedSink()
+    reply = StreamedReply(encoder, 1, 3)
+    reply.attach(reader)
+    reply.delta(0, "a", [1], STOP)
+    reply.give_up()
+    await reply.wait()
+
+    encoder.may_end.set()
+    for _ in range(4):
+        await asyncio.sleep(0)
+
+    assert reader.data == b"<"
 
 
 async def test_what_waits_behind_a_long_delta_is_counted_for_a_slow_reader() -> None:

@@ -25,6 +25,7 @@ class SimulatedOutput:
     finish: pb.Finish = field(default_factory=pb.Finish)
     cached_tokens: int = 0
     logprobs: list[pb.LogprobRows] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
     prompt_logprobs: pb.LogprobRows = field(default_factory=pb.LogprobRows)
 
 
@@ -40,15 +41,16 @@ class Harness:
         self._frame_buffer = FrameBuffer()
 
     async def submit(self, prompt: list[int] | None = None, n: int = 1, **fields: object) -> list[EngineSequence]:
-        """Submit a request; fields are sampling parameters, or a whole submit under `submit`."""
+        """Submit a request; fields are sampling parameters, a whole submit under `submit`, or `sampled_only`."""
         submit = pb.Submit(prompt_token_ids=PROMPT if prompt is None else prompt)
         extra = fields.pop("submit", None)
         if isinstance(extra, pb.Submit):
             submit.MergeFrom(extra)
+        sampled_only = bool(fields.pop("sampled_only", False))
         fields.setdefault("max_tokens", 20)
         given = {name: value for name, value in fields.items() if value is not None}
         submit.sampling_params.MergeFrom(pb.SamplingParams(**given))  # type: ignore[arg-type]
-        sequences = [EngineSequence(self._frame_buffer, self._slots + i, "request", i) for i in range(n)]
+        sequences = [EngineSequence(self._frame_buffer, self._slots + i, "request", i, sampled_only) for i in range(n)]
         submit.slots.extend(sequence.slot for sequence in sequences)
         self._slots += n
         await self.engine.submit(submit, sequences)
@@ -68,6 +70,8 @@ class Harness:
             self.results[sequence].prompt_logprobs = info.prompt_logprobs
         for sequence, rows in step.logprobs:
             self.results[sequence].logprobs.append(rows)
+        for sequence, scores in step.scores:
+            self.results[sequence].scores += scores
         for sequence, finish in step.finishes:
             self._open.remove(sequence)
             self.results[sequence].finish = finish

@@ -3,7 +3,14 @@
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
 from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.simulated_engine.simulated_sequence import SimulatedSequence
-from tokenwire.worker.simulated_engine.tokens import LogprobShape, Script, TokenDistribution, TokenRules, TokenSource
+from tokenwire.worker.simulated_engine.tokens import (
+    LogprobShape,
+    Script,
+    TokenDistribution,
+    TokenRules,
+    TokenSource,
+    sampled_logprobs,
+)
 
 RULES = TokenRules(
     choice=TokenDistribution((5,)),
@@ -45,6 +52,16 @@ def test_tokens_with_logprobs_are_drawn_one_by_one() -> None:
 
     assert (sequence.chunk, sequence.block_space) == ([[1]], 2)
     assert sequence.row_context == before != sequence.source.context
+
+
+def test_scores_are_drawn_with_the_chunk() -> None:
+    """One for each token, popped likewise."""
+    sequence = drawing(block_space=3)
+    sequence.scores = []
+    sequence.draw()
+
+    assert [len(each) for each in sequence.scores] == [1, 1, 1]
+    assert (sequence.chunk.pop(), sequence.scores.pop()) == ([1], sampled_logprobs(False, 7, [1]))
 
 
 def test_prefixes_are_hashed_only_where_they_are_published() -> None:

@@ -11,11 +11,12 @@ from tokenwire.worker.simulated_engine.settings import SimulationSettings
 from tokenwire.worker.simulated_engine.token_log import open_log
 
 
-async def test_prompts_and_tokens_are_logged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sampled_only", [False, True])
+async def test_prompts_and_tokens_are_logged(tmp_path: Path, sampled_only: bool) -> None:
     """Of each sequence, with log-probabilities if it has some."""
     log = tmp_path / "log"
     async with simulation(SimulationSettings(token_log=log, step_ms=0)) as sim:
-        await sim.submit([65, 66], n=2, max_tokens=2, logprobs=0)
+        await sim.submit([65, 66], n=2, sampled_only=sampled_only, max_tokens=2, logprobs=0)
         await sim.finish()
         entries = [json.loads(line) for line in log.read_text().splitlines()]  # before it is closed
 

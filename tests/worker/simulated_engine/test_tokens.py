@@ -1,5 +1,6 @@
 """Tokens of a simulated engine: pure functions of the ids before them, with their ends and log-probabilities."""
 
+from array import array
 from typing import Any
 
 import pytest
@@ -126,6 +127,24 @@ async def test_each_token_has_a_row_of_logprobs() -> None:
         assert rows.logprobs[rank] == rows.logprobs[0]
         assert list(rows.logprobs[1:]) == sorted(rows.logprobs[1:], reverse=True)
         assert len(set(rows.token_ids[1:])) == 5
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+async def test_log_probabilities_of_sampled_tokens_alone_are_those_of_their_rows(temperature: float) -> None:
+    """Beside sequences with rows, and with none, through all blocks and a preemption."""
+    async with simulation(SimulationSettings(step_ms=0, kv_tokens=256, max_model_len=200)) as sim:
+        fields: dict[str, Any] = {"temperature": temperature, "max_tokens": 90}
+        (rows,) = await sim.submit(**fields, logprobs=1)
+        (scored,) = await sim.submit(**fields, logprobs=0, sampled_only=True)
+        (plain,) = await sim.submit(**fields)
+        await sim.finish()
+    results = [sim.results[each] for each in (rows, scored, plain)]
+    assert results[0].ids == results[1].ids == results[2].ids
+    first = [each.logprobs[0] for each in results[0].logprobs]
+    assert [*array("f", results[1].scores)] == first
+    assert len({*first}) > 50
+    assert not results[1].logprobs
+    assert not results[2].scores
 
 
 async def test_logprobs_of_chosen_ids_and_of_the_prompt() -> None:

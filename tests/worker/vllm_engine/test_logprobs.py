@@ -7,6 +7,8 @@ import pytest
 
 from tests.lazily import Lazily
 from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.engine.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.interface import EngineSequence, Step
 
 containers = Lazily("vllm.logprobs")
 vllm_outputs = Lazily("vllm.outputs")
@@ -43,6 +45,19 @@ def test_steps_that_vllm_merged_have_the_rows_of_each() -> None:
     assert list(rows.token_ids) == [504, 504, 2068, 10345, 2988, 2988, 1230, 4352]
     assert list(rows.logprobs) == [-0.5, -0.5, -1.0, -2.0, -0.25, -0.25, -3.0, -4.0]
     assert list(rows.sampled_ranks) == [1, 1]
+
+
+def test_a_sequence_gets_rows_or_only_the_scores_of_its_tokens() -> None:
+    """Whatever else the widest request of the batch has in its rows."""
+    step, logprobs = Step(), (np.array([[9, 1], [3, 1]]), np.array([[-9.0, -1.0], [-3.0, -1.0]]), np.array([40, 3]))
+    rows, scored = (EngineSequence(FrameBuffer(), 0, "r", 0, only) for only in (False, True))
+    for sequence in (rows, scored):
+        ours.add_logprobs(step, sequence, logprobs, 1)
+
+    assert step.scores == [(scored, [-9.0, -3.0])]
+    assert step.logprobs == [
+        (rows, pb.LogprobRows(width=1, token_ids=[9, 3], logprobs=[-9, -3], sampled_ranks=[40, 3]))
+    ]
 
 
 def test_a_sampled_token_returns_to_its_place_among_the_likeliest() -> None:

@@ -11,6 +11,7 @@ from tokenwire.coordinator.api.openai.completion_chunks import CompletionChunks
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.output.sse import ChunkOutput
 from tokenwire.coordinator.parsing.message import MessageDelta
 from tokenwire.coordinator.types import GenerationRequest, Prompt, TokenPrompt
 from tokenwire.v1 import inference_pb2 as pb
@@ -51,8 +52,9 @@ def completion_chunks(**options: Any) -> CompletionChunks:
     return CompletionChunks(prepared_digits(TokenPrompt([1, 2]), TokenPrompt([3, 4])), 7, ChunkOptions(**options))
 
 
-def chunks_of(data: bytes | Iterator[bytes]) -> list[Any]:
+def chunks_of(data: ChunkOutput) -> list[Any]:
     """Return the objects of server-sent events, which may come in pieces."""
+    assert isinstance(data, bytes | Iterator)
     events = b"".join([data] if isinstance(data, bytes) else data).decode().split("\n\n")
     assert events.pop() == ""
     assert all(event.startswith("data: ") for event in events)

@@ -1,10 +1,13 @@
 """Streamed chunks of chats whose text a parser reads."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from tests.coordinator.api.openai.chunks import chunks_of, prepared_digits
 from tests.coordinator.api.replies import ScriptedMessageParser, tool_call
+from tokenwire.coordinator.api.aside import INLINE_TOKENS
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
@@ -27,7 +30,7 @@ class ToolParser(ScriptedMessageParser):
 
 def parsed(
     *deltas: MessageDelta | None,
-    parser: type[ScriptedMessageParser] = ScriptedMessageParser,
+    parser: Callable[[Sequence[MessageDelta | None]], ScriptedMessageParser] = ScriptedMessageParser,
     hides_tokens: bool = False,
     kept: list[tuple[int, Sequence[ChatMessage]]] | None = None,
     **options: Any,
@@ -56,6 +59,24 @@ def test_deltas_are_the_parsers() -> None:
     assert first["choices"][0]["delta"] == {"reasoning": "hm"}
     (call,) = last["choices"][0]["delta"]["tool_calls"]
     assert (call["function"], last["choices"][0]["finish_reason"]) == ({"name": "f", "arguments": "{}"}, "tool_calls")
+
+
+async def test_the_end_of_a_long_choice_is_parsed_in_a_thread() -> None:
+    """It is parsed again as a whole, which would hold up all other streams; a short one's is parsed at once."""
+    kept: list[tuple[int, Sequence[ChatMessage]]] = []
+    threads: list[int] = []
+    parser = partial(ScriptedMessageParser, on_delta=lambda: threads.append(threading.get_ident()))
+    long, short = (parsed(MessageDelta("a"), MessageDelta("b"), parser=parser, kept=each) for each in (kept, None))
+    long.delta(0, "a", [5] * (INLINE_TOKENS + 1), None)
+    short.delta(0, "a", [5] * INLINE_TOKENS, None)
+
+    late, at_once = long.delta(0, "b", [6], STOP), short.delta(0, "b", [6], STOP)
+
+    assert not kept
+    assert isinstance(late, Coroutine)
+    assert await late == at_once
+    assert [message["content"] for _, (message,) in kept] == ["ab"]
+    assert [thread == threading.get_ident() for thread in threads] == [True, True, True, False]
 
 
 def test_steps_without_a_delta_have_no_chunk() -> None:

@@ -3,7 +3,7 @@
 import json
 from itertools import islice
 
-from tests.coordinator.api.replies import STOP, call_of, tool_call
+from tests.coordinator.api.replies import STOP, bytes_of, call_of, tool_call
 from tests.coordinator.api.responses.requests import PATCH, SHELL, namespace, responses_chat, user
 from tests.coordinator.api.responses.streams import response_events
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
@@ -115,8 +115,8 @@ def test_the_end_has_all_log_probabilities_in_pieces() -> None:
     stream = PartStream(call, renderer)
     scored: list[ScoredPosition] = [[ScoredToken(1, "a", -1.0, 1)]] * 3_000
 
-    data = b"".join(stream.opening()) + stream.delta(0, "a", [1], None, scored[:1])
-    data += stream.delta(0, "b", [1], STOP, scored[1:])
+    data = b"".join(stream.opening()) + bytes_of(stream.delta(0, "a", [1], None, scored[:1]))
+    data += bytes_of(stream.delta(0, "b", [1], STOP, scored[1:]))
     pieces = stream.closing(Usage(2, 3_000))
     assert not isinstance(pieces, bytes)
     parts = list(islice(pieces, 1))

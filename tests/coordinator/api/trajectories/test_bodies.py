@@ -30,6 +30,8 @@ def test_a_reward_has_a_name() -> None:
         {"session_id": "a/b"},
         {"session_id": ""},
         {"session_id": "a;max_weight_lag=1"},
+        {"session_id": "a;max_weight_age=1"},
+        {"session_id": ".."},
         {"metadata": {"a": "x" * 70_000}},
         {"min_weight_version": "steps/1"},
         {"min_weight_version": "1;max_weight_lag=9"},
