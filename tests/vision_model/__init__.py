@@ -1,1 +1,1 @@
-"""A model that sees pictures and is small enough for tests: Idefics3 with random weights."""
+"""Models that see pictures and are small enough for tests, with random weights: Idefics3 and Qwen2.5-VL."""
