@@ -173,7 +173,7 @@ async def test_a_request_with_a_picture_goes_only_to_workers_that_take_some(tmp_
     await cluster.stop()
 
 
-class LyingWorker(HostileWorker):
+class PictureLiar(HostileWorker):
     """Answers all expansions with a lie."""
 
     lie: Callable[[pb.ExpandRequest], pb.ExpandResponse]
@@ -203,7 +203,7 @@ async def test_a_worker_that_lies_about_a_picture_is_lost_and_another_is_asked(
     cluster.connect()
     await cluster.start("two", image_tokens=IMAGE_TOKENS)
     honest = unix_address(tmp_path, "two")
-    worker = LyingWorker(await server_info(honest), await tokenizer_of(honest))
+    worker = PictureLiar(await server_info(honest), await tokenizer_of(honest))
     worker.lie = lie
     async with running_hostile_worker(worker, unix_address(tmp_path, "one")):
         (liar,) = (each for each in cluster.pool.sessions if each.address == unix_address(tmp_path, "one"))
