@@ -10,12 +10,16 @@ from tokenwire.v1 import inference_pb2 as pb
 
 _TRANSFERS = ("do_remote_prefill", "do_remote_decode")
 """Keys of kv_transfer_params with which an engine hands a prompt over: others change nothing without a connector."""
+MEDIA_OPTIONS = "mm_processor_kwargs"
+"""What a request needs whose media have options, media_io_kwargs among them."""
 _REMEDIES = {
     "seed": "On CPUs, a worker without --worker-extension-cls after `--` does.",
     "prompt_logprobs": "On CPUs, a worker without --enable-lora after `--` does.",
     "prompt_logprob_token_ids": "On CPUs, a worker without --enable-lora after `--` may.",
     "kv_transfer_params": "A worker with --kv-transfer-config after `--` does.",
     "lora": "A worker with --enable-lora after `--` does.",
+    "token_types": "A tokenwire worker does.",
+    MEDIA_OPTIONS: "A tokenwire worker does.",
     "structured_outputs": "A simulated engine does where xgrammar is installed.",
     "sleep": "A worker with --enable-sleep-mode after `--` does.",
     "weight_transfer": "A worker with --weight-transfer-config after `--` does.",
@@ -49,6 +53,10 @@ def needs_of(submission: Submission) -> frozenset[str]:
         needs.add(f"structured_outputs.{kind}")
     if submission.lora.id:
         needs.add("lora")
+    if submission.media is not None and submission.media.options_json is not None:
+        needs.add(MEDIA_OPTIONS)
+    if submission.pooled is not None and submission.pooled.second_begins:
+        needs.add("token_types")
     return frozenset(needs)
 
 

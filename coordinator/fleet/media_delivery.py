@@ -84,15 +84,20 @@ class MediaDelivery:
         return True
 
     async def expand(
-        self, token_ids: Sequence[int], items: Sequence[MediaContent], options_json: str | None, max_token_ids: int
+        self,
+        token_ids: Sequence[int],
+        items: Sequence[MediaContent],
+        options_json: str | None,
+        max_token_ids: int,
+        cache_salt: str | None = None,
     ) -> Expansion:
-        """Return a prompt as the worker's engine sees it.
+        """Return a prompt as the worker's engine sees it. The salt is for workers that compute it.
 
         Raises InvalidRequest, PromptTooLong for more than `max_token_ids`, Overloaded, EngineFailed, or Unavailable,
         also for an answer that cannot be: it ends the session.
         """
         media = [media_item(item, options_json) for item in items]
-        request = pb.ExpandRequest(token_ids=token_ids, media=media, max_token_ids=max_token_ids)
+        request = pb.ExpandRequest(token_ids=token_ids, media=media, max_token_ids=max_token_ids, cache_salt=cache_salt)
         try:
             for _ in range(_MOST_PUTS):
                 await self._put(items)

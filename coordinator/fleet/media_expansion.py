@@ -4,11 +4,12 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
+from tokenwire.coordinator.fleet.capabilities import MEDIA_OPTIONS, remedy_for
 from tokenwire.coordinator.fleet.media_answers import MOST_TOKEN_IDS
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
-from tokenwire.errors import EngineFailed, Unavailable
+from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +41,9 @@ class MediaExpander:
         options_json: str | None = None,
         placement: Placement = NEW,
         max_token_ids: int = MOST_TOKEN_IDS,
+        cache_salt: str | None = None,
     ) -> tuple[Sequence[int], MediaPrompt]:
-        """Return the expanded prompt, and what its workers get.
+        """Return the expanded prompt, and what its workers get. The salt is for workers that compute it.
 
         Raises InvalidRequest for media that cannot be processed, PromptTooLong for more than `max_token_ids`,
         Overloaded, Unavailable or EngineFailed.
@@ -49,9 +51,9 @@ class MediaExpander:
         most = min(max_token_ids, MOST_TOKEN_IDS)
         failed: list[WorkerSession] = []
         while True:
-            session = self._choose(model, items, placement, failed)
+            session = self._choose(model, items, placement, failed, options_json is not None)
             try:
-                expanded = await session.media.expand(token_ids, items, options_json, most)
+                expanded = await session.media.expand(token_ids, items, options_json, most, cache_salt)
             except (Unavailable, EngineFailed) as error:
                 log.warning("worker %s cannot expand a prompt: %s", session.address, error.message)
                 failed.append(session)
@@ -62,10 +64,19 @@ class MediaExpander:
             return expanded.token_ids, media
 
     def _choose(
-        self, model: str, items: Sequence[MediaContent], placement: Placement, failed: Sequence[WorkerSession]
+        self,
+        model: str,
+        items: Sequence[MediaContent],
+        placement: Placement,
+        failed: Sequence[WorkerSession],
+        has_options: bool,
     ) -> WorkerSession:
-        candidates = self._workers.candidates_to_place(model, 0, placement)
-        found = [each for each in candidates if each.takes_media and each not in failed]
+        takes = [each for each in self._workers.candidates_to_place(model, 0, placement) if each.takes_media]
+        able = [each for each in takes if not (has_options and MEDIA_OPTIONS in each.unsupported)]
+        if takes and not able:
+            message = f"No worker of {model} supports mm_processor_kwargs or media_io_kwargs."
+            raise InvalidRequest(message + remedy_for(MEDIA_OPTIONS), param=MEDIA_OPTIONS)
+        found = [each for each in able if each not in failed]
         if not found:
             reason = self._workers.unavailable_reason(model) or f"No other worker of {model} takes media right now."
             raise Unavailable(reason, retry_after_s=1)

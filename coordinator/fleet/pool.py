@@ -32,6 +32,7 @@ from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.transport.paced import FramePace, PacedTransport
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.coordinator.fleet.transport.vllm_http.transport import VllmHttpTransport
+from tokenwire.coordinator.fleet.transport.vllm_http.unsent_media import UnsentMedia
 from tokenwire.errors import InvalidRequest, RevisionLost
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.process.for_each import call_each, for_each
@@ -87,7 +88,8 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._candidates: dict[tuple[str, int, str], list[WorkerSession]] = {}
         """Sessions that can take requests, by model, adapter and revision's key: cached until a session changes."""
         self._channels = channels or ChannelFactory()
-        self._vllm_http = vllm_http or VllmHttpSettings()
+        vllm_http = vllm_http or VllmHttpSettings()
+        self._open_vllm_http = partial(VllmHttpTransport, vllm_http, UnsentMedia(vllm_http.key))
         self._router = router or Router()
         self._liveness = liveness
         self._outliers = outliers or OutlierDetector(OutlierSettings())
@@ -377,9 +379,7 @@ class WorkerPool(SessionListener[WorkerSession]):
 
     def _add(self, address: str) -> None:
         is_vllm_http = address.startswith(("http://", "https://"))
-        opens: OpenTransport = (
-            partial(VllmHttpTransport, self._vllm_http) if is_vllm_http else partial(GrpcTransport, self._channels)
-        )
+        opens: OpenTransport = self._open_vllm_http if is_vllm_http else partial(GrpcTransport, self._channels)
 
         def open_transport(address: str, commands: Commands) -> WorkerTransport:
             return PacedTransport(opens(address, commands), self.pace)
@@ -525,4 +525,4 @@ def _unsupported(
     message += remedy_for(names[0])
     if placement.begun:
         return RevisionLost(f"The last worker is gone that could go on with this reply. {message}", retry_after_s=1)
-    return InvalidRequest(message, param="model" if names[0] == "lora" else names[0])
+    return InvalidRequest(message, param="model" if names[0] in ("lora", "token_types") else names[0])

@@ -28,6 +28,7 @@ class Expander(Protocol):
         options_json: str | None = None,
         placement: Placement = ...,
         max_token_ids: int = ...,
+        cache_salt: str | None = None,
     ) -> tuple[Sequence[int], MediaPrompt]:
         """Return the expanded prompt, and what its workers get."""
 
@@ -66,11 +67,12 @@ class MediaPrompts:
         items: Sequence[MediaContent],
         model: ServedModel,
         options_json: str | None,
+        cache_salt: str | None = None,
     ) -> PreparedPrompt:
         """Return the prompt of these messages as the engine sees it. Raises what MediaExpander does."""
         placement = Placement(revision=model.revision)
         token_ids, media = await self._expander.expand(
-            model.base_model, prepared.token_ids, items, options_json, placement, model.max_model_len
+            model.base_model, prepared.token_ids, items, options_json, placement, model.max_model_len, cache_salt
         )
         reused = prepared.reused
         if prepared.history is not None and reused:

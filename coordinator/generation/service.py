@@ -203,9 +203,10 @@ class GenerationService:
         cost = limits.RequestCost(request, params, model)
         prompts: list[PreparedPrompt] = []
         max_tokens: list[int] = []
+        options, salt = request.media_options, request.cache_salt
         for position, prompt in enumerate(request.prompts):
             prepared = await self.prepare_prompt(
-                prompt, model, request.truncation, caller, request.media_options, params.max_tokens, must_fit=True
+                prompt, model, request.truncation, caller, options, params.max_tokens, must_fit=True, cache_salt=salt
             )
             if prepared.media is not None:
                 request = replace(request, prompts=[_without_messages(prompt)])
@@ -238,6 +239,7 @@ class GenerationService:
         media_options: str | None = None,
         max_tokens: int = 0,
         must_fit: bool = False,
+        cache_salt: str | None = None,
     ) -> PreparedPrompt:
         """Turn one prompt into unchecked ids; those of media are expanded. See `prepare_prompt`.
 
@@ -253,13 +255,13 @@ class GenerationService:
             raise InvalidRequest("A prompt with pictures cannot be truncated.", param="truncate_prompt_tokens")
         limits.check_length(len(prepared.token_ids), model)
         try:
-            return await self.media.expanded(prepared, prompt.messages, items, model, media_options)
+            return await self.media.expanded(prepared, prompt.messages, items, model, media_options, cache_salt)
         except InvalidRequest:
             if not prepared.reused:
                 raise
         # A reply among the reused ids has a placeholder that the model wrote itself.
         whole = await prepare_prompt(replace(prompt, history=None), model, must_fit=must_fit)
-        return await self.media.expanded(whole, prompt.messages, items, model, media_options)
+        return await self.media.expanded(whole, prompt.messages, items, model, media_options, cache_salt)
 
     async def start(self, prepared: PreparedRequest, reply: Reply, context: RequestContext) -> GenerationHandle:
         """Submit every prompt, and record it; the reply gets all choices until the deadline.

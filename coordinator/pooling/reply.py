@@ -4,8 +4,8 @@ import asyncio
 import math
 from collections.abc import Sequence
 
-from tokenwire.coordinator.pooling.types import NUMBER_BYTES
 from tokenwire.errors import EngineFailed, ProtocolError, TokenwireError, Unavailable
+from tokenwire.protocol.vllm_names import NUMBER_BYTES
 from tokenwire.v1 import inference_pb2 as pb
 
 

@@ -9,8 +9,6 @@ from tokenwire.process.value_class import value_class
 from tokenwire.v1 import inference_pb2 as pb
 
 NumberType = Literal["float32", "float16", "bfloat16", "fp8_e4m3", "fp8_e5m2"]
-NUMBER_BYTES: dict[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2, "fp8_e4m3": 1, "fp8_e5m2": 1}
-"""Size of a number of each type."""
 
 
 @value_class

@@ -97,6 +97,7 @@ NOT_RUN = {
         "pip install aiperf",
     ),
     "tests/e2e runs a plain vLLM server as a worker": ("vllm serve MODEL --enable-scale-out --port 8000",),
+    "tests/e2e runs one that embeds as a worker": ("vllm serve BAAI/bge-m3 --port 8000",),
     "a node of an engine over several": ("vllm serve --headless",),
     "the machine's own package": ("apt-get install prometheus",),
     "run by `make conformance`": (

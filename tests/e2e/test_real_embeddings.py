@@ -1,4 +1,7 @@
-"""The embedded embedding model on real vLLM: bit for bit the vectors of vLLM's own server, by one start of each."""
+"""The embedded embedding model on real vLLM: bit for bit the vectors of vLLM's own server, by one start of each.
+
+It is compared with two workers, and with itself as the worker of a coordinator.
+"""
 
 import random
 from collections.abc import Iterator
@@ -10,7 +13,7 @@ import pytest
 
 from tests.conformance.json_values import numbers_of, stable_fields
 from tests.conformance.servers import START_TIMEOUT_S, VllmServer, lean_environment
-from tests.processes import Process, Service, coordinator, wait_routable
+from tests.processes import Process, coordinator, wait_routable
 from tokenwire.worker.vllm_engine.embedded_model import EMBEDDING_MODEL_NAME, find_embedding_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
@@ -32,8 +35,8 @@ def drawn_inputs() -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Client, httpx.Client]]:
-    """Clients of vLLM's own server, and of two workers behind a coordinator."""
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, httpx.Client]]:
+    """Clients of vLLM's own server, and of coordinators in front of two workers, and of that server."""
     folder = tmp_path_factory.mktemp("embeddings")
     with ExitStack() as stack:
         options = ("--served-model-name", EMBEDDING_MODEL_NAME, "--max-model-len", "256")
@@ -50,11 +53,20 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Clien
         process, url = stack.enter_context(coordinator(folder, addresses))
         wait_routable(url, 2)
         vllm.wait_ready()
-        service = Service(process, url, workers, addresses)
-        clients = (httpx.Client(base_url=base, timeout=120) for base in (vllm.url, service.url))
-        first, second = map(stack.enter_context, clients)
-        yield first, second
-        assert "Traceback" not in process.log, process.log
+        (folder / "plain").mkdir()
+        plain_process, plain_url = stack.enter_context(
+            coordinator(folder / "plain", [vllm.url], "--tokenizer", str(find_embedding_model()))
+        )
+        urls = {"vllm": vllm.url, "workers": url, "plain": plain_url}
+        yield {name: stack.enter_context(httpx.Client(base_url=base, timeout=120)) for name, base in urls.items()}
+        for each in (process, plain_process):
+            assert "Traceback" not in each.log, each.log
+
+
+@pytest.fixture(scope="module", params=["workers", "plain"])
+def both(servers: dict[str, httpx.Client], request: pytest.FixtureRequest) -> tuple[httpx.Client, httpx.Client]:
+    """Clients of vLLM's own server and of a coordinator."""
+    return servers["vllm"], servers[request.param]
 
 
 def vectors(client: httpx.Client, given: Any, **options: Any) -> list[str]:
@@ -65,20 +77,21 @@ def vectors(client: httpx.Client, given: Any, **options: Any) -> list[str]:
     return [each["embedding"] for each in response.json()["data"]]
 
 
-def test_vectors_are_vllms_alone_and_together(both: tuple[httpx.Client, httpx.Client]) -> None:
-    """200 drawn inputs: each alone, and in batches that two workers share."""
-    vllm, ours = both
+def test_vectors_are_vllms_alone_and_together(servers: dict[str, httpx.Client]) -> None:
+    """200 drawn inputs: each alone, and in batches that two workers share, or that the server itself computes."""
     inputs = drawn_inputs()
     texts, lists = ([each for each in inputs if isinstance(each, kind)] for kind in (str, list))
 
-    expected = vectors(vllm, texts) + vectors(vllm, lists)
+    expected = vectors(servers["vllm"], texts) + vectors(servers["vllm"], lists)
 
-    assert vectors(ours, texts) + vectors(ours, lists) == expected
-    assert [vectors(ours, each)[0] for each in inputs] == expected
+    for name in ("workers", "plain"):
+        assert vectors(servers[name], texts) + vectors(servers[name], lists) == expected
+    assert [vectors(servers["workers"], each)[0] for each in inputs] == expected
 
 
-def test_truncated_inputs_are_vllms(both: tuple[httpx.Client, httpx.Client]) -> None:
+def test_truncated_inputs_are_vllms(servers: dict[str, httpx.Client]) -> None:
     """On both sides, to any length."""
+    both = servers["vllm"], servers["workers"]
     long = " ".join(WORDS * 40)
     for length in (-1, 1, 2, 3, 17, 256):
         for side in ({}, {"truncation_side": "left"}, {"truncation_side": "right"}):

@@ -36,6 +36,8 @@ FINISH_REASONS = {
     "error": pb.FINISH_REASON_ERROR,
     "repetition": pb.FINISH_REASON_REPETITION,
 }
+NUMBER_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "fp8_e4m3": 1, "fp8_e5m2": 1}
+"""Size of a number of each type that results of pooling models may have."""
 
 
 def plain_fields(params: pb.SamplingParams) -> dict[str, Any]:

@@ -52,14 +52,16 @@ class PutResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ExpandRequest(_message.Message):
-    __slots__ = ("token_ids", "media", "max_token_ids")
+    __slots__ = ("token_ids", "media", "max_token_ids", "cache_salt")
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     MEDIA_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     media: _containers.RepeatedCompositeFieldContainer[MediaItem]
     max_token_ids: int
-    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., media: _Optional[_Iterable[_Union[MediaItem, _Mapping]]] = ..., max_token_ids: _Optional[int] = ...) -> None: ...
+    cache_salt: str
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., media: _Optional[_Iterable[_Union[MediaItem, _Mapping]]] = ..., max_token_ids: _Optional[int] = ..., cache_salt: _Optional[str] = ...) -> None: ...
 
 class ExpandResponse(_message.Message):
     __slots__ = ("token_ids", "spans", "missing", "length")

@@ -103,7 +103,9 @@ class ChatService:
         if plan is not None and plan.prompt_token_ids is not None:
             return len(plan.prompt_token_ids)
         options = body.media_options(self._api)
-        prepared = await self._generation.prepare_prompt(prompt, model, body.truncation(), headers.caller, options)
+        prepared = await self._generation.prepare_prompt(
+            prompt, model, body.truncation(), headers.caller, options, cache_salt=body.cache_salt
+        )
         return len(prepared.token_ids)
 
     async def plan(

@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.pooling.fields import EncodingFields
-from tokenwire.coordinator.pooling.types import NUMBER_BYTES, Results, numbers
+from tokenwire.coordinator.pooling.types import Results, numbers
+from tokenwire.protocol.vllm_names import NUMBER_BYTES
 
 _TYPECODES = {2: "H", 4: "I"}
 _BYTES_PER_FLOAT = 32

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tokenwire.coordinator.fleet.capabilities import common_capabilities, needs_of, remedy_for
-from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.coordinator.fleet.submission import PooledInputs, Submission
 from tokenwire.v1 import inference_pb2 as pb
 
 ALL = pb.EngineCapabilities(seeds=True, positional_seeds=True, batch_invariant=True)
@@ -50,6 +50,14 @@ def test_a_request_needs_what_it_has(params: dict[str, Any], lora: int, needs: s
     submission = Submission("r", [1], pb.SamplingParams(**params), lora=pb.LoraAdapter(id=lora))
 
     assert needs_of(submission) == needs
+
+
+@pytest.mark.parametrize(("second_begins", "needs"), [([2], {"token_types"}), ([], set())])
+def test_the_types_of_pairs_are_a_need(second_begins: list[int], needs: set[str]) -> None:
+    """Plain vLLM servers have no field for them."""
+    pooled = PooledInputs(pb.PoolingParams(task="classify"), [3], second_begins)
+
+    assert needs_of(Submission("r", [1, 2, 3], pooled=pooled)) == needs
 
 
 def test_what_an_engine_lacks_for_its_options_has_a_remedy() -> None:

@@ -17,17 +17,28 @@ ANSWER = Expansion([1, 9, 9, 9], [(1, 3)])
 class Asked:
     """A worker that answers an expansion, or fails."""
 
-    def __init__(self, answer: Expansion | TokenwireError = ANSWER, lacks: int = 0, slots: int = 0) -> None:
+    def __init__(
+        self,
+        answer: Expansion | TokenwireError = ANSWER,
+        lacks: int = 0,
+        slots: int = 0,
+        unsupported: frozenset[str] = frozenset(),
+    ) -> None:
         self.address = "worker"
+        self.unsupported = unsupported
+        self.salt: str | None = None
         self.takes_media = True
         self.open_slots = slots
         self.asked = 0
         self.media = SimpleNamespace(lacks=lambda items: lacks, expand=self.expand)
         self._answer = answer
 
-    async def expand(self, token_ids: Any, items: Any, options_json: str | None, max_token_ids: int) -> Expansion:
+    async def expand(
+        self, token_ids: Any, items: Any, options_json: str | None, max_token_ids: int, cache_salt: str | None
+    ) -> Expansion:
         """Count, and answer."""
         self.asked += 1
+        self.salt = cache_salt
         if isinstance(self._answer, TokenwireError):
             raise self._answer
         return self._answer
@@ -48,6 +59,17 @@ async def test_a_worker_that_has_the_media_is_asked_before_an_idle_one() -> None
     token_ids, media = await expander_of(idle, busy, has).expand("model", [1, 2], [ITEM], "{}")
     assert (list(token_ids), media.length, media.spans, media.options_json) == ([1, 9, 9, 9], 4, [(1, 3)], "{}")
     assert (has.asked, idle.asked, busy.asked) == (1, 0, 0)
+
+
+async def test_options_are_for_workers_that_take_them() -> None:
+    """Where there is none, the request is told; the salt is passed on."""
+    plain, able = Asked(unsupported=frozenset({"mm_processor_kwargs"})), Asked(lacks=1000)
+    await expander_of(plain, able).expand("model", [1], [ITEM], "{}", cache_salt="salt")
+    await expander_of(plain, able).expand("model", [1], [ITEM])
+    assert (able.asked, able.salt, plain.asked, plain.salt) == (1, "salt", 1, None)
+    with pytest.raises(InvalidRequest, match="mm_processor_kwargs or media_io_kwargs") as refused:
+        await expander_of(plain).expand("model", [1], [ITEM], "{}")
+    assert refused.value.param == "mm_processor_kwargs"
 
 
 async def test_another_worker_is_asked_if_one_fails_and_no_other_for_a_bad_picture() -> None:

@@ -36,6 +36,7 @@ class Expands:
         options_json: str | None = None,
         placement: Placement = NEW,
         max_token_ids: int = 0,
+        cache_salt: str | None = None,
     ) -> tuple[Sequence[int], MediaPrompt]:
         """Return the prompt as it is."""
         assert (placement.revision, max_token_ids) == (SEES.revision, SEES.max_model_len)

@@ -1,16 +1,20 @@
 """The HTTP client of a plain vLLM server: requests, streams and errors."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from tokenwire.coordinator.fleet.transport.vllm_http.media_body import MediaPart, body_with_media
 from tokenwire.coordinator.fleet.transport.vllm_http.response import error_message
-from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, TokenwireError, Unavailable, WorkerLost
+from tokenwire.errors import EngineFailed, InvalidRequest, NotFound, Overloaded, TokenwireError, Unavailable, WorkerLost
 
 if TYPE_CHECKING:
     import aiohttp
 
+_Body = Mapping[str, Any]
+_HeaderValues = Mapping[str, str]
+_JSON = {"Content-Type": "application/json"}
 _CONNECT_S = 5.0
 _TIMEOUT_S = 5.0
 
@@ -39,17 +43,28 @@ class VllmHttpClient:
         async with self._request("GET", path, timeout_s=timeout_s) as response:
             return await response.text()
 
-    async def post(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
-        """Post JSON and return the JSON response, without a timeout."""
-        async with self._request("POST", path, body, headers) as response:
-            content = await response.read()
-            return json.loads(content) if content else None
+    async def post(
+        self, path: str, body: _Body, headers: _HeaderValues | None = None, parts: Sequence[MediaPart] = ()
+    ) -> Any:
+        """Post JSON, with media, and return the JSON response, without a timeout."""
+        content = await self.content(path, body, headers, parts)
+        return json.loads(content) if content else None
+
+    async def content(
+        self, path: str, body: _Body, headers: _HeaderValues | None = None, parts: Sequence[MediaPart] = ()
+    ) -> bytes:
+        """Post JSON, with media, and return the response as it is, without a timeout."""
+        async with self._request("POST", path, body, headers, parts) as response:
+            return await response.read()
 
     async def stream(
-        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]
+        self, path: str, body: _Body, headers: _HeaderValues, parts: Sequence[MediaPart] = ()
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Post JSON and yield the events of the response to its end. Raises the error of an error event."""
-        async with self._request("POST", path, body, headers) as response:
+        """Post JSON, with media, and yield the events of the response to its end.
+
+        Raises the error of an error event.
+        """
+        async with self._request("POST", path, body, headers, parts) as response:
             rest, done = b"", False
             async for piece in response.content.iter_any():
                 *events, rest = (rest + piece).split(b"\n\n")
@@ -74,16 +89,22 @@ class VllmHttpClient:
         self,
         method: str,
         path: str,
-        body: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
+        body: _Body | None = None,
+        headers: _HeaderValues | None = None,
+        parts: Sequence[MediaPart] = (),
         timeout_s: float | None = None,
     ) -> AsyncIterator["aiohttp.ClientResponse"]:
         import aiohttp
 
+        if self._session.closed:
+            raise WorkerLost("the session has ended")
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_S)
+        sent: dict[str, Any] = {"json": body, "headers": headers}
+        if parts and body is not None:
+            sent = {"data": body_with_media(body, parts), "headers": {**(headers or {}), **_JSON}}
         try:
             async with self._session.request(
-                method, self._url + path, json=body, headers=headers, timeout=timeout, allow_redirects=False
+                method, self._url + path, **sent, timeout=timeout, allow_redirects=False
             ) as response:
                 if response.status != 200:
                     raise _error(response.status, await response.text())
@@ -100,6 +121,8 @@ def _error(status: int, body: str) -> TokenwireError:
         return Overloaded(message)
     if status in (502, 503, 504):
         return Unavailable(message)
+    if status == 404:
+        return NotFound(message)
     if status in (401, 403):
         return Unavailable(f"the server responded with {status}: {message}")
     return InvalidRequest(message) if status < 500 else EngineFailed(message)

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenwire.errors import InvalidRequest, Unavailable
+from tokenwire.coordinator.fleet.transport.vllm_http.pooling_info import read_config
+from tokenwire.errors import Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 _DEFAULTS = (
@@ -25,8 +26,8 @@ class ModelDirectoryConfig:
 
     def __init__(self, folder: Path) -> None:
         """Load the files. Raises InvalidRequest."""
-        config = _read(folder / "config.json")
-        self._generation = _read(folder / "generation_config.json")
+        config = read_config(folder / "config.json")
+        self._generation = read_config(folder / "generation_config.json")
         self._text: Mapping[str, Any] = config.get("text_config") or config
         self.model_type = str(config.get("model_type") or "")
         self.architecture = str((config.get("architectures") or [""])[0])
@@ -63,13 +64,3 @@ class ModelDirectoryConfig:
         if self._generation.get("max_new_tokens") is not None:
             given["max_tokens"] = self._generation["max_new_tokens"]
         return given
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise InvalidRequest(f"cannot read {path}: {error}") from error
-    return value if isinstance(value, dict) else {}

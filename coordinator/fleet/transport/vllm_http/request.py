@@ -1,5 +1,6 @@
 """Translates a submit to the JSON request of a plain vLLM server; unsupported fields are rejected by name."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from tokenwire.errors import InvalidRequest
@@ -8,6 +9,9 @@ from tokenwire.protocol.vllm_names import json_object, plain_fields, repetition_
 from tokenwire.v1 import inference_pb2 as pb
 
 _UNSUPPORTED = ("logprob_token_ids", "prompt_logprob_token_ids", "prompt_logprob_start", "routed_experts_prompt_start")
+UNSUPPORTED = (*_UNSUPPORTED, "lora", "token_types", "mm_processor_kwargs")
+"""What such servers cannot serve of requests, with the names of EngineCapabilities."""
+GENERATE, ABORT = "/inference/v1/generate", "/inference/v1/abort_requests"
 _MOST_LOGPROBS = 20
 """vLLM's own limit, unless the server was started with another."""
 
@@ -34,10 +38,24 @@ def body_of(submit: pb.Submit, request_id: str, index: int, model: str) -> dict[
         body["reasoning_ended"] = submit.reasoning_ended
     if submit.HasField("reasoning_parser_kwargs_json"):
         body["reasoning_parser_kwargs"] = json_object(submit.reasoning_parser_kwargs_json, "reasoning_parser_kwargs")
+    if submit.media:
+        check_media(submit.media)
+        body["return_token_ids"] = not body["stream"]  # to know whose the scores of the prompt are
     for name in ("kv_transfer_params", "ec_transfer_params"):
         if submit.sampling_params.HasField(f"{name}_json"):
             body[name] = json_object(getattr(submit.sampling_params, f"{name}_json"), name)
     return body
+
+
+def check_media(items: Iterable[pb.MediaItem]) -> None:
+    """Check that a server takes such media. Raises InvalidRequest."""
+    if any(item.modality != "image" for item in items):
+        raise InvalidRequest("A plain vLLM server takes pictures only.", param="messages")
+    if any(item.HasField("options_json") for item in items):
+        raise InvalidRequest(
+            "mm_processor_kwargs and media_io_kwargs are not supported by a plain vLLM server.",
+            param="mm_processor_kwargs",
+        )
 
 
 def headers_of(submit: pb.Submit) -> dict[str, str]:

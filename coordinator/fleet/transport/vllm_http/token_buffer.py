@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tokenwire.errors import TokenwireError, Unavailable
+from tokenwire.errors import EngineFailed, MediaMissing, TokenwireError, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -39,11 +40,17 @@ class TokenBuffer:
         """Finish a slot, after its tokens."""
         self._of(finish.slot).finish = finish
 
-    def refuse(self, slot: int, error: TokenwireError) -> None:
-        """End a slot with an error, after its tokens."""
-        refusal = pb.Refusal(slots=[slot], code=error.refusal_code, message=error.message, param=error.param)
-        self._refusals.append(refusal)
-        self._arrived.set()
+    def fail(self, slots: Sequence[int], error: TokenwireError) -> None:
+        """End slots with an error, after their tokens: the engine's in place of an end, any other as a refusal."""
+        if isinstance(error, EngineFailed):
+            for slot in slots:
+                self.finish(pb.Finish(slot=slot, reason=pb.FINISH_REASON_ERROR, error_message=error.message))
+        elif slots:
+            refusal = pb.Refusal(slots=slots, code=error.refusal_code, message=error.message, param=error.param)
+            if isinstance(error, MediaMissing):
+                refusal.missing.extend(error.missing)
+            self._refusals.append(refusal)
+            self._arrived.set()
 
     def close(self, reason: str) -> None:
         """Close the buffer with the reason that `take` raises."""

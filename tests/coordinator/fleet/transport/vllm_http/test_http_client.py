@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from tokenwire.coordinator.fleet.transport.vllm_http.http_client import VllmHttpClient
-from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, Unavailable, WorkerLost
+from tokenwire.errors import EngineFailed, InvalidRequest, NotFound, Overloaded, Unavailable, WorkerLost
 
 
 @asynccontextmanager
@@ -89,3 +89,20 @@ async def test_a_server_that_is_not_there_is_lost() -> None:
     with pytest.raises(WorkerLost):
         await client.get("/health")
     await client.close()
+
+
+async def test_a_client_that_is_closed_has_lost_its_server() -> None:
+    """Whoever still waits for a response is told so."""
+    async with served_client(200) as client:
+        await client.close()
+        with pytest.raises(WorkerLost, match="the session has ended"):
+            await client.get("/health")
+
+
+async def test_a_missing_route_is_told_apart() -> None:
+    """From what a route rejects; and a response may be other than JSON."""
+    async with served_client(404, b'{"detail": "Not Found"}') as client:
+        with pytest.raises(NotFound):
+            await client.content("/pooling", {})
+    async with served_client(200, b"\x00", b"\x01") as client:
+        assert await client.content("/pooling", {}) == b"\x00\x01"

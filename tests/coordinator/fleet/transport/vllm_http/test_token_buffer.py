@@ -28,9 +28,10 @@ async def test_what_arrived_in_between_is_one_frame() -> None:
 
 
 async def test_a_refusal_comes_after_the_tokens() -> None:
-    """With the error's code, message and parameter."""
+    """With the error's code, message and parameter; where no slot is open any more, there is none."""
     buffer = TokenBuffer()
-    buffer.refuse(1, InvalidRequest("too long", param="prompt"))
+    buffer.fail([], InvalidRequest("too late"))
+    buffer.fail([1], InvalidRequest("too long", param="prompt"))
     buffer.add(1, [5], [])
 
     assert (await buffer.take()).frame.token_ids == [5]
