@@ -21,7 +21,7 @@ AGAIN = drawn_picture("PNG", seed=9)
 
 
 @dataclass(frozen=True)
-class Stock:
+class PlainReplies:
     """The responses of vLLM's server, and of a coordinator whose worker it is."""
 
     own: dict[str, httpx.Response]
@@ -31,7 +31,7 @@ class Stock:
 
 
 @pytest.fixture(scope="module")
-def stock(tmp_path_factory: pytest.TempPathFactory) -> Stock:
+def stock(tmp_path_factory: pytest.TempPathFactory) -> PlainReplies:
     """Return the responses of both, which have ended by then: there is one engine at a time."""
     folder, model = tmp_path_factory.mktemp("stock"), vision_model()
     server = VllmServer(folder, (*PLAIN, *LIMIT), model)
@@ -49,7 +49,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Stock:
             plain[TURNS[1]] = post_chat(url, asked_for([*turns, user_message("And now?")]))
             turn_tokens = prompt_tokens_of(server) - before
             plain["options"] = post_chat(url, asked_for(turns[:1], mm_processor_kwargs={"do_resize": False}))
-        return Stock(own, plain, turn_tokens)
+        return PlainReplies(own, plain, turn_tokens)
     finally:
         server.stop()
 
@@ -66,7 +66,7 @@ def known(body: Any) -> tuple[Any, ...]:
     return body["prompt_token_ids"], choice["token_ids"], choice["message"]["content"], choice["finish_reason"]
 
 
-def test_a_plain_server_replies_through_a_coordinator_as_by_itself(stock: Stock) -> None:
+def test_a_plain_server_replies_through_a_coordinator_as_by_itself(stock: PlainReplies) -> None:
     """To pictures in each place and format, and to bad ones; options of pictures are refused by name."""
     for name in picture_chats():
         wanted, found = stock.own[name].json(), stock.plain[name].json()
@@ -83,7 +83,7 @@ def test_a_plain_server_replies_through_a_coordinator_as_by_itself(stock: Stock)
     assert "No worker of" in stock.plain["options"].text
 
 
-def test_a_later_turn_costs_a_plain_server_one_request(stock: Stock) -> None:
+def test_a_later_turn_costs_a_plain_server_one_request(stock: PlainReplies) -> None:
     """It continues from exact ids, and its prompt is expanded without asking."""
     first, second = (stock.plain[name].json() for name in TURNS)
     ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]

@@ -67,7 +67,7 @@ class Expansions:
             self._ids -= len(known.given) + len(known.expanded)
 
 
-def expansion_of(response: Any, items: int) -> pb.ExpandResponse:
+def expansion_in(response: Any, items: int) -> pb.ExpandResponse:
     """Return the expansion of a prompt with so many items from the server's response to it. Raises EngineFailed."""
     token_ids, ranges = response.get("prompt_token_ids"), response.get("mm_placeholders")
     if not token_ids or not ranges:

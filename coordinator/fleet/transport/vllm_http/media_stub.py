@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any, cast
 
-from tokenwire.coordinator.fleet.transport.vllm_http.expansions import Expansions, expansion_of
+from tokenwire.coordinator.fleet.transport.vllm_http.expansions import Expansions, expansion_in
 from tokenwire.coordinator.fleet.transport.vllm_http.health import ServerHealth
 from tokenwire.coordinator.fleet.transport.vllm_http.http_client import VllmHttpClient
 from tokenwire.coordinator.fleet.transport.vllm_http.request import GENERATE, check_media
@@ -76,4 +76,4 @@ class VllmHttpMedia:
         if request.HasField("cache_salt"):
             body["cache_salt"] = request.cache_salt
         response = await self._media.send(request.media, partial(self._server.post, GENERATE, body, None))
-        return expansion_of(response, len(request.media))
+        return expansion_in(response, len(request.media))

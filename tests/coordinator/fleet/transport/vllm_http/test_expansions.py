@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.plain_vllm_server import PLACEHOLDER, expanded_response
-from tokenwire.coordinator.fleet.transport.vllm_http.expansions import Expansions, expansion_of
+from tokenwire.coordinator.fleet.transport.vllm_http.expansions import Expansions, expansion_in
 from tokenwire.errors import EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -15,7 +15,7 @@ PROMPT = [5, PLACEHOLDER, 6, PLACEHOLDER, 7]
 
 def expansion(token_ids: list[int]) -> pb.ExpandResponse:
     """Return the server's expansion of a prompt."""
-    return expansion_of(expanded_response(token_ids), token_ids.count(PLACEHOLDER))
+    return expansion_in(expanded_response(token_ids), token_ids.count(PLACEHOLDER))
 
 
 def test_a_prompt_that_goes_on_is_expanded_as_its_beginning_was() -> None:
@@ -73,4 +73,4 @@ def test_the_oldest_prompts_make_room() -> None:
 def test_a_response_without_the_prompt_has_failed(response: Any, message: str) -> None:
     """An older server ignores what it is asked for."""
     with pytest.raises(EngineFailed, match=message):
-        expansion_of(response, 2)
+        expansion_in(response, 2)
