@@ -101,7 +101,7 @@ async def _measure(url: str, text: str) -> list[LongPromptRow]:
         windows.append((case, started, time.monotonic(), replies))
         await asyncio.sleep(0.5)
     results = await asyncio.gather(*running)
-    return [_row(case, _gaps(results, started, ended), replies) for case, started, ended, replies in windows]
+    return [_row(case, gaps_within(results, started, ended), replies) for case, started, ended, replies in windows]
 
 
 async def _arrive(url: str, prompts: Sequence[bytes]) -> list[StreamResult]:
@@ -114,7 +114,8 @@ async def _arrive(url: str, prompts: Sequence[bytes]) -> list[StreamResult]:
     return replies
 
 
-def _gaps(results: Sequence[StreamResult], started: float, ended: float) -> list[float]:
+def gaps_within(results: Sequence[StreamResult], started: float, ended: float) -> list[float]:
+    """Return the milliseconds between the arrivals of each stream within a window."""
     gaps = []
     for result in results:
         inside = [arrival for arrival in result.arrivals if started <= arrival <= ended]

@@ -12,6 +12,8 @@ _TRANSFERS = ("do_remote_prefill", "do_remote_decode")
 """Keys of kv_transfer_params with which an engine hands a prompt over: others change nothing without a connector."""
 MEDIA_OPTIONS = "mm_processor_kwargs"
 """What a request needs whose media have options, media_io_kwargs among them."""
+MEDIA_FEATURES = "mm_payload"
+"""What a rendered request with media needs."""
 _REMEDIES = {
     "seed": "On CPUs, a worker without --worker-extension-cls after `--` does.",
     "prompt_logprobs": "On CPUs, a worker without --enable-lora after `--` does.",

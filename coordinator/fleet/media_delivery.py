@@ -1,12 +1,14 @@
 """Puts the media of requests to one worker, each item once, before the requests that need them are sent there."""
 
 import asyncio
+import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
 
 import grpc
 
-from tokenwire.coordinator.fleet.media_answers import Expansion, check_missing, expansion_of
+from tokenwire.coordinator.fleet.media_answers import Expansion, check_missing, expansion_of, rendered
 from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.base import WorkerTransport
@@ -23,20 +25,64 @@ _MOST_PUTS = 3
 _TIMEOUT_S = 60.0
 """Of a call: a worker that does not answer keeps neither pictures in memory, nor prompts that others can expand."""
 
+SILENT_S = 5.0
+"""After so long without an answer to any call, other workers are preferred."""
+
 SendCommand = Callable[[pb.SessionRequest], None]
 EndSlots = Callable[[Sequence[int], TokenwireError], None]
 EndSession = Callable[[ProtocolError], None]
+Answer = TypeVar("Answer")
+
+
+class _CallWatch:
+    """Tells whether calls of a method are answered, whoever made them."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._open = 0
+        self._unanswered_since: float | None = None
+        """When the first call was made after which there was no answer."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether there were calls for a while, and no answer since."""
+        return self._unanswered_since is not None and self._clock() - self._unanswered_since > SILENT_S
+
+    def begin(self) -> None:
+        """Note that a call is made."""
+        if self._unanswered_since is None:
+            self._unanswered_since = self._clock()
+        self._open += 1
+
+    def on_answer(self) -> None:
+        """Note an answer, be it an error."""
+        self._unanswered_since = self._clock()
+
+    def end(self) -> None:
+        """Note that a call has ended, answered or not: one that was cancelled in time says nothing."""
+        self._open -= 1
+        if not self._open and not self.is_silent:
+            self._unanswered_since = None
 
 
 class MediaDelivery:
     """What one worker has of the media of requests. The worker decides: what it says it lacks is put again."""
 
-    def __init__(self, slots: SlotTable, send: SendCommand, end: EndSlots, end_session: EndSession) -> None:
+    def __init__(
+        self,
+        slots: SlotTable,
+        send: SendCommand,
+        end: EndSlots,
+        end_session: EndSession,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`send` queues a command of the session; `end` ends slots that were not sent with an error.
 
         `end_session` ends the session with a worker whose answers cannot be, and with it all of its slots.
         """
         self._slots = slots
+        self._clock = clock
+        self._watches = {method: _CallWatch(clock) for method in ("Put", "Expand")}
         self._send = send
         self._end = end
         self._end_session = end_session
@@ -46,9 +92,15 @@ class MediaDelivery:
         self._putting: dict[bytes, asyncio.Task[None]] = {}
         self._submitting: set[asyncio.Task[None]] = set()
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether the worker has not answered calls of a method for a while, though there were some."""
+        return any(watch.is_silent for watch in self._watches.values())
+
     def begin(self, transport: WorkerTransport) -> None:
         """Begin with a worker that is connected, of which nothing is known."""
         self._transport = transport
+        self._watches = {method: _CallWatch(self._clock) for method in self._watches}
 
     def close(self) -> None:
         """End all puts: the session has ended."""
@@ -90,20 +142,24 @@ class MediaDelivery:
         options_json: str | None,
         max_token_ids: int,
         cache_salt: str | None = None,
+        mm_payload: str = "",
     ) -> Expansion:
         """Return a prompt as the worker's engine sees it. The salt is for workers that compute it.
 
-        Raises InvalidRequest, PromptTooLong for more than `max_token_ids`, Overloaded, EngineFailed, or Unavailable,
-        also for an answer that cannot be: it ends the session.
+        With `mm_payload`, it has the features of a rendered request. Raises InvalidRequest, PromptTooLong for more than
+        `max_token_ids`, Overloaded, EngineFailed, Unsupported, or Unavailable, also for an answer that cannot be: it
+        ends the session.
         """
         media = [media_item(item, options_json) for item in items]
-        request = pb.ExpandRequest(token_ids=token_ids, media=media, max_token_ids=max_token_ids, cache_salt=cache_salt)
+        request = pb.ExpandRequest(
+            token_ids=token_ids, media=media, max_token_ids=max_token_ids, cache_salt=cache_salt, mm_payload=mm_payload
+        )
         try:
             for _ in range(_MOST_PUTS):
                 await self._put(items)
-                response: pb.ExpandResponse = await self._call(lambda stub: stub.Expand(request, timeout=_TIMEOUT_S))
+                response, features = await self._call("Expand", lambda stub: _expand(stub, request))
                 if not response.missing:
-                    return expansion_of(response, items, max_token_ids)
+                    return expansion_of(response, items, max_token_ids, features)
                 check_missing(response.missing, items)
                 self._forget(response.missing)
         except ProtocolError as error:
@@ -153,21 +209,26 @@ class MediaDelivery:
 
     async def _put_one(self, item: MediaContent) -> None:
         try:
-            await self._call(lambda stub: stub.Put(_chunks(item), timeout=_TIMEOUT_S))
+            await self._call("Put", lambda stub: _put(stub, item))
             self._known[item.digest] = None
             if len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
         finally:
             self._putting.pop(item.digest, None)
 
-    async def _call(self, call: "Callable[[inference_pb2_grpc.MediaStub], grpc.aio.Call]") -> pb.ExpandResponse:
+    async def _call(self, method: str, call: Callable[[inference_pb2_grpc.MediaStub], Awaitable[Answer]]) -> Answer:
         stub = None if self._transport is None else self._transport.media
         if stub is None:
             raise Unavailable("The worker takes no media, or is not connected.", retry_after_s=1)
+        watch = self._watches[method]
+        watch.begin()
         try:
-            response: pb.ExpandResponse = await call(stub)  # type: ignore[misc]
+            answer = await call(stub)
+            watch.on_answer()
         except grpc.aio.AioRpcError as error:
             check_cancelled()
+            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                watch.on_answer()
             if is_too_large(error):
                 raise ProtocolError(f"it answered a call for media with too much: {error.details()}") from error
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -176,7 +237,13 @@ class MediaDelivery:
         except (grpc.aio.UsageError, asyncio.CancelledError) as error:
             check_cancelled()
             raise Unavailable("The worker was lost.", retry_after_s=1) from error
-        return response
+        except TokenwireError as error:  # of what is no gRPC
+            if not isinstance(error, Unavailable):
+                watch.on_answer()
+            raise
+        finally:
+            watch.end()
+        return answer
 
     def _has(self, item: MediaContent) -> bool:
         return item.digest in self._known
@@ -184,6 +251,23 @@ class MediaDelivery:
     def _forget(self, digests: Iterable[bytes]) -> None:
         for digest in digests:
             self._known.pop(digest, None)
+
+
+async def _put(stub: inference_pb2_grpc.MediaStub, item: MediaContent) -> None:
+    await stub.Put(_chunks(item), timeout=_TIMEOUT_S)
+
+
+async def _expand(
+    stub: inference_pb2_grpc.MediaStub, request: pb.ExpandRequest
+) -> tuple[pb.ExpandResponse, bytes | None]:
+    """Return the response, and the features if they are asked for."""
+    if not request.mm_payload:
+        return await stub.Expand(request, timeout=_TIMEOUT_S), None
+    call = stub.Render(pb.RenderRequest(prompt=request), timeout=_TIMEOUT_S)
+    try:
+        return await rendered(call, request.mm_payload)
+    finally:
+        call.cancel()
 
 
 async def _chunks(item: MediaContent) -> AsyncIterator[pb.PutRequest]:

@@ -1,15 +1,17 @@
 """Asks a worker how a prompt with media expands, before the prompt is checked, queued and sent."""
 
+import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, Protocol
 
-from tokenwire.coordinator.fleet.capabilities import MEDIA_OPTIONS, remedy_for
-from tokenwire.coordinator.fleet.media_answers import MOST_TOKEN_IDS
+from tokenwire.coordinator.fleet.capabilities import MEDIA_FEATURES, MEDIA_OPTIONS, remedy_for
+from tokenwire.coordinator.fleet.media_answers import MOST_TOKEN_IDS, Expansion
+from tokenwire.coordinator.fleet.media_delivery import SILENT_S
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
-from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
+from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, Unavailable, Unsupported
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +32,10 @@ class MediaWorkers(Protocol):
 class MediaExpander:
     """Expands prompts on workers: preferably one that has the media, else the one with least to do."""
 
-    def __init__(self, workers: MediaWorkers) -> None:
+    def __init__(self, workers: MediaWorkers, patience_s: float = SILENT_S) -> None:
+        """`patience_s`: how often to look whether a worker that is asked answers anybody."""
         self._workers = workers
+        self._patience_s = patience_s
 
     async def expand(
         self,
@@ -49,35 +53,85 @@ class MediaExpander:
         Overloaded, Unavailable or EngineFailed.
         """
         most = min(max_token_ids, MOST_TOKEN_IDS)
+        needs = () if options_json is None else (MEDIA_OPTIONS,)
+        expanded = await self._ask(
+            _Question(model, items, placement, needs),
+            lambda session: session.media.expand(token_ids, items, options_json, most, cache_salt),
+        )
+        media = MediaPrompt(items, token_ids, len(expanded.token_ids), expanded.spans, options_json)
+        return expanded.token_ids, media
+
+    async def features(self, model: str, media: MediaPrompt, mm_payload: str, placement: Placement = NEW) -> bytes:
+        """Return what a rendered request has of the media of an expanded prompt: vLLM's features, as JSON.
+
+        Raises what `expand` does, and Unsupported.
+        """
+        needs = (MEDIA_FEATURES,) if media.options_json is None else (MEDIA_FEATURES, MEDIA_OPTIONS)
+        given = media.token_ids, media.items, media.options_json
+        try:
+            expanded = await self._ask(
+                _Question(model, media.items, placement, needs),
+                lambda session: session.media.expand(*given, MOST_TOKEN_IDS, mm_payload=mm_payload),
+            )
+        except Unsupported as error:  # a version that does not
+            raise Unsupported(f"No worker of {model} can render requests with pictures ({error.message}).") from error
+        return expanded.features_json
+
+    async def _ask(self, question: "_Question", ask: Callable[[WorkerSession], Awaitable[Expansion]]) -> Expansion:
+        """Return the answer of one worker after the other, until one does not fail."""
         failed: list[WorkerSession] = []
         while True:
-            session = self._choose(model, items, placement, failed, options_json is not None)
+            session = self._choose(question, failed)
+            call = asyncio.ensure_future(ask(session))
             try:
-                expanded = await session.media.expand(token_ids, items, options_json, most, cache_salt)
+                while not (await asyncio.wait([call], timeout=self._patience_s))[0]:
+                    self._check_silence(session, question, failed)
+                return call.result()
             except (Unavailable, EngineFailed) as error:
                 log.warning("worker %s cannot expand a prompt: %s", session.address, error.message)
                 failed.append(session)
                 if len(failed) == _MOST_WORKERS:
                     raise
-                continue
-            media = MediaPrompt(items, token_ids, len(expanded.token_ids), expanded.spans, options_json)
-            return expanded.token_ids, media
+            finally:
+                call.cancel()
 
-    def _choose(
-        self,
-        model: str,
-        items: Sequence[MediaContent],
-        placement: Placement,
-        failed: Sequence[WorkerSession],
-        has_options: bool,
-    ) -> WorkerSession:
-        takes = [each for each in self._workers.candidates_to_place(model, 0, placement) if each.takes_media]
-        able = [each for each in takes if not (has_options and MEDIA_OPTIONS in each.unsupported)]
-        if takes and not able:
-            message = f"No worker of {model} supports mm_processor_kwargs or media_io_kwargs."
-            raise InvalidRequest(message + remedy_for(MEDIA_OPTIONS), param=MEDIA_OPTIONS)
+    def _check_silence(self, session: WorkerSession, question: "_Question", failed: Sequence[WorkerSession]) -> None:
+        """Raise Unavailable if a worker does not answer anybody, and another one may."""
+        others = (each for each in self._able(question) if each is not session and each not in failed)
+        if session.media.is_silent and any(not each.media.is_silent for each in others):
+            raise Unavailable("It does not answer.", retry_after_s=1)
+
+    def _choose(self, question: "_Question", failed: Sequence[WorkerSession]) -> WorkerSession:
+        able = self._able(question)
+        if not able and (takes := self._taking(question)):
+            lacking = next(need for need in question.needs if any(need in each.unsupported for each in takes))
+            raise _unable(lacking, question.model)
         found = [each for each in able if each not in failed]
         if not found:
+            model = question.model
             reason = self._workers.unavailable_reason(model) or f"No other worker of {model} takes media right now."
             raise Unavailable(reason, retry_after_s=1)
-        return min(found, key=lambda each: (each.media.lacks(items), each.open_slots))
+        return min(found, key=lambda each: (each.media.is_silent, each.media.lacks(question.items), each.open_slots))
+
+    def _able(self, question: "_Question") -> list[WorkerSession]:
+        """Return the workers that can answer, whether they have failed or not."""
+        return [each for each in self._taking(question) if each.unsupported.isdisjoint(question.needs)]
+
+    def _taking(self, question: "_Question") -> list[WorkerSession]:
+        candidates = self._workers.candidates_to_place(question.model, 0, question.placement)
+        return [each for each in candidates if each.takes_media]
+
+
+class _Question(NamedTuple):
+    model: str
+    items: Sequence[MediaContent]
+    placement: Placement
+    needs: Sequence[str]
+    """What of workers, by the names with which they announce what they lack."""
+
+
+def _unable(lacking: str, model: str) -> TokenwireError:
+    if lacking == MEDIA_FEATURES:
+        return Unsupported("plain vLLM servers cannot")
+    message = f"No worker of {model} supports mm_processor_kwargs or media_io_kwargs."
+    return InvalidRequest(message + remedy_for(MEDIA_OPTIONS), param=MEDIA_OPTIONS)

@@ -305,7 +305,8 @@ class WorkerPool(SessionListener[WorkerSession]):
         Raises InvalidRequest if no worker of the model has it; one that takes no requests now may later.
         """
         if submission.media is not None:
-            candidates = [session for session in candidates if session.takes_media]
+            taking = [session for session in candidates if session.takes_media]
+            candidates = [session for session in taking if not session.media.is_silent] or taking
         if not [session for session in candidates if session.unsupported]:
             return candidates
         needs = needs_of(submission)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
-from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
+from tokenwire.coordinator.media.content import MediaContent, MediaFeatures, MediaPrompt
 from tokenwire.coordinator.media.loader import MediaLoader, MediaReference
 from tokenwire.coordinator.text.template.messages import PicturePart, extra_fields, picture_of
 from tokenwire.coordinator.types import ChatPrompt, ServedModel
@@ -31,6 +31,9 @@ class Expander(Protocol):
         cache_salt: str | None = None,
     ) -> tuple[Sequence[int], MediaPrompt]:
         """Return the expanded prompt, and what its workers get."""
+
+    async def features(self, model: str, media: MediaPrompt, mm_payload: str, placement: Placement = ...) -> bytes:
+        """Return what a rendered request has of media."""
 
 
 class MediaPrompts:
@@ -78,6 +81,16 @@ class MediaPrompts:
         if prepared.history is not None and reused:
             reused = media.expanded_length(reused, _pictures_in(messages[: prepared.history.position]))
         return replace(prepared, token_ids=token_ids, media=media, reused=reused)
+
+    async def features(self, media: MediaPrompt, model: ServedModel, mm_payload: str) -> MediaFeatures:
+        """Return what a rendered request has of a prompt's media, by vLLM's `mm_payload`.
+
+        Raises what MediaExpander does, and Overloaded if there is no memory for it.
+        """
+        placement = Placement(revision=model.revision)
+        features = MediaFeatures(await self._expander.features(model.base_model, media, mm_payload, placement))
+        self.loader.store.count(features, len(features.json))
+        return features
 
 
 def _pictures_in(messages: Iterable[Mapping[str, Any]]) -> int:

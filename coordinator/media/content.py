@@ -19,6 +19,15 @@ class MediaContent:
         self.digest = hashlib.sha256(data).digest()
 
 
+class MediaFeatures:
+    """What a rendered request has of its media, as JSON. A store counts it for as long as anybody holds it."""
+
+    __slots__ = ("__weakref__", "json")
+
+    def __init__(self, json: bytes) -> None:
+        self.json = json
+
+
 @value_class
 class MediaPrompt:
     """The media of a prompt, and the prompt with one placeholder for each of them."""

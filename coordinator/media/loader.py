@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import pybase64
 
@@ -17,6 +18,9 @@ from tokenwire.process.value_class import value_class
 
 _INLINE_BYTES = 128 * 1024
 """Smaller pictures are decoded and hashed on the event loop, in less than a millisecond."""
+_LARGE_CHARS = 2**20
+_MOST_LARGE = 2
+"""Pictures in long data: URLs that are decoded at a time: each takes a few times its size meanwhile."""
 _MOST_WAITING = 1024
 _MOST_NAME_CHARS = 1024
 
@@ -42,6 +46,7 @@ class MediaLoader:
         """How many pictures were loaded, by source (data, fetch, uuid) and outcome (ok, refused, failed)."""
         self.fetched_bytes = 0
         self._settings = settings
+        self._large = asyncio.Semaphore(_MOST_LARGE)
         self._fetcher = fetcher or GuardedFetcher(settings)
         self._turns = FairTurns(
             settings.max_fetches,
@@ -74,6 +79,7 @@ class MediaLoader:
             for task in tasks.values():
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
+            tasks.clear()  # their errors refer to this frame, and with it to what they could not load
 
     def _name(self, reference: MediaReference, tenant: str, content: MediaContent) -> MediaContent:
         if reference.uuid is not None:
@@ -96,10 +102,11 @@ class MediaLoader:
     async def _from_url(self, url: str, tenant: str) -> MediaContent:
         source = "data" if url[:5].lower() == "data:" else "fetch"
         try:
-            with self.store.arriving() as count:
-                data = await (self._decode(url, count) if source == "data" else self._fetch(url, tenant, count))
-                content = await self._checked(data)
-            content = self.store.add(content)
+            async with self._large if source == "data" and len(url) > _LARGE_CHARS else nullcontext():
+                with self.store.arriving() as count:
+                    data = await (self._decode(url, count) if source == "data" else self._fetch(url, tenant, count))
+                    content = await self._checked(data)
+                content = self.store.add(content)
         except InvalidRequest as error:
             self.outcomes[source, "refused" if error.http_status == 400 else "failed"] += 1
             raise
@@ -118,16 +125,17 @@ class MediaLoader:
         return data
 
     async def _decode(self, url: str, count: Callable[[int], None]) -> bytes:
-        spec, comma, text = url[5:].partition(",")
-        if not comma or not spec.endswith(";base64"):
+        start = url.find(",") + 1
+        if not start or not url.endswith(";base64", 0, start - 1):
             raise InvalidRequest("Only base64 data URLs are supported for now.", param="messages")
-        if (size := len(text) * 3 // 4) > self._settings.max_bytes + 2:
+        size = (len(url) - start) * 3 // 4
+        if size > self._settings.max_bytes + 2:
             raise too_large(size - 2, self._settings.max_bytes)
-        count(len(text) * 3 // 4)
+        count(size)
         try:
-            if len(text) <= _INLINE_BYTES:
-                return pybase64.b64decode(text, validate=True)
-            return await asyncio.to_thread(pybase64.b64decode, text, validate=True)
+            if size <= _INLINE_BYTES:
+                return pybase64.b64decode(url[start:], validate=True)
+            return await asyncio.to_thread(lambda: pybase64.b64decode(url[start:], validate=True))
         except ValueError as error:
             raise InvalidRequest(str(error), param="messages") from error
 

@@ -34,13 +34,16 @@ class MediaStore:
         """Keep a picture; return it, or the one with the same bytes. Raises Overloaded if there is no memory."""
         known = self._live.get(content.digest)
         if known is None:
-            size = len(content.data)
-            self._take(size)
+            self.count(content, len(content.data))
             known = self._live[content.digest] = content
-            weakref.finalize(content, self._free, size)
         self._kept[known.digest] = known
         self._kept.move_to_end(known.digest)
         return known
+
+    def count(self, holder: object, size: int) -> None:
+        """Count bytes for as long as anybody has what holds them. Raises Overloaded if there is no memory."""
+        self._take(size)
+        weakref.finalize(holder, self._free, size)
 
     @contextmanager
     def arriving(self) -> Iterator[Callable[[int], None]]:

@@ -10,6 +10,8 @@ _SELECTED = 'namespace=~"$namespace", job=~"$job"'
 _MODEL = f'{_SELECTED}, model=~"$model"'
 _WORKER = f'{_MODEL}, worker=~"$worker"'
 _ENGINE = f'{_SELECTED}, worker=~"$worker"'
+_SCRAPED = 'namespace=~"$namespace"'
+"""What workers report by themselves; their job is another one."""
 _TENANT = f'{_SELECTED}, tenant=~"$tenant"'
 VARIABLES = {
     "namespace": "label_values(tokenwire_build_info, namespace)",
@@ -75,6 +77,10 @@ def of_coordinators(metric: str) -> dict[str, str]:
     return {"{{instance}}": f"sum by (instance) ({metric}{{{_SELECTED}}})"}
 
 
+def _by_instance(metric: str) -> str:
+    return f"sum by (instance) ({metric}{{{_SCRAPED}}})"
+
+
 def of_engines(expression: str) -> str:
     """Return the sum of a worker's engines, which all coordinators relay."""
     return f"sum by (worker) (max by (worker, engine) ({expression}))"
@@ -83,6 +89,9 @@ def of_engines(expression: str) -> str:
 _RATIO = rate("tokenwire_prompt_tokens_cached_total", "model") + " / " + rate("tokenwire_prompt_tokens_total", "model")
 _HITS = rate("vllm:prefix_cache_hits_total", "worker", where=_ENGINE)
 _QUERIES = rate("vllm:prefix_cache_queries_total", "worker", where=_ENGINE)
+
+_REUSED = rate("tokenwire_worker_media_reused_total", "instance", where=_SCRAPED)
+_EXPANDED = rate("tokenwire_worker_media_expanded_total", "instance", where=_SCRAPED)
 
 _FAILED = rate("tokenwire_requests_total", where=f'{_MODEL}, model!="", outcome=~"error|unavailable|deadline|rejected"')
 _FINISHED = rate("tokenwire_requests_total", where=f'{_MODEL}, model!=""')
@@ -290,6 +299,52 @@ ROWS: dict[str, list[Panel]] = {
             "Sequences preempted for lack of KV cache.",
             "si:seq/s",
             {"{{worker}}": of_engines(f"rate(vllm:num_preemptions_total{{{_ENGINE}}}[$__rate_interval])")},
+        ),
+    ],
+    "Pictures (their processing: scraped from workers)": [
+        Panel(
+            "Loaded pictures",
+            "By where they came from, and outcome: refused is the client's fault, failed is not.",
+            "si:pictures/s",
+            {"{{source}} {{outcome}}": rate("tokenwire_media_loads_total", "source", "outcome", where=_SELECTED)},
+            stacked=True,
+        ),
+        Panel(
+            "Bytes",
+            "Fetched by coordinators, and put by them to workers.",
+            "Bps",
+            {
+                "fetched": rate("tokenwire_media_fetched_bytes_total", where=_SELECTED),
+                "put": rate("tokenwire_worker_media_received_bytes_total", where=_SCRAPED),
+            },
+        ),
+        Panel(
+            "Memory",
+            "Of pictures that are kept, and on workers of what was made of them.",
+            "bytes",
+            {
+                **of_coordinators("tokenwire_media_memory_bytes"),
+                "{{instance}} put": _by_instance("tokenwire_worker_media_memory_bytes"),
+                "{{instance}} processed": _by_instance("tokenwire_worker_media_processed_memory_bytes"),
+            },
+        ),
+        Panel(
+            "Busy processes",
+            "That process pictures; at most --media-processes of each worker.",
+            "short",
+            {"{{instance}}": rate("tokenwire_worker_media_processing_seconds_total", "instance", where=_SCRAPED)},
+        ),
+        Panel(
+            "Waiting pictures",
+            "For a process, or in one.",
+            "short",
+            {"{{instance}}": _by_instance("tokenwire_worker_media_waiting")},
+        ),
+        Panel(
+            "Reused pictures",
+            "Fraction of the pictures of prompts that had been processed before.",
+            "percentunit",
+            {"{{instance}}": f"{_REUSED} / {_EXPANDED}"},
         ),
     ],
     "Coordinators": [

@@ -13,6 +13,9 @@ from tokenwire.coordinator.app import Core, build_core
 from tokenwire.coordinator.auth.api_keys import ApiKey, AuthSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.engine.media import processing_metrics, received_metrics
+from tokenwire.worker.media.processor_pool import ProcessorPool
+from tokenwire.worker.media.received import ReceivedMedia
 from tokenwire.worker.services.metrics import WorkerMetrics
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 from tokenwire.worker.simulated_engine.metrics import families
@@ -40,6 +43,8 @@ _WORKER = """## Of a worker
 
 `tokenwire worker --metrics-listen HOST:PORT` serves them. With vLLM the `vllm:` families are vLLM's own, all of them;
 the simulated engine has these:"""
+_MEDIA = """A worker whose model takes [pictures](../guides/images.md) has these, too; with the simulated engine only
+the first three, unless `--sim-image-ms` lets pictures take time:"""
 _UNITS = re.compile("_(seconds|bytes|ratio|tokens)(?=_|$)")
 
 
@@ -54,6 +59,8 @@ def page() -> str:
         _OUTCOMES,
         _WORKER,
         _table([*engine, *families_of(worker)]),
+        _MEDIA,
+        _table(media_families()),
     )
 
 
@@ -61,6 +68,11 @@ def core_with_keys() -> Core:
     """Return a coordinator whose registry has all families, those of tenants and their limits too."""
     auth = AuthSettings(keys=(ApiKey(b"", "tenant"),), limits_store="redis://nowhere")
     return build_core(CoordinatorSettings(("unix:/nowhere",), auth=auth))
+
+
+def media_families() -> list[Metric]:
+    """Return the families of a worker whose model takes pictures."""
+    return [*received_metrics(ReceivedMedia(0)), *processing_metrics(ProcessorPool("", b"", 1))]
 
 
 def families_of(registry: CollectorRegistry) -> Iterator[Metric]:

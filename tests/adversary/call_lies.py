@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
@@ -10,6 +10,8 @@ from tokenwire.v1 import inference_pb2 as pb
 _LARGE_VOCABULARY = 2_000_000
 _FLOODS = (10_000_000, 30_000_000)
 """Bytes of answers: below and beyond what a coordinator takes in one."""
+_MOST = 2**32 - 1
+_PLACES: Sequence[Sequence[tuple[int, int]]] = ([], [(0, 0)], [(_MOST, _MOST)], [(0, 5)] * 3)
 
 
 def varint(number: int) -> bytes:
@@ -39,6 +41,27 @@ async def _wrong_digests(rng: random.Random, request: pb.ExpandRequest) -> pb.Ex
     return pb.ExpandResponse(missing=[rng.randbytes(32) for _ in range(rng.choice([1, 200_000]))])
 
 
+async def _impossible_places(rng: random.Random, request: pb.ExpandRequest) -> pb.ExpandResponse:
+    spans = [pb.MediaSpan(offset=offset, length=length) for offset, length in rng.choice(_PLACES)]
+    return pb.ExpandResponse(token_ids=[65] * rng.choice([0, 1, 9]), spans=spans)
+
+
+async def _beyond_the_context(rng: random.Random, request: pb.ExpandRequest) -> pb.ExpandResponse:
+    return _expanded([65] * 100_000)
+
+
+async def _ids_out_of_range(rng: random.Random, request: pb.ExpandRequest) -> pb.ExpandResponse:
+    return _expanded([_MOST, rng.getrandbits(32)])
+
+
+async def _features_unasked(rng: random.Random, request: pb.ExpandRequest) -> pb.ExpandResponse:
+    return _expanded([65, 66], b"}{")
+
+
+def _expanded(token_ids: Sequence[int], features: bytes = b"") -> pb.ExpandResponse:
+    return pb.ExpandResponse(token_ids=token_ids, spans=[pb.MediaSpan(offset=0, length=1)], features_json=features)
+
+
 async def _no_answer(rng: random.Random, request: pb.ExpandRequest) -> pb.ExpandResponse:
     await asyncio.Event().wait()
     return pb.ExpandResponse()
@@ -48,5 +71,9 @@ EXPANSIONS: dict[str, Callable[[random.Random, pb.ExpandRequest], Awaitable[pb.E
     "too many ids for a picture": _too_many_ids,
     "too many places of a picture": _too_many_places,
     "wrong digests of pictures": _wrong_digests,
+    "a picture in impossible places": _impossible_places,
+    "ids of a picture beyond the context": _beyond_the_context,
+    "ids of a picture out of range": _ids_out_of_range,
+    "features of a picture that nobody asked for": _features_unasked,
     "no answer for a picture": _no_answer,
 }

@@ -5,7 +5,7 @@ One file, since models share most fields.
 
 from collections.abc import Mapping, Sequence
 
-from tests.adversary import schemas
+from tests.adversary import pictures, schemas
 from tests.adversary.values import (
     CONTEXT,
     MIB,
@@ -146,7 +146,7 @@ CHAT: Table = {
     **_REQUEST,
     **_HISTORY,
     **_TEMPLATE,
-    "messages": schemas.CHATS,
+    "messages": [*schemas.CHATS, *pictures.CHATS],
     "max_tokens": _ENGINE["max_tokens"],
     "max_completion_tokens": _ENGINE["max_tokens"],
     "logprobs": small(True),
@@ -201,7 +201,7 @@ TOKENIZE: Table = {
     **_TEMPLATE,
     **{name: _REQUEST[name] for name in ("model", "cache_salt", "session_id")},
     "prompt": _TEXTS,
-    "messages": schemas.CHATS,
+    "messages": [*schemas.CHATS, *pictures.CHATS],
     "return_token_strs": small(True),
 }
 DETOKENIZE: Table = {"model": _REQUEST["model"], "tokens": [*ID_LIST, id_list(VOCABULARY - 5, VOCABULARY - 5)]}
@@ -228,7 +228,7 @@ TRL_LOGPROBS: Table = {
     "response_format": small("binary"),
 }
 RESPONSES: Table = {
-    "input": [*schemas.INPUTS, *schemas.COMPACTIONS, *_TEXTS],
+    "input": [*schemas.INPUTS, *pictures.INPUTS, *schemas.COMPACTIONS, *_TEXTS],
     "model": _REQUEST["model"],
     "instructions": [long_text(20 * MIB)],
     "tools": schemas.RESPONSES_TOOLS,
@@ -262,11 +262,11 @@ RESPONSES: Table = {
 _COMPACTED = ("model", "instructions", "previous_response_id", "prompt_cache_key", "tools", "parallel_tool_calls")
 COMPACTION: Table = {
     **{name: RESPONSES[name] for name in (*_COMPACTED, "reasoning", "text", "max_output_tokens")},
-    "input": [*schemas.INPUTS, *schemas.COMPACTIONS, *_TEXTS],
+    "input": [*schemas.INPUTS, *pictures.INPUTS, *schemas.COMPACTIONS, *_TEXTS],
 }
 COUNT_TOKENS: Table = {
     "model": _REQUEST["model"],
-    "messages": schemas.ANTHROPIC_CHATS,
+    "messages": [*schemas.ANTHROPIC_CHATS, *pictures.ANTHROPIC_CHATS],
     "system": schemas.SYSTEMS,
     "tools": schemas.ANTHROPIC_TOOLS,
     "tool_choice": [

@@ -118,10 +118,10 @@ async def attacked_fleet(*options: str) -> AsyncIterator[AttackedFleet]:
         model = write_large_model(folder)
         addresses = [f"unix:{folder}/{name}.sock" for name in ("a", "b", _EMBEDDER)]
         worker = ["worker", str(model), "--engine", "sim", "--sim-step-ms", "5"]
-        pools = ["--sim-embedding-width", "1024"]
+        sees, pools = ["--sim-image-tokens", "64"], ["--sim-embedding-width", "1024"]
         workers = [
             running.enter_context(measured([*worker, *own, "--served-model-name", address[-6], "--listen", address]))
-            for address, own in zip(addresses, ([], [], pools), strict=True)
+            for address, own in zip(addresses, (sees, sees, pools), strict=True)
         ]
         stacks = folder / "stacks.txt"
         named = [part for address in addresses for part in ("--worker", address)]

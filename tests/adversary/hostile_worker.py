@@ -33,6 +33,8 @@ class HostileWorker(inference_pb2_grpc.InferenceServicer):
         """Set by the first session."""
         self.submits = 0
         """How many requests it got."""
+        self.expansions = 0
+        """How many prompts with media it was to expand."""
 
     def welcome(self) -> pb.Welcome:
         """Return its first event."""
@@ -62,6 +64,10 @@ class HostileWorker(inference_pb2_grpc.InferenceServicer):
         async for _ in requests:
             pass
         return pb.PutResponse()
+
+    async def render(self, request: pb.RenderRequest) -> AsyncIterator[pb.RenderResponse]:
+        """Yield what it makes of a prompt with pictures for a rendered request."""
+        yield pb.RenderResponse(part=await self.expand(request.prompt))
 
     async def expand(self, request: pb.ExpandRequest) -> pb.ExpandResponse:
         """Return what it makes of a prompt with pictures."""
@@ -111,7 +117,12 @@ class HostileMedia(inference_pb2_grpc.MediaServicer):
     async def Put(self, requests: AsyncIterator[pb.PutRequest], context: Any) -> pb.PutResponse:
         return await self._worker.put(requests)
 
+    async def Render(self, request: pb.RenderRequest, context: Any) -> AsyncIterator[pb.RenderResponse]:
+        async for part in self._worker.render(request):
+            yield part
+
     async def Expand(self, request: pb.ExpandRequest, context: Any) -> pb.ExpandResponse:
+        self._worker.expansions += 1
         return await self._worker.expand(request)
 
 

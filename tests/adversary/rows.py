@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from tests.adversary import pictures
 from tests.adversary.attack import Attack
 from tests.adversary.draws import UNKNOWN
 from tests.adversary.fields import SAMPLING
@@ -113,6 +114,10 @@ ROWS = {
         _attack("sglang, scores of replies", "/generate", _SGLANG_REPLY),
         _attack("cut texts to embed", "/v2/embed", _CUT_TEXT, copies=12),
         _attack("cut documents to rank", "/rerank", _CUT_DOCUMENT, copies=12),
+        *(
+            _attack(f"{value.name}, four", _CHATS, {"messages": value, "max_tokens": small(4)[0]}, copies=4)
+            for value in pictures.LARGE
+        ),
         _attack("arguments", fields={"prompt": id_lists(200, 3), "vllm_xargs": _LARGE_EXTRA}),
         _attack("arguments, six", fields={"prompt": small("hi")[0], "vllm_xargs": _LARGE_EXTRA}, copies=6),
         _attack(

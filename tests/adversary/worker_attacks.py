@@ -82,6 +82,21 @@ class CaptorWorker(HostileWorker):
             await asyncio.sleep(HEARTBEAT_S)
 
 
+class BlindWorker(HostileWorker):
+    """Serves text, and never says what pictures are; it has nothing to do, so that it is asked first."""
+
+    def answer(self, submit: pb.Submit) -> Iterator[pb.SessionResponse]:
+        """Return a token and the end."""
+        slots = submit.slots
+        finishes = [pb.Finish(slot=slot, reason=pb.FINISH_REASON_STOP) for slot in slots]
+        yield pb.SessionResponse(frame=pb.StepFrame(slots=slots, token_ids=[65] * len(slots), finishes=finishes))
+
+    async def expand(self, request: pb.ExpandRequest) -> pb.ExpandResponse:
+        """Answer nothing, ever."""
+        await asyncio.Event().wait()
+        return pb.ExpandResponse()
+
+
 @dataclass(frozen=True)
 class WorkerAttack:
     """One lie."""

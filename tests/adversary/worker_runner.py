@@ -17,7 +17,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.processes import Measured, measured
 from tests.adversary.cost_watch import CostWatch
 from tests.adversary.hostile_worker import HostileWorker, running_hostile_worker, server_info, tokenizer_of
-from tests.adversary.worker_attacks import KEY, CaptorWorker, Honest, LyingWorker, StarvingWorker, WorkerAttack
+from tests.adversary.worker_attacks import (
+    KEY,
+    BlindWorker,
+    CaptorWorker,
+    Honest,
+    LyingWorker,
+    StarvingWorker,
+    WorkerAttack,
+)
 from tests.adversary.worker_draws import DrawnWorker
 from tests.coordinator.media.pictures import png
 from tokenwire.v1 import inference_pb2 as pb
@@ -112,6 +120,36 @@ class LyingFleet:
                     problems += await self._use("")
         return problems
 
+    async def blind(self) -> list[str]:
+        """Let a worker never expand a prompt with a picture; return what is not as it should be.
+
+        Requests with pictures are answered, and once it has been waited for, others are asked instead.
+        """
+        worker = BlindWorker(await server_info(self._honest[0]), await tokenizer_of(self._honest[0]))
+        async with self._joined_by(worker):
+            problems = []
+            async with asyncio.timeout(60):
+                while not worker.expansions:
+                    problems += await self._look_at_pictures()
+            asked = worker.expansions
+            problems += await self._look_at_pictures()
+            if worker.expansions > asked:
+                problems.append(f"it was asked {worker.expansions - asked} times more")
+        return problems
+
+    async def _look_at_pictures(self) -> list[str]:
+        """Send chats with new pictures; return what fails."""
+        posts = (self._client.post("/v1/chat/completions", json=self._chat()) for _ in range(_AT_A_TIME))
+        replies = await asyncio.gather(*posts)
+        return [f"a request with a picture failed: {reply.text}" for reply in replies if reply.status_code != 200]
+
+    def _chat(self) -> dict[str, Any]:
+        """Return a request with a new picture."""
+        self._pictures += 1
+        url = "data:image/png;base64," + base64.b64encode(png() + b"%d" % self._pictures).decode()
+        content = [{"type": "image_url", "image_url": {"url": url}}]
+        return {"model": "simulated", "max_tokens": 1, "messages": [{"role": "user", "content": content}]}
+
     @asynccontextmanager
     async def _joined_by(self, worker: HostileWorker) -> AsyncIterator[str]:
         """Let a hostile worker come and go; yields its address once it is listed beside the honest ones."""
@@ -180,12 +218,10 @@ class LyingFleet:
 
     async def _picture(self) -> None:
         """Send a request with a new picture, about which any worker may be asked."""
-        self._pictures += 1
-        url = "data:image/png;base64," + base64.b64encode(png() + b"%d" % self._pictures).decode()
-        content = [{"type": "image_url", "image_url": {"url": url}}]
-        body = {"model": "simulated", "max_tokens": 1, "messages": [{"role": "user", "content": content}]}
         with contextlib.suppress(httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError):
-            await self._client.post("/v1/chat/completions", json=body, headers=_REQUEST_TIMEOUT, timeout=_PATIENCE_S)
+            await self._client.post(
+                "/v1/chat/completions", json=self._chat(), headers=_REQUEST_TIMEOUT, timeout=_PATIENCE_S
+            )
 
     async def _look(self) -> list[str]:
         """Return what is wrong with what operators see."""

@@ -132,7 +132,7 @@ STAND_INS = {"statistics._Request": (OBJECTS["output_processor"], "do_tracing", 
 NOT_VLLMS = frozenset(
     {
         *("arguments.parser", "warm_up.handler", "grammars.kind", "partial_prefills.generators"),  # Python's
-        *("media.cloudpickle", "media_processor.cloudpickle"),
+        *("media.cloudpickle", "media_processor.cloudpickle", "media.features"),
         *("grammars.mask", "logprobs.token_ids", "logprobs.ranks", "logprobs.values"),  # torch's and numpy's
         *("named_params.torch", "seeded_rows.torch", "grammar_process.compiler"),
         *("media_processor.torch", "pooling.tensor"),

@@ -11,10 +11,14 @@ import pytest
 from tests.conformance.picture_chats import as_part, drawn_picture, picture_chats, user_message
 from tests.conformance.picture_routes import CHAT, ROUTES, PictureReply, Route
 from tests.conformance.servers import PLAIN, VllmServer, running_service
+from tests.lazily import Lazily
 from tests.processes import Service, worker_metrics
 from tests.torchvision import torchvision_environment
 from tests.vision_model.model import qwen_vision_model, vision_model
 from tokenwire.worker.vllm_engine.embedded_model import EMBEDDED_MODEL_NAME
+
+mm_features = Lazily("vllm.entrypoints.scale_out.token_in_token_out.mm_features")
+token_protocol = Lazily("vllm.entrypoints.scale_out.token_in_token_out.protocol")
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
 
@@ -39,6 +43,16 @@ def post_chat(url: str, body: dict[str, Any]) -> httpx.Response:
     return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=120)
 
 
+RENDERED = ("two", "three in three messages", "text alone")
+"""Chats of which the rendered requests are compared, too."""
+
+
+def rendered(url: str, name: str) -> httpx.Response:
+    """Return a chat's rendered request."""
+    body = asked_for(picture_chats()[name])
+    return httpx.post(f"{url}/v1/chat/completions/render", json=body, timeout=120)
+
+
 @dataclass(frozen=True)
 class SeeingModel:
     """A model, and what its processes need in their environment."""
@@ -60,6 +74,8 @@ class Recorded:
     replies: dict[tuple[str, str], httpx.Response | None]
     """By route and chat; None: the route has no form for it."""
     errors: dict[str, httpx.Response]
+    rendered: dict[str, httpx.Response]
+    """By chat."""
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -84,7 +100,7 @@ def theirs(model: SeeingModel, tmp_path_factory: pytest.TempPathFactory) -> Reco
         wrong = {
             name: post_chat(server.url, asked_for([{"role": "user", "content": each}])) for name, each in WRONG.items()
         }
-        return Recorded(replies, wrong)
+        return Recorded(replies, wrong, {name: rendered(server.url, name) for name in RENDERED})
     finally:
         server.stop()
 
@@ -120,6 +136,29 @@ def whole_reply(route: Route, url: str, messages: list[dict[str, Any]]) -> Pictu
     return route.reply(response)
 
 
+@pytest.mark.filterwarnings("ignore:The given buffer is not writable")  # of what vLLM reads
+def test_rendered_requests_are_vllms(theirs: Recorded, ours: Service) -> None:
+    """The same ids, places and tensors; names are the pictures' own here."""
+    for name in RENDERED:
+        wanted, found = theirs.rendered[name].json(), rendered(ours.url, name).json()
+        assert found["token_ids"] == wanted["token_ids"], name
+        if wanted["features"] is None:
+            assert found["features"] is None, name
+            continue
+        theirs_of, ours_of = (
+            token_protocol.MultiModalFeatures.model_validate(body["features"]) for body in (wanted, found)
+        )
+        assert (ours_of.mm_placeholders, ours_of.mm_metadata) == (theirs_of.mm_placeholders, theirs_of.mm_metadata)
+        for mine, other in zip(_tensors(ours_of), _tensors(theirs_of), strict=True):
+            assert mine.keys() == other.keys(), name
+            assert all((mine[key] == other[key]).all() for key in mine), name
+
+
+def _tensors(features: Any) -> list[dict[str, Any]]:
+    items = mm_features.mm_kwargs_from_features(features)["image"]
+    return [{key: element.data for key, element in item.items()} for item in items]
+
+
 def test_other_pictures_get_other_replies(theirs: Recorded) -> None:
     """Else equal replies would show nothing."""
     recorded = [response for (path, _), response in theirs.replies.items() if path == CHAT.path]
@@ -147,7 +186,9 @@ def test_a_picture_that_comes_again_is_neither_sent_nor_processed_again(ours: Se
     before = media_counts(ours)
     turns += [{"role": "assistant", "content": first["choices"][0]["message"]["content"]}, user_message("And now?")]
     second = post_chat(ours.url, asked_for(turns)).json()
-    assert media_counts(ours) == before
+    after, seen = media_counts(ours), ("tokenwire_worker_media_expanded_total", "tokenwire_worker_media_reused_total")
+    assert {name for name in after if after[name] != before[name]} == set(seen)
+    assert [after[name] - before[name] for name in seen] == [1, 1]
     ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]
     assert second["token_history"]["reused_tokens"] == len(ids)
     assert second["prompt_token_ids"][: len(ids)] == ids

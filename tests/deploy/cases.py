@@ -47,6 +47,24 @@ SWITCHES: dict[str, dict[str, Any]] = {
         "workers": POOL,
         "networkPolicy": {"enabled": False},
     },
+    "egress": {
+        "coordinator": {
+            "options": {"allow-http-media": True, "allowed-media-network": ["10.9.0.0/16"], "max-media-mb": 10},
+        },
+        "workers": {
+            "hub": {"model": "org/model", "options": {"media-processes": 4, "received-media-mb": 512}},
+            "offline": {"model": "org/model", "offline": True},
+            "files": {"model": "/models/large", "multiNode": {"nodes": 2}},
+        },
+        "networkPolicy": {
+            "egress": {
+                "enabled": True,
+                "apiServer": ["172.18.0.2/32"],
+                "coordinator": [{"to": [{"podSelector": {"matchLabels": {"app": "redis"}}}]}],
+                "workers": [{"to": [{"podSelector": {"matchLabels": {"app": "mirror"}}}]}],
+            }
+        },
+    },
     "peer-auth": {
         "peerAuth": {
             "tls": {"enabled": True, "coordinatorSecret": "one", "workerSecret": "two"},

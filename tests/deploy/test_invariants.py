@@ -102,7 +102,7 @@ def test_ports_have_names_that_agree(manifests: list[Manifest]) -> None:
     for monitor in of_kind(manifests, "PodMonitor"):
         assert {each["port"] for each in monitor["spec"]["podMetricsEndpoints"]} <= ports["worker"]
     for policy in of_kind(manifests, "NetworkPolicy"):
-        for rule in policy["spec"]["ingress"]:
+        for rule in policy["spec"].get("ingress", ()):
             assert {port["port"] for port in rule.get("ports", ())} <= set().union(*ports.values())
 
 

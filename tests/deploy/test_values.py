@@ -48,6 +48,9 @@ from tests.deploy.rendering import chart_error, pod_templates, render, render_te
         ({"workers": {"pool": {"options": {"routing": "load"}}}}, "routing"),
         ({"workers": {"pool": {"engine": "sglang"}}}, "engine"),
         ({"workers": POOL, "coordinator": {"options": {"queue-timeout": 0}}}, "queue-timeout"),
+        ({"workers": POOL, "coordinator": {"options": {"max-media-mb": 0}}}, "max-media-mb"),
+        ({"workers": POOL, "networkPolicy": {"egress": {"enabled": True}}}, "apiServer is missing"),
+        ({"workers": POOL, "networkPolicy": {"egress": {"apiServer": ["api.example.com"]}}}, "apiServer"),
     ],
 )
 def test_wrong_values_are_rejected(values: dict[str, Any], named: str) -> None:

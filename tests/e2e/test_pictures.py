@@ -174,17 +174,51 @@ def test_ids_of_a_prompt_cannot_stand_for_its_pictures(service: Service) -> None
     assert "messages[0].content[0] is a picture" in response.json()["error"]["message"]
 
 
-def test_a_rendered_request_cannot_have_pictures(service: Service) -> None:
-    """It has ids only, so whoever generates from it would see none."""
+def test_a_rendered_request_has_the_ids_names_and_places_of_its_pictures(service: Service) -> None:
+    """The ids are those that the engine sees; a picture has one name wherever it is; text alone has no features."""
+    chat = picture_request(picture_part(CAT), "and", picture_part(DOG), picture_part(CAT), return_token_offsets=True)
+    token_ids = completed(service, chat)["prompt_token_ids"]
+    rendered = completed(service, chat, "/v1/chat/completions/render")
+    assert (rendered["token_ids"], rendered["token_offsets"]) == (token_ids, None)
+    assert rendered["sampling_params"]["max_tokens"] == chat["max_tokens"]
+    features = rendered["features"]
+    first, second, third = features["mm_hashes"]["image"]
+    assert first == third != second
+    places = [(each["offset"], each["length"]) for each in features["mm_placeholders"]["image"]]
+    assert [length for _, length in places] == [IMAGE_TOKENS] * 3
+    ids_of = [token_ids[offset : offset + IMAGE_TOKENS] for offset, _ in places]
+    assert ids_of[0] == ids_of[2] != ids_of[1]
+    assert completed(service, picture_request("text"), "/v1/chat/completions/render")["features"] is None
+
+
+def test_a_rendered_message_is_the_rendered_chat(service: Service) -> None:
+    """Anthropic's format has pictures, too."""
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(CAT).decode()}
-    message = {"role": "user", "content": [{"type": "image", "source": source}]}
-    for path, body in (
-        ("/v1/chat/completions/render", picture_request(picture_part(CAT))),
-        ("/v1/messages/render", {"model": "simulated", "max_tokens": 5, "messages": [message]}),
-    ):
-        response = httpx.post(service.url + path, json=body, timeout=60)
-        assert response.status_code == 400, path
-        assert "cannot have pictures" in response.json()["error"]["message"]
+    blocks = [{"type": "image", "source": source}, {"type": "text", "text": "What?"}]
+    body = {"model": "simulated", "max_tokens": 20, "messages": [{"role": "user", "content": blocks}]}
+    message = completed(service, {**body, "mm_payload": "none"}, "/v1/messages/render")
+    chat = completed(service, picture_request(picture_part(CAT), "What?"), "/v1/chat/completions/render")
+    for name in ("token_ids", "features"):
+        assert message[name] == chat[name]
+
+
+def test_a_request_that_was_rendered_elsewhere_brings_no_pictures(service: Service) -> None:
+    """Tensors come from servers that a client trusts, not from clients: a 400 names the field."""
+    rendered = completed(service, picture_request(picture_part(CAT)), "/v1/chat/completions/render")
+    response = httpx.post(f"{service.url}/inference/v1/generate", json=rendered, timeout=60)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "features"
+
+
+def test_a_reply_to_a_picture_is_derendered(service: Service) -> None:
+    """The picture in the original request is not looked at: it need not exist any more."""
+    chat = picture_request(picture_part(CAT), "What?")
+    expected = completed(service, chat)
+    reply = {"choices": [{"index": 0, "token_ids": expected["choices"][0]["token_ids"], "finish_reason": "length"}]}
+    gone = picture_request({"type": "image_url", "image_url": {"url": "https://name.invalid/"}}, "What?")
+    body = {"generate_response": reply, "prompt_token_ids": expected["prompt_token_ids"], "chat_request": gone}
+    derendered = completed(service, body, "/v1/chat/completions/derender")
+    assert derendered["choices"][0]["message"]["content"] == expected["choices"][0]["message"]["content"]
 
 
 def test_a_model_that_takes_text_only_says_so(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.reference.metrics import core_with_keys, families_of, row_of
+from scripts.reference.metrics import core_with_keys, families_of, media_families, row_of
 from tests.monitoring.files import DASHBOARD, METRIC, ROOT, RULES, alerts, metrics, panels, queries, runbook_urls
 
 RULES_TEST = Path(__file__).parent / "rules_test.yaml"
@@ -98,7 +98,9 @@ def test_panels_have_units_and_do_not_overlap() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in panels():
         unit = panel["fieldConfig"]["defaults"]["unit"]
-        assert unit in {"none", "short", "s", "bytes", "percentunit", "reqps"} or unit.startswith("si:"), panel["title"]
+        assert unit in {"none", "short", "s", "bytes", "Bps", "percentunit", "reqps"} or unit.startswith("si:"), panel[
+            "title"
+        ]
         place = panel["gridPos"]
         cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
         assert taken.isdisjoint(cells), panel["title"]
@@ -131,9 +133,10 @@ def test_tenants_have_a_row() -> None:
 
 
 def test_every_metric_and_label_of_a_query_is_registered() -> None:
-    """Alerts and panels use no metric of a coordinator, and group by no label, that its registry does not have."""
+    """Alerts and panels use no metric, and group by no label, that no registry has."""
     core = core_with_keys()
-    labels = {row[0].strip("`"): row[2] for row in map(row_of, families_of(core.observers.metrics.registry))}
+    families = [*families_of(core.observers.metrics.registry), *media_families()]
+    labels = {row[0].strip("`"): row[2] for row in map(row_of, families)}
     own = {name for name in metrics() if not name.startswith("vllm:")}
 
     assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in own} <= labels.keys()

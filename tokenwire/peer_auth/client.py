@@ -45,7 +45,7 @@ class ChannelFactory:
 
     def open_channel(self, address: str) -> grpc.aio.Channel:
         """Open a channel to a worker at `HOST:PORT` or `unix:PATH`."""
-        interceptors = [] if self._tokens is None else [_TokenSender(self._tokens)]
+        interceptors = [] if self._tokens is None else [sender(self._tokens) for sender in _TOKEN_SENDERS]
         if self._credentials is not None:
             options = [*self._options, ("grpc.ssl_target_name_override", self._settings.server_name)]
             return grpc.aio.secure_channel(address, self._credentials.current(), options, interceptors=interceptors)
@@ -90,16 +90,15 @@ class ChannelFactory:
             log.warning("the peer token is sent to %s unencrypted: enable TLS with --peer-ca", address)
 
 
-class _TokenSender(grpc.aio.UnaryUnaryClientInterceptor):
-    """Adds the token to control calls."""
+class _TokenSender:
+    """Adds the token to calls."""
 
     def __init__(self, tokens: Callable[[], PeerTokens]) -> None:
         self._tokens = tokens
 
-    async def intercept_unary_unary(
+    async def _send(
         self, continuation: Callable[..., Awaitable[Any]], client_call_details: grpc.aio.ClientCallDetails, request: Any
     ) -> Any:
-        """Call with the token."""
         metadata = grpc.aio.Metadata(*(client_call_details.metadata or ()), *_metadata(self._tokens()))
         details = grpc.aio.ClientCallDetails(
             method=client_call_details.method,
@@ -109,6 +108,28 @@ class _TokenSender(grpc.aio.UnaryUnaryClientInterceptor):
             wait_for_ready=client_call_details.wait_for_ready,
         )
         return await continuation(details, request)
+
+
+class _UnaryTokenSender(_TokenSender, grpc.aio.UnaryUnaryClientInterceptor):
+    """To control calls and expansions."""
+
+    intercept_unary_unary = _TokenSender._send
+
+
+class _PutTokenSender(_TokenSender, grpc.aio.StreamUnaryClientInterceptor):
+    """To calls that put media."""
+
+    intercept_stream_unary = _TokenSender._send  # type: ignore[assignment]
+
+
+class _RenderTokenSender(_TokenSender, grpc.aio.UnaryStreamClientInterceptor):
+    """To calls that answer in parts."""
+
+    intercept_unary_stream = _TokenSender._send
+
+
+_TOKEN_SENDERS = (_UnaryTokenSender, _PutTokenSender, _RenderTokenSender)
+"""One for each kind of call: gRPC takes an interceptor for one kind alone. Sessions bring their metadata."""
 
 
 def _metadata(tokens: PeerTokens) -> Metadata:

@@ -11,7 +11,11 @@ _UNLIMITED = -1
 _MOST_RESPONSE_BYTES = 256 * 2**20
 """Of a control call."""
 MOST_MEDIA_BYTES = 4 * 2**20
-"""Of a worker's answer to a call for media: the ids of a prompt of more than a million tokens."""
+"""Of a message of a worker's answer to a call for media: the ids of a prompt of more than a million tokens."""
+MOST_TENSOR_BYTES = 128 * 2**20
+"""Of the tensors of a rendered request. As JSON they take a third more."""
+FEATURES_PART_BYTES = 2**20
+"""Of this JSON in a message; the last one may have less."""
 MOST_TOKENIZER_BYTES = 40 * 2**20
 """Of the files of a tokenizer. The largest public ones have 35 MB."""
 MOST_EVENT_BYTES = 16 * 2**20

@@ -52,28 +52,44 @@ class PutResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ExpandRequest(_message.Message):
-    __slots__ = ("token_ids", "media", "max_token_ids", "cache_salt")
+    __slots__ = ("token_ids", "media", "max_token_ids", "cache_salt", "mm_payload")
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     MEDIA_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
+    MM_PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     media: _containers.RepeatedCompositeFieldContainer[MediaItem]
     max_token_ids: int
     cache_salt: str
-    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., media: _Optional[_Iterable[_Union[MediaItem, _Mapping]]] = ..., max_token_ids: _Optional[int] = ..., cache_salt: _Optional[str] = ...) -> None: ...
+    mm_payload: str
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., media: _Optional[_Iterable[_Union[MediaItem, _Mapping]]] = ..., max_token_ids: _Optional[int] = ..., cache_salt: _Optional[str] = ..., mm_payload: _Optional[str] = ...) -> None: ...
 
 class ExpandResponse(_message.Message):
-    __slots__ = ("token_ids", "spans", "missing", "length")
+    __slots__ = ("token_ids", "spans", "missing", "length", "features_json")
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     LENGTH_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_JSON_FIELD_NUMBER: _ClassVar[int]
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     spans: _containers.RepeatedCompositeFieldContainer[MediaSpan]
     missing: _containers.RepeatedScalarFieldContainer[bytes]
     length: int
-    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., spans: _Optional[_Iterable[_Union[MediaSpan, _Mapping]]] = ..., missing: _Optional[_Iterable[bytes]] = ..., length: _Optional[int] = ...) -> None: ...
+    features_json: bytes
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., spans: _Optional[_Iterable[_Union[MediaSpan, _Mapping]]] = ..., missing: _Optional[_Iterable[bytes]] = ..., length: _Optional[int] = ..., features_json: _Optional[bytes] = ...) -> None: ...
+
+class RenderRequest(_message.Message):
+    __slots__ = ("prompt",)
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
+    prompt: ExpandRequest
+    def __init__(self, prompt: _Optional[_Union[ExpandRequest, _Mapping]] = ...) -> None: ...
+
+class RenderResponse(_message.Message):
+    __slots__ = ("part",)
+    PART_FIELD_NUMBER: _ClassVar[int]
+    part: ExpandResponse
+    def __init__(self, part: _Optional[_Union[ExpandResponse, _Mapping]] = ...) -> None: ...
 
 class MediaSpan(_message.Message):
     __slots__ = ("offset", "length")

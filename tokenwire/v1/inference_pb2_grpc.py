@@ -124,6 +124,11 @@ class MediaStub(object):
                 request_serializer=tokenwire_dot_v1_dot_inference__pb2.ExpandRequest.SerializeToString,
                 response_deserializer=tokenwire_dot_v1_dot_inference__pb2.ExpandResponse.FromString,
                 _registered_method=True)
+        self.Render = channel.unary_stream(
+                '/tokenwire.v1.Media/Render',
+                request_serializer=tokenwire_dot_v1_dot_inference__pb2.RenderRequest.SerializeToString,
+                response_deserializer=tokenwire_dot_v1_dot_inference__pb2.RenderResponse.FromString,
+                _registered_method=True)
 
 
 class MediaServicer(object):
@@ -147,6 +152,14 @@ class MediaServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Render(self, request, context):
+        """Render returns what Expand does, and then the features of a rendered request alone:
+        these may be large, so they come in parts of 1 MiB, of which the last may be smaller.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MediaServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -159,6 +172,11 @@ def add_MediaServicer_to_server(servicer, server):
                     servicer.Expand,
                     request_deserializer=tokenwire_dot_v1_dot_inference__pb2.ExpandRequest.FromString,
                     response_serializer=tokenwire_dot_v1_dot_inference__pb2.ExpandResponse.SerializeToString,
+            ),
+            'Render': grpc.unary_stream_rpc_method_handler(
+                    servicer.Render,
+                    request_deserializer=tokenwire_dot_v1_dot_inference__pb2.RenderRequest.FromString,
+                    response_serializer=tokenwire_dot_v1_dot_inference__pb2.RenderResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -217,6 +235,33 @@ class Media(object):
             '/tokenwire.v1.Media/Expand',
             tokenwire_dot_v1_dot_inference__pb2.ExpandRequest.SerializeToString,
             tokenwire_dot_v1_dot_inference__pb2.ExpandResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Render(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tokenwire.v1.Media/Render',
+            tokenwire_dot_v1_dot_inference__pb2.RenderRequest.SerializeToString,
+            tokenwire_dot_v1_dot_inference__pb2.RenderResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -30,21 +30,32 @@ class MediaProcessing(Protocol):
 
     waiting: int
     jobs: int
+    busy_s: float
     died: int
 
 
-def media_metrics(received: ReceivedMedia, pool: MediaProcessing | None) -> list[Metric]:
-    """Return the metrics of items that were put, and of processing them, if that takes time."""
-    prefix = "tokenwire_worker_media"
-    families = [
-        CounterMetricFamily(f"{prefix}_puts", "Media that coordinators put.", received.puts),
-        CounterMetricFamily(f"{prefix}_received_bytes", "Their bytes.", received.received_bytes),
-        GaugeMetricFamily(f"{prefix}_memory_bytes", "Memory of their bytes.", received.used_bytes),
+_PREFIX = "tokenwire_worker_media"
+
+
+def received_metrics(received: ReceivedMedia) -> list[Metric]:
+    """Return the metrics of items that coordinators put."""
+    return [
+        CounterMetricFamily(f"{_PREFIX}_puts", "Media that coordinators put.", received.puts),
+        CounterMetricFamily(f"{_PREFIX}_received_bytes", "Their bytes.", received.received_bytes),
+        GaugeMetricFamily(f"{_PREFIX}_memory_bytes", "Memory of their bytes.", received.used_bytes),
     ]
-    if pool is not None:
-        families += [
-            CounterMetricFamily(f"{prefix}_processed", "Media that were processed.", pool.jobs),
-            CounterMetricFamily(f"{prefix}_died", "Processes that died of one.", pool.died),
-            GaugeMetricFamily(f"{prefix}_waiting", "Media that wait for a process, or are processed.", pool.waiting),
-        ]
-    return families
+
+
+def processing_metrics(
+    pool: MediaProcessing, expanded: int = 0, reused: int = 0, memory_bytes: int = 0
+) -> list[Metric]:
+    """Return the metrics of what processes items, and of what is kept of these."""
+    return [
+        CounterMetricFamily(f"{_PREFIX}_expanded", "Media of prompts that were expanded.", expanded),
+        CounterMetricFamily(f"{_PREFIX}_reused", "Those of them that had been processed before.", reused),
+        CounterMetricFamily(f"{_PREFIX}_processed", "Media that were processed.", pool.jobs),
+        CounterMetricFamily(f"{_PREFIX}_processing_seconds", "Time that this took, of all processes.", pool.busy_s),
+        GaugeMetricFamily(f"{_PREFIX}_processed_memory_bytes", "Memory of what is kept of them.", memory_bytes),
+        CounterMetricFamily(f"{_PREFIX}_died", "Processes that died of one.", pool.died),
+        GaugeMetricFamily(f"{_PREFIX}_waiting", "Media that wait for a process, or are processed.", pool.waiting),
+    ]

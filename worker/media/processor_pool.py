@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded
@@ -40,6 +41,8 @@ class ProcessorPool:
         """Jobs that have not ended."""
         self.jobs = 0
         """Jobs that have ended, well or not."""
+        self.busy_s = 0.0
+        """Time that processes have had jobs, all of them together."""
         self.died = 0
         """Processes that died of a job."""
 
@@ -92,6 +95,7 @@ class ProcessorPool:
             connection = self._idle.pop()
         except IndexError:
             connection = self._fork()
+        began = time.monotonic()
         try:
             send(connection, job)
             answer, descriptor = receive(connection)
@@ -102,6 +106,9 @@ class ProcessorPool:
             self.died += 1
             log.warning("a process of media processors died of its job")
             raise InvalidRequest("Failed to load image: its decoder died of it.", param="messages") from error
+        finally:
+            with self._lock:
+                self.busy_s += time.monotonic() - began
         self._idle.append(connection)
         if descriptor is None:
             return answer, None

@@ -1,6 +1,7 @@
 """Media of simulated prompts: each picture becomes a fixed number of ids, which depend on its bytes."""
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 
@@ -8,7 +9,7 @@ from prometheus_client.core import Metric
 
 from tokenwire.errors import InvalidRequest, MediaMissing
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine.media import EngineMedia, media_metrics
+from tokenwire.worker.engine.media import EngineMedia, processing_metrics, received_metrics
 from tokenwire.worker.media.received import ReceivedMedia
 from tokenwire.worker.simulated_engine.model import SimulatedModel
 
@@ -26,6 +27,7 @@ class SimulatedProcessing:
         self._seconds = seconds
         self._processed = deque[bytes](maxlen=_PROCESSED)
         self.waiting = self.jobs = self.died = 0
+        self.busy_s = 0.0
 
     async def process(self, digests: Iterable[bytes]) -> None:
         """Return when these pictures have been processed."""
@@ -38,6 +40,7 @@ class SimulatedProcessing:
         finally:
             self.waiting -= len(fresh)
             self.jobs += len(fresh)
+            self.busy_s += self._seconds * len(fresh)
         self._processed.extend(fresh.difference(self._processed))
 
 
@@ -62,12 +65,14 @@ class SimulatedMedia(EngineMedia):
 
     def metrics(self) -> Sequence[Metric]:
         """Return Prometheus metrics."""
-        return media_metrics(self._received, self._processing)
+        processing = [] if self._processing is None else processing_metrics(self._processing)
+        return [*received_metrics(self._received), *processing]
 
     async def expand(self, request: pb.ExpandRequest) -> pb.ExpandResponse:
         """Return the expanded prompt."""
         token_ids, spans = await self.prompt(request.token_ids, request.media)
-        return pb.ExpandResponse(token_ids=token_ids, spans=spans)
+        features = _features_json(request.media, spans) if request.mm_payload else b""
+        return pb.ExpandResponse(token_ids=token_ids, spans=spans, features_json=features)
 
     async def prompt(
         self, token_ids: Sequence[int], media: Sequence[pb.MediaItem], end: int | None = None
@@ -111,3 +116,11 @@ class SimulatedMedia(EngineMedia):
 
     def _ids(self, digest: bytes) -> list[int]:
         return [self._words[(digest[i % len(digest)] + i) % len(self._words)] for i in range(self._tokens)]
+
+
+def _features_json(media: Sequence[pb.MediaItem], spans: Sequence[pb.MediaSpan]) -> bytes:
+    """Return vLLM's MultiModalFeatures; there are no tensors."""
+    places = [{"offset": span.offset, "length": span.length} for span in spans]
+    names = [item.digest.hex() for item in media]
+    named = {"mm_hashes": {"image": names}, "mm_placeholders": {"image": places}}
+    return json.dumps({**named, "kwargs_data": None, "mm_metadata": None}).encode()

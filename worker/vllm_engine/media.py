@@ -1,6 +1,7 @@
 """Media of prompts for vLLM: processed in processes of their own, kept by name, and put into prompts by vLLM's code."""
 
 import asyncio
+import inspect
 import logging
 import mmap
 import pickle
@@ -15,10 +16,11 @@ from vllm.multimodal.inputs import MultiModalKwargsItem
 from vllm.multimodal.processing import BaseMultiModalProcessor, ProcessorInputs, TimingContext
 from vllm.v1.serial_utils import MsgpackDecoder
 
-from tokenwire.errors import InvalidRequest, MediaMissing
+from tokenwire.errors import InvalidRequest, MediaMissing, Unsupported
+from tokenwire.peer_auth.grpc_options import MOST_TENSOR_BYTES
 from tokenwire.protocol.vllm_names import json_object
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine.media import EngineMedia, media_metrics
+from tokenwire.worker.engine.media import EngineMedia, processing_metrics, received_metrics
 from tokenwire.worker.media.processor_pool import ProcessorPool
 from tokenwire.worker.media.received import ReceivedMedia
 from tokenwire.worker.vllm_engine.errors import vllm_errors
@@ -34,6 +36,8 @@ log = logging.getLogger(__name__)
 
 _IMAGE = "image"
 _MOST_PLACEHOLDERS = 64
+_TENSORS = "tensors"
+_NO_FEATURES = "its vLLM is older than 0.32"
 _PROCESSOR_MODULE = "tokenwire.worker.vllm_engine.media_processor"
 
 
@@ -80,6 +84,8 @@ class VllmMedia(EngineMedia):
         self._entries_bytes = 0
         self._capacity = int(config.multimodal_config.mm_processor_cache_gb * 2**30)
         self._processing: dict[tuple[bytes, str], asyncio.Task[_ProcessedItem]] = {}
+        self._rendering = asyncio.Lock()
+        self._expanded = self._reused = 0
 
     def start(self) -> None:
         """Start the processes, in the background."""
@@ -101,19 +107,38 @@ class VllmMedia(EngineMedia):
 
     def metrics(self) -> Sequence[Metric]:
         """Return Prometheus metrics."""
-        return media_metrics(self._received, self._pool)
+        processed = processing_metrics(self._pool, self._expanded, self._reused, self._entries_bytes)
+        return [*received_metrics(self._received), *processed]
 
     async def expand(self, request: pb.ExpandRequest) -> pb.ExpandResponse:
         """Return a prompt as the engine sees it."""
-        made = await self.prompt(list(request.token_ids), request.media)
+        reused = sum((item.digest, item.options_json) in self._entries for item in request.media)
+        made, entries = await self._made(list(request.token_ids), request.media)
         spans = [pb.MediaSpan(offset=each.offset, length=each.length) for each in made["mm_placeholders"][_IMAGE]]
-        return pb.ExpandResponse(token_ids=made["prompt_token_ids"], spans=spans)
+        response = pb.ExpandResponse(token_ids=made["prompt_token_ids"], spans=spans)
+        if not request.mm_payload:
+            self._expanded += len(entries)
+            self._reused += reused
+        else:
+            if request.mm_payload == _TENSORS:
+                check_tensors(sum(len(entry.memory) for entry in entries))
+            async with self._rendering:  # one at a time: each copies all tensors a few times
+                info = self._processor.info
+                response.features_json = await asyncio.to_thread(_features_json, made, request.mm_payload, info)
+        return response
 
     async def prompt(self, token_ids: list[int], media: Sequence[pb.MediaItem], end: int | None = None) -> Any:
         """Return vLLM's MultiModalInput of a prompt, of which the ids before `end` have placeholders.
 
         Raises InvalidRequest, MediaMissing, Overloaded or EngineFailed.
         """
+        made, _ = await self._made(token_ids, media, end)
+        return made
+
+    async def _made(
+        self, token_ids: list[int], media: Sequence[pb.MediaItem], end: int | None = None
+    ) -> tuple[Any, list[_ProcessedItem]]:
+        """Return vLLM's input, and the item at each of its places."""
         self._check(media)
         options_json = media[0].options_json
         missing = [each.digest for each in media if not self._has(each.digest, options_json)]
@@ -129,7 +154,7 @@ class VllmMedia(EngineMedia):
             inputs = processor_inputs(self._processor, _IMAGE, nothing, names, options, cache, token_ids[:end])
             made = self._processor.apply(inputs, TimingContext(enabled=False))
         made["prompt_token_ids"] = [*made["prompt_token_ids"], *token_ids[end:]]
-        return made
+        return made, entries
 
     def _check(self, media: Sequence[pb.MediaItem]) -> None:
         limit = self._kinds[0].limit
@@ -216,6 +241,29 @@ def _kinds(llm: Any, processor: Any) -> list[pb.MediaKind]:
     while len(texts) > 1 and texts[-1] == texts[-2]:
         texts.pop()
     return [pb.MediaKind(modality=_IMAGE, limit=limit, placeholders=[text for text in texts if text])]
+
+
+def check_tensors(size: int) -> None:
+    """Check how much the tensors of a rendered request take. Raises InvalidRequest."""
+    if size > MOST_TENSOR_BYTES:
+        raise InvalidRequest(
+            f"The tensors of these pictures take {size} bytes; a rendered request has {MOST_TENSOR_BYTES} at most: "
+            'with mm_payload "none" it has names and places alone.',
+            param="mm_payload",
+        )
+
+
+def _features_json(made: Any, mm_payload: str, info: Any) -> bytes:
+    """Return what a rendered request has of media, as vLLM's own code writes it; info: of the processor."""
+    try:
+        from vllm.entrypoints.scale_out.token_in_token_out.mm_features import extract_mm_features as extract
+    except ImportError as error:
+        raise Unsupported(_NO_FEATURES) from error
+    if "mm_payload" not in inspect.signature(extract).parameters:  # before 0.32
+        raise Unsupported(_NO_FEATURES)
+    declared = info.data_parser.placeholder_metadata_fields
+    features = extract(made, metadata_fields_for=declared, mm_payload=mm_payload)
+    return bytes(features.model_dump_json(), "ascii")
 
 
 def _options(text: str) -> MediaOptions:

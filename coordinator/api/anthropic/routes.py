@@ -64,7 +64,7 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
         with translator.named():
             chat, model = await to_chat(body, headers)
             call = await service.prepare(chat, headers, model=model, submits=False)
-        return left_out.name_in(await rendered_chat(call), body.left_out_tools)
+        return left_out.name_in(await rendered_chat(service, call), body.left_out_tools)
 
     return router
 

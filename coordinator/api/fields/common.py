@@ -183,12 +183,18 @@ class RequestFields(SamplingFields, WeightLimitFields):
     prompt_cache_key: Identifier | None = None
     request_id: Identifier = ""
     user: str | None = None
-    # Of beam search, of rendering only, or of media: only their types are checked.
+    # Of beam search or of rendering: elsewhere, only their types are checked.
     use_beam_search: bool = False
     length_penalty: float = 1.0
     return_token_offsets: bool | None = None
     mm_payload: Literal["tensors", "none"] = "tensors"
     return_mm_kwargs: bool | None = None
+
+    @property
+    def features_payload(self) -> Literal["tensors", "none"]:
+        """What a rendered request has of its media: `mm_payload`, or what the older name of "none" says."""
+        is_given = "mm_payload" in self.model_fields_set
+        return self.mm_payload if is_given or self.return_mm_kwargs is not False else "none"
 
     def shows_usage(self, api: ApiSettings) -> bool:
         """Return whether a stream ends with a usage chunk."""

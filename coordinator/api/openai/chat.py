@@ -26,6 +26,7 @@ from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.generation.traffic_split import Conversation
+from tokenwire.coordinator.media.content import MediaFeatures
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.output.sse import ChunkEncoder
@@ -90,6 +91,9 @@ class ChatService:
         prepared = await self._generation.prepare(generation_request, model, headers.caller, submits)
         if prepared.has_large_parameters:
             body.drop_copied()
+        if prepared.prompts[0].media is not None:
+            # Its pictures, and encoded: a body is kept until its reply has been sent, which needs this of them.
+            body.messages = [{"role": body.messages[-1].get("role", "assistant"), "content": body.echoed()}]
         counts_reasoning = model.parsers is not None and model.parsers.counts_reasoning
         return ChatCall(body, self._api, prepared, plan, counts_reasoning, int(time.time()))
 
@@ -130,6 +134,13 @@ class ChatService:
     def stream(self, call: ChatCall, encoder: ChunkEncoder | None = None) -> EventStream:
         """Return the streamed response of a call, in another route's format if an encoder is given."""
         return EventStream(self._generation, call.prepared, encoder or _chunks(call))
+
+    async def media_features(self, call: ChatCall) -> MediaFeatures | None:
+        """Return what a rendered request has of its pictures; None if there are none. Raises what `prepare` does."""
+        prepared, media = call.prepared, call.prepared.prompts[0].media
+        if media is None or self._generation.media is None:
+            return None
+        return await self._generation.media.features(media, prepared.model, call.body.features_payload)
 
     async def respond(self, call: ChatCall, request: Request) -> Response:
         """Return OpenAI's response, streamed or not. Raises errors that precede its start."""

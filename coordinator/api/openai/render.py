@@ -30,7 +30,7 @@ def render_routes(service: ChatService, generation: GenerationService, models: M
         _check_beam_search(body)
         unsupported_chat.check_body(body)
         call = await service.prepare(body, RequestHeaders.of(request), submits=False)
-        return await rendered_chat(call)
+        return await rendered_chat(service, call)
 
     @router.post("/v1/completions/render", CompletionRequest)
     async def render_completion(body: CompletionRequest, request: Request) -> Response:
@@ -45,11 +45,10 @@ def render_routes(service: ChatService, generation: GenerationService, models: M
     return router
 
 
-async def rendered_chat(call: ChatCall) -> Response:
-    """Return a chat as vLLM's GenerateRequest. Raises InvalidRequest for pictures, which that would not have."""
-    if call.prepared.multimodal_tokens is not None:
-        raise InvalidRequest("A rendered request cannot have pictures: send the chat itself.", param="messages")
-    return LongResponse(await generate_request(call.body, call.prepared, 0))
+async def rendered_chat(service: ChatService, call: ChatCall) -> Response:
+    """Return a chat as vLLM's GenerateRequest. Raises what workers make of its pictures."""
+    features = await service.media_features(call)
+    return LongResponse(await generate_request(call.body, call.prepared, 0, features))
 
 
 def _check_beam_search(body: RequestFields) -> None:

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 from tokenwire.coordinator.api.fields.common import RequestFields
-from tokenwire.coordinator.api.json_pieces import long_object, slices
+from tokenwire.coordinator.api.json_pieces import JsonPieces, long_object, slices
 from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.media.content import MediaFeatures
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -22,7 +23,9 @@ _LISTS = ("logprob_token_ids", "allowed_token_ids", "trace_decode_token_ids")
 _CONSTRAINTS = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
 
 
-async def generate_request(body: RequestFields, prepared: PreparedRequest, position: int) -> Iterator[bytes]:
+async def generate_request(
+    body: RequestFields, prepared: PreparedRequest, position: int, features: MediaFeatures | None = None
+) -> Iterator[bytes]:
     """Return the GenerateRequest of one of the prompts as JSON, in parts."""
     request, prompt = prepared.request, prepared.prompts[position]
     streams = bool(body.stream)
@@ -30,7 +33,7 @@ async def generate_request(body: RequestFields, prepared: PreparedRequest, posit
     kwargs = request.reasoning_parser_kwargs
     fields = {
         "request_id": prepared.id_of(position),
-        "features": None,
+        "features": None if features is None else JsonPieces(lambda: iter((features.json,))),
         "content_parts": None,
         "sampling_params": sampling_params(body, prepared, position),
         "model": body.model,
@@ -146,9 +149,9 @@ def _extra_args(wire: pb.SamplingParams) -> dict[str, Any]:
 
 
 async def _offsets(prepared: PreparedRequest, position: int) -> Sequence[tuple[int, int]] | None:
-    """Return the characters of each id in the prompt's text; None for ids that are not of a text."""
+    """Return the characters of each id in the prompt's text; None for ids that are not all of a text."""
     prompt, source = prepared.prompts[position], prepared.request.prompts[position]
-    if prompt.text is None:
+    if prompt.text is None or not prompt.is_tokenized:
         return None
     special = getattr(source, "add_special_tokens", False)
     encode = partial(_encoded_offsets, prepared.model.tokenizer, prompt.text, special, prompt.token_ids)

@@ -8,6 +8,24 @@ from tokenwire.coordinator.api.openai.derender_request import DerenderState
 from tokenwire.coordinator.api.openapi.openai_schemas import ChatCompletion, ChatCompletionChunk, Completion
 
 
+class PlaceholderRange(BaseModel):
+    """The place of a picture in a prompt."""
+
+    offset: int
+    length: int
+
+
+class RenderedFeatures(BaseModel):
+    """vLLM's features of pictures, by modality."""
+
+    mm_hashes: dict[str, list[str]]
+    mm_placeholders: dict[str, list[PlaceholderRange]]
+    kwargs_data: dict[str, list[str | None]] | None = Field(
+        description='Processed tensors, as base64 of vLLM\'s encoding; null with `mm_payload` "none".'
+    )
+    mm_metadata: dict[str, list[str | None]] | None
+
+
 class RenderedRequest(BaseModel):
     """A body for `/inference/v1/generate`, of this server or of vLLM's."""
 
@@ -16,7 +34,7 @@ class RenderedRequest(BaseModel):
     token_offsets: list[tuple[int, int]] | None = Field(
         description="Where each id stands in the rendered text, in characters; on request."
     )
-    features: None
+    features: RenderedFeatures | None = Field(description="Of pictures.")
     content_parts: None
     sampling_params: dict[str, Any] = Field(description="vLLM's SamplingParams, with the model's defaults.")
     model: str | None

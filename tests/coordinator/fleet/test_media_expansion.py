@@ -1,14 +1,16 @@
 """Tests of expansions of prompts: which workers are asked."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.workers import until
 from tokenwire.coordinator.fleet.media_answers import Expansion
 from tokenwire.coordinator.fleet.media_expansion import MediaExpander
 from tokenwire.coordinator.media.content import MediaContent
-from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, Unavailable
+from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, Unavailable, Unsupported
 
 ITEM = MediaContent(b"x")
 ANSWER = Expansion([1, 9, 9, 9], [(1, 3)])
@@ -30,27 +32,56 @@ class Asked:
         self.takes_media = True
         self.open_slots = slots
         self.asked = 0
-        self.media = SimpleNamespace(lacks=lambda items: lacks, expand=self.expand)
+        self.media = SimpleNamespace(lacks=lambda items: lacks, expand=self.expand, is_silent=False)
         self._answer = answer
 
+    def hang(self) -> None:
+        """Answer nothing from now on."""
+        self.media.expand = self._hang
+
+    async def _hang(self, *given: Any) -> Expansion:
+        self.asked += 1
+        self.media.is_silent = True
+        await asyncio.Event().wait()
+        raise AssertionError("it was answered")
+
     async def expand(
-        self, token_ids: Any, items: Any, options_json: str | None, max_token_ids: int, cache_salt: str | None
+        self,
+        token_ids: Any,
+        items: Any,
+        options_json: str | None,
+        max_token_ids: int,
+        cache_salt: str | None = None,
+        mm_payload: str = "",
     ) -> Expansion:
         """Count, and answer."""
         self.asked += 1
         self.salt = cache_salt
         if isinstance(self._answer, TokenwireError):
             raise self._answer
-        return self._answer
+        if not mm_payload:
+            return self._answer
+        return self._answer._replace(features_json=f"{[*token_ids]} {options_json} {mm_payload}".encode())
 
 
 def expander_of(*workers: Any) -> MediaExpander:
     """Return an expander in front of workers."""
+    return MediaExpander(pool_of(*workers), patience_s=0.001)
+
+
+def pool_of(*workers: Any) -> Any:
+    """Return workers that count how often they are looked at."""
+
+    def candidates(model: str, adapter_id: int, placement: Any) -> list[Any]:
+        pool.looks += 1
+        return list(workers)
+
     pool: Any = SimpleNamespace(
-        candidates_to_place=lambda model, adapter_id, placement: list(workers),
+        looks=0,
+        candidates_to_place=candidates,
         unavailable_reason=lambda model: "",
     )
-    return MediaExpander(pool)
+    return pool
 
 
 async def test_a_worker_that_has_the_media_is_asked_before_an_idle_one() -> None:
@@ -91,3 +122,42 @@ async def test_a_few_workers_are_asked_at_most() -> None:
     assert sum(each.asked for each in workers) == 3
     with pytest.raises(Unavailable, match="No other worker"):
         await expander_of().expand("model", [1], [ITEM])
+
+
+async def test_features_are_those_of_the_prompt_before_its_expansion() -> None:
+    """With its options; a worker of an older version, which has no such call, is an error that says so."""
+    worker = Asked()
+    _, media = await expander_of(worker).expand("model", [1, 2], [ITEM], "{}")
+    assert await expander_of(worker).features("model", media, "none") == b"[1, 2] {} none"
+    with pytest.raises(Unsupported, match=r"can render requests with pictures \(no such call\)"):
+        await expander_of(Asked(Unsupported("no such call"))).features("model", media, "none")
+
+
+async def test_features_are_not_asked_of_plain_servers() -> None:
+    """Where there is no other worker, that is an error that says so."""
+    plain, able = Asked(unsupported=frozenset({"mm_payload"})), Asked(lacks=1000)
+    _, media = await expander_of(plain).expand("model", [1, 2], [ITEM])
+    assert await expander_of(plain, able).features("model", media, "tensors") == b"[1, 2] None tensors"
+    with pytest.raises(Unsupported, match="plain vLLM servers cannot"):
+        await expander_of(plain).features("model", media, "tensors")
+
+
+async def test_a_worker_that_answers_nobody_is_left_for_another() -> None:
+    """Those who wait for it do not wait until its timeout, and those who come later do not ask it at all."""
+    hanging, other = Asked(), Asked(lacks=1000, slots=50)
+    hanging.hang()
+    expander = expander_of(hanging, other)
+    for _ in range(3):
+        await expander.expand("model", [1], [ITEM])
+    assert (hanging.asked, other.asked) == (1, 3)
+
+
+async def test_without_another_worker_a_silent_one_is_waited_for() -> None:
+    """It may be loading its processors; the timeout of its call decides."""
+    hanging = Asked()
+    hanging.hang()
+    pool = pool_of(hanging)
+    waiting = asyncio.create_task(MediaExpander(pool, patience_s=0.001).expand("model", [1], [ITEM]))
+    await until(lambda: pool.looks > 5)
+    assert not waiting.done()
+    waiting.cancel()

@@ -18,7 +18,7 @@ from tokenwire.coordinator.media.settings import MediaSettings
 from tokenwire.coordinator.text.template.messages import PicturePart
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, KnownPrefix
-from tokenwire.errors import InvalidRequest
+from tokenwire.errors import InvalidRequest, Overloaded
 from tokenwire.v1 import inference_pb2 as pb
 
 KIND = pb.MediaKind(modality="image", limit=3, placeholders=["<one>", "<more>"])
@@ -41,6 +41,11 @@ class Expands:
         """Return the prompt as it is."""
         assert (placement.revision, max_token_ids) == (SEES.revision, SEES.max_model_len)
         return token_ids, MediaPrompt(items, token_ids, len(token_ids), [], options_json)
+
+    async def features(self, model: str, media: MediaPrompt, mm_payload: str, placement: Placement = NEW) -> bytes:
+        """Return as many bytes as the prompt has ids."""
+        assert (placement.revision, mm_payload) == (SEES.revision, "tensors")
+        return bytes(media.length)
 
 
 def image(data: bytes = pictures.png(), **fields: Any) -> dict[str, Any]:
@@ -156,3 +161,15 @@ async def test_ids_from_the_client_are_not_those_of_a_prompt_before_its_expansio
     prompts = MediaPrompts(MediaLoader(MediaSettings()), Expands())
     loaded, _ = await prompts.load(picture_chat([image()], history=history), SEES, "")
     assert loaded.history == ExactHistory(tenant="t")
+
+
+async def test_features_of_rendered_requests_count_as_long_as_they_are_sent() -> None:
+    """They take memory like pictures: with none left there is an error."""
+    prompts = MediaPrompts(MediaLoader(MediaSettings(memory_bytes=100)), Expands())
+    media = MediaPrompt([], [1] * 60, 60, [])
+    features = await prompts.features(media, SEES, "tensors")
+    assert prompts.loader.store.used_bytes == len(features.json) == 60
+    with pytest.raises(Overloaded):
+        await prompts.features(media, SEES, "tensors")
+    del features
+    assert prompts.loader.store.used_bytes == 0

@@ -1,6 +1,7 @@
 """A worker's port lets in coordinators with a certificate or a token, over real sockets, and nobody else."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +22,11 @@ from tests.worker.peers import connected_peer
 from tests.workers import until
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.errors import InvalidRequest
+from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.peer_auth.server import AuthenticatedPort
 from tokenwire.peer_auth.settings import SERVER_NAME, PeerAuthClientSettings, PeerAuthSettings
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.v1 import inference_pb2_grpc
 
 # Accepted connections.
 
@@ -37,6 +41,23 @@ async def test_a_token_is_enough(site: Site) -> None:
     """Without TLS, as on a private network."""
     async with authenticating_worker(site.token) as worker:
         await works(worker.address, site.token)
+
+
+async def test_calls_of_every_kind_bring_the_token(site: Site) -> None:
+    """Also those that put pictures, and those that are answered in parts: this worker takes text only, and says so."""
+
+    async def nothing() -> AsyncIterator[pb.PutRequest]:
+        yield pb.PutRequest()
+
+    async with (
+        authenticating_worker(site.token) as worker,
+        ChannelFactory(site.token).open_channel(worker.address) as channel,
+    ):
+        stub = inference_pb2_grpc.MediaStub(channel)
+        rendering = stub.Render(pb.RenderRequest())
+        for calling in (stub.Put(nothing()), stub.Expand(pb.ExpandRequest()), anext(aiter(rendering))):
+            with pytest.raises(grpc.aio.AioRpcError, match="takes text only"):
+                await calling
 
 
 async def test_a_token_over_tls_needs_no_client_certificate(site: Site) -> None:

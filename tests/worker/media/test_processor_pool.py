@@ -34,6 +34,8 @@ async def test_jobs_run_in_forks_of_the_process_that_loaded() -> None:
         loader, worker = (await pool.run(b"who"))[0].split()
         assert loader != worker
         assert (await pool.run(b"who"))[0].split() == [loader, worker]
+        assert pool.jobs == 3
+        assert pool.busy_s > 0
 
 
 async def test_buffers_come_in_shared_memory() -> None:

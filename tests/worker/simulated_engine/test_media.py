@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 from dataclasses import replace
 
 import pytest
@@ -77,3 +78,19 @@ async def test_pictures_have_as_much_memory_as_the_settings_give() -> None:
     await engine.media.put(item_chunks(b"four"))
     with pytest.raises(Overloaded, match="--received-media-mb"):
         await engine.media.put(item_chunks(b"more than four"))
+
+
+async def test_features_of_rendered_requests_are_named_and_placed() -> None:
+    """In vLLM's form, without tensors, and only where they are asked for."""
+    media, items = await media_with(b"one")
+    ids = ids_of_text(f"a{PLACEHOLDER}")
+    plain, rendered = [
+        await media.expand(pb.ExpandRequest(token_ids=ids, media=items, mm_payload=each)) for each in ("", "tensors")
+    ]
+    assert plain.features_json == b""
+    assert json.loads(rendered.features_json) == {
+        "mm_hashes": {"image": [items[0].digest.hex()]},
+        "mm_placeholders": {"image": [{"offset": 1, "length": 5}]},
+        "kwargs_data": None,
+        "mm_metadata": None,
+    }

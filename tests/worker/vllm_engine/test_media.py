@@ -22,6 +22,8 @@ arg_utils = Lazily("vllm.engine.arg_utils")
 multimodal = Lazily("vllm.multimodal")
 image_io = Lazily("vllm.multimodal.media.image")
 processing = Lazily("vllm.multimodal.processing")
+mm_features = Lazily("vllm.entrypoints.scale_out.token_in_token_out.mm_features")
+token_protocol = Lazily("vllm.entrypoints.scale_out.token_in_token_out.protocol")
 tokenizers = Lazily("vllm.tokenizers")
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
@@ -143,3 +145,46 @@ async def test_options_of_a_request_change_what_is_made_of_a_picture(llm: Llm, m
     plain, smaller = await media.prompt(ids, [item(PICTURE)]), await media.prompt(ids, [item(PICTURE, options)])
     assert len(smaller["prompt_token_ids"]) < len(plain["prompt_token_ids"])
     assert smaller["mm_hashes"] != plain["mm_hashes"]
+
+
+@pytest.mark.filterwarnings("ignore:The given buffer is not writable")  # of what vLLM reads
+async def test_features_of_rendered_requests_are_what_vllm_reads(llm: Llm, media: Any) -> None:
+    """Its own code finds the tensors of each place; without them there are names and places; too many are refused."""
+    ids = llm.ids("<image>and<image>")
+    request = pb.ExpandRequest(token_ids=ids, media=[item(PICTURE), item(OTHER)], mm_payload="tensors")
+    features = token_protocol.MultiModalFeatures.model_validate_json((await media.expand(request)).features_json)
+    wanted = llm.directly(ids, PICTURE, OTHER)
+    for ours, theirs in zip(
+        mm_features.mm_kwargs_from_features(features)["image"], wanted["mm_kwargs"]["image"], strict=True
+    ):
+        assert (ours["pixel_values"].data == theirs["pixel_values"].data).all()
+    parser = llm.renderer.get_mm_processor().info.data_parser
+    theirs = mm_features.extract_mm_features(wanted, metadata_fields_for=parser.placeholder_metadata_fields)
+    assert features.mm_placeholders == theirs.mm_placeholders
+    assert features.mm_metadata == theirs.mm_metadata
+
+    request.mm_payload = "none"
+    named = token_protocol.MultiModalFeatures.model_validate_json((await media.expand(request)).features_json)
+    assert (named.mm_hashes, named.mm_placeholders) == (features.mm_hashes, features.mm_placeholders)
+    assert named.kwargs_data is named.mm_metadata is None
+    with pytest.raises(InvalidRequest, match='with mm_payload "none"'):
+        media_module.check_tensors(2**30)
+
+
+async def test_metrics_tell_new_pictures_from_those_that_come_again(llm: Llm, media: Any) -> None:
+    """Of the prompts of requests, not of what is asked about them later."""
+    names = [f"tokenwire_worker_media_{each}" for each in ("expanded", "reused", "processed")]
+
+    def counts() -> list[float]:
+        values = {family.name: family.samples[0].value for family in media.metrics()}
+        return [values[name] for name in names]
+
+    new = pictures.png(60, 60, 7)
+    await media.put(item_chunks(new))
+    before = counts()
+    request = pb.ExpandRequest(token_ids=llm.ids("<image>"), media=[item(new)])
+    for _ in range(2):
+        await media.expand(request)
+    request.mm_payload = "none"
+    await media.expand(request)
+    assert [after - count for after, count in zip(counts(), before, strict=True)] == [2, 1, 1]

@@ -9,7 +9,7 @@ from tokenwire.protocol.vllm_names import json_object, plain_fields, repetition_
 from tokenwire.v1 import inference_pb2 as pb
 
 _UNSUPPORTED = ("logprob_token_ids", "prompt_logprob_token_ids", "prompt_logprob_start", "routed_experts_prompt_start")
-UNSUPPORTED = (*_UNSUPPORTED, "lora", "token_types", "mm_processor_kwargs")
+UNSUPPORTED = (*_UNSUPPORTED, "lora", "token_types", "mm_processor_kwargs", "mm_payload")
 """What such servers cannot serve of requests, with the names of EngineCapabilities."""
 GENERATE, ABORT = "/inference/v1/generate", "/inference/v1/abort_requests"
 _MOST_LOGPROBS = 20

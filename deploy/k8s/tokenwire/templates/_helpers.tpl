@@ -169,6 +169,39 @@ imagePullSecrets:
 {{- end -}}
 {{- end }}
 
+{{- define "tokenwire.egress.dns" -}}
+- ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
+{{- end }}
+
+{{/* Peers: the public internet, of which a picture may be fetched, in the sense of coordinator/media/addresses.py. */}}
+{{- define "tokenwire.egress.public" -}}
+- ipBlock:
+    cidr: 0.0.0.0/0
+    except:
+      - 0.0.0.0/8
+      - 10.0.0.0/8
+      - 100.64.0.0/10
+      - 127.0.0.0/8
+      - 169.254.0.0/16
+      - 172.16.0.0/12
+      - 192.0.0.0/24
+      - 192.0.2.0/24
+      - 192.88.99.0/24
+      - 192.168.0.0/16
+      - 198.18.0.0/15
+      - 198.51.100.0/24
+      - 203.0.113.0/24
+      - 224.0.0.0/4
+      - 240.0.0.0/4
+- ipBlock:
+    cidr: 2000::/3
+    except:
+      - 2001::/23
+      - 2001:db8::/32
+      - 2002::/16
+      - 3fff::/20
+{{- end }}
+
 {{/* A map of options as arguments. JSON writes large numbers as they are. */}}
 {{- define "tokenwire.options" -}}
 {{- range $name, $value := . }}

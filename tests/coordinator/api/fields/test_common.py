@@ -123,3 +123,18 @@ def test_identifiers_from_clients_are_bounded(name: str, value: str) -> None:
     assert in_body.value.param == name
     assert (in_header.value.param or "").lower() == header
     assert request_fields(**{name: "x" * 512}).model_fields_set == {name}
+
+
+@pytest.mark.parametrize(
+    ("fields", "payload"),
+    [
+        ({}, "tensors"),
+        ({"mm_payload": "none"}, "none"),
+        ({"return_mm_kwargs": False}, "none"),
+        ({"return_mm_kwargs": True}, "tensors"),
+        ({"return_mm_kwargs": False, "mm_payload": "tensors"}, "tensors"),
+    ],
+)
+def test_the_older_field_for_features_counts_without_the_newer_one(fields: dict[str, Any], payload: str) -> None:
+    """As in vLLM."""
+    assert request_fields(**fields).features_payload == payload

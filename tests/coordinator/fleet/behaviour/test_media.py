@@ -1,6 +1,7 @@
 """Requests with media on real sockets: what is put where, how often, and what becomes of it when workers are lost."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.media.content import MediaContent
 from tokenwire.errors import InvalidRequest, PromptTooLong, Unavailable
+from tokenwire.peer_auth.grpc_options import FEATURES_PART_BYTES
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.media.received import ReceivedMedia
 from tokenwire.worker.simulated_engine.media import PLACEHOLDER
@@ -212,6 +214,38 @@ async def test_a_worker_that_lies_about_a_picture_is_lost_and_another_is_asked(
         assert len(submission.prompt_token_ids) == len(PROMPT) - len(PLACEHOLDER) + IMAGE_TOKENS
         await until(lambda: liar.losses[LossReason.PROTOCOL_ERROR] == 1)
         assert problem in liar.last_error
+    await cluster.stop()
+
+
+class FloodingWorker(HostileWorker):
+    """Answers what it is to render with features that do not end."""
+
+    async def render(self, request: pb.RenderRequest) -> AsyncIterator[pb.RenderResponse]:
+        """Yield them."""
+        yield pb.RenderResponse(part=pb.ExpandResponse(token_ids=[65], spans=[pb.MediaSpan()]))
+        while True:
+            yield pb.RenderResponse(part=pb.ExpandResponse(features_json=bytes(FEATURES_PART_BYTES)))
+
+
+async def test_a_worker_whose_features_do_not_end_is_lost_and_another_is_asked(tmp_path: Path) -> None:
+    """Its session ends, which is seen; the request goes on."""
+    cluster = Cluster(tmp_path, FailoverSettings())
+    cluster.connect()
+    await cluster.start("two", image_tokens=IMAGE_TOKENS)
+    media = (await expanded(cluster)).media
+    assert media is not None
+    honest = unix_address(tmp_path, "two")
+    worker = FloodingWorker(await server_info(honest), await tokenizer_of(honest))
+    async with running_hostile_worker(worker, unix_address(tmp_path, "one")):
+        (flooding,) = (each for each in cluster.pool.sessions if each.address == unix_address(tmp_path, "one"))
+        await until(lambda: flooding.state is SessionState.READY)
+        for session in cluster.pool.sessions:
+            session.media._known.clear()
+        flooding.media._known[PICTURE.digest] = None  # so that it is asked first
+        features = json.loads(await MediaExpander(cluster.pool).features("simulated", media, "none"))
+        assert features["mm_placeholders"]["image"] == [{"offset": 6, "length": IMAGE_TOKENS}]
+        await until(lambda: flooding.losses[LossReason.PROTOCOL_ERROR] == 1)
+        assert "rendered pictures to more than 4194304 bytes" in flooding.last_error
     await cluster.stop()
 
 
