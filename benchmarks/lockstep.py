@@ -18,6 +18,7 @@ from tokenwire.coordinator.app import Core, build_app, build_core
 from tokenwire.coordinator.http.lent_connection import lending_protocol
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.peer_auth.client import ChannelFactory, Metadata
+from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.protocol.version import protocol_version
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
@@ -59,7 +60,7 @@ class SteppedWorker(ChannelFactory):
         """Return this worker itself, with a welcome as its first event."""
         model = pb.Model(names=[MODEL.name], root=MODEL.root, max_model_len=MODEL.max_model_len)
         model.max_token_id, model.max_num_seqs, model.engine = MODEL.max_token_id, 1024, "stepped"
-        model.tokenizer_digest = "stepped"
+        model.tokenizer_digest = tokenizer_digest(MODEL.files)
         welcome = pb.Welcome(protocol=protocol_version(), instance_id="stepped", model=model, heartbeat_ms=10**9)
         welcome.capabilities.sampled_logprobs = True
         self._send(pb.SessionResponse(welcome=welcome))

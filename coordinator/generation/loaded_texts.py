@@ -20,6 +20,7 @@ from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate, UntrustedRenderer
 from tokenwire.coordinator.text.template.renderer_process import IsolatedRenderer
 from tokenwire.coordinator.text.tokenizer import ModelTokenizer, read_directory
+from tokenwire.errors import InvalidRequest
 from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
@@ -78,6 +79,8 @@ class TextsLoader:
             if files and tokenizer_digest(files) == digest:
                 return files
         files = await fetch()
+        if digest and await asyncio.to_thread(tokenizer_digest, files) != digest:  # others may have announced it, too
+            raise InvalidRequest("The files of the tokenizer do not have the digest that the worker announced.")
         if cached is not None:
             _write_cached(cached, files)
         return files

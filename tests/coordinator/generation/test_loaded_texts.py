@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tokenwire.coordinator.generation.loaded_texts import TextsLoader
 from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.errors import InvalidRequest
 from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.simulated_engine.model import load_model
@@ -12,16 +15,20 @@ FILES = load_model(None, None).files
 INFO = pb.Model(names=["m"], tokenizer_digest=tokenizer_digest(FILES))
 
 
+OTHER_FILES = {**FILES, "special_tokens_map.json": b"{}"}
+
+
 class Fetches:
     """Counts how often the files were fetched."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: dict[str, bytes] = FILES) -> None:
         self.count = 0
+        self._files = files
 
     async def __call__(self) -> dict[str, bytes]:
         """Return them."""
         self.count += 1
-        return FILES
+        return self._files
 
 
 async def test_other_weights_share_a_tokenizer() -> None:
@@ -30,12 +37,22 @@ async def test_other_weights_share_a_tokenizer() -> None:
     one = await loader.load(INFO, fetch)
     other_weights = pb.Model(names=["m"], tokenizer_digest=INFO.tokenizer_digest, weights_digest="new")
     assert await loader.load(other_weights, fetch) is one
-    other = await loader.load(pb.Model(names=["m"], tokenizer_digest="other"), fetch)
+    fetch_other = Fetches(OTHER_FILES)
+    other = await loader.load(pb.Model(names=["m"], tokenizer_digest=tokenizer_digest(OTHER_FILES)), fetch_other)
     assert other is not one
-    assert fetch.count == 2
+    assert (fetch.count, fetch_other.count) == (1, 1)
 
     loader.keep([other.tokenizer])
     assert await loader.load(INFO, fetch) is not one
+
+
+async def test_a_worker_that_announces_the_digest_of_others_is_rejected() -> None:
+    """Its files are loaded for nobody, and those who have the digest bring their own."""
+    loader = TextsLoader(CoordinatorSettings(workers=("nowhere:1",)))
+    with pytest.raises(InvalidRequest, match="do not have the digest"):
+        await loader.load(INFO, Fetches(OTHER_FILES))
+
+    assert (await loader.load(INFO, Fetches())).tokenizer is not None
 
 
 async def test_files_are_cached_on_disk(tmp_path: Path) -> None:

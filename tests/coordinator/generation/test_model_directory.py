@@ -19,15 +19,24 @@ from tokenwire.coordinator.generation.traffic_split import Conversation
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import Forbidden, NotFound, Unavailable
 from tokenwire.protocol.model_revision import ModelRevision
+from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.simulated_engine.model import load_model
 
 LINGER_S = 300.0
+FILES = load_model(None, None).files
+OTHER_FILES = {**FILES, "special_tokens_map.json": b"{}"}
+ONE, OTHER = tokenizer_digest(FILES), tokenizer_digest(OTHER_FILES)
 
 
 async def fetch() -> dict[str, bytes]:
     """Return a small tokenizer."""
-    return load_model(None, None).files
+    return FILES
+
+
+async def fetch_other() -> dict[str, bytes]:
+    """Return another one."""
+    return OTHER_FILES
 
 
 def directory(clock: Clock, targets: DesiredStates | None = None) -> ModelDirectory:
@@ -143,8 +152,8 @@ class RolloutWorkers:
         return 1
 
 
-OLD = pb.Model(names=["red"], weights_digest="old", tokenizer_digest="one")
-NEW = pb.Model(names=["red", "crimson"], weights_digest="new", tokenizer_digest="other")
+OLD = pb.Model(names=["red"], weights_digest="old", tokenizer_digest=ONE)
+NEW = pb.Model(names=["red", "crimson"], weights_digest="new", tokenizer_digest=OTHER)
 
 
 async def test_requests_are_rendered_for_the_revision_that_they_will_run_on() -> None:
@@ -153,16 +162,16 @@ async def test_requests_are_rendered_for_the_revision_that_they_will_run_on() ->
     models = directory(Clock(1000.0), desired)
     models.watch(RolloutWorkers(OLD, NEW))
     for model in (OLD, NEW):
-        await models.prepare(model, fetch)
+        await models.prepare(model, fetch if model is OLD else fetch_other)
         models.on_workers_changed("red")
     desired.observe("red", pb.ServingState(epoch=1, adapters=[pb.LoraAdapter(name="warm", id=1)]))
 
     served = [await models.resolve("red", ANYBODY) for _ in range(4)]
-    assert sorted(model.tokenizer_digest for model in served) == ["one", "one", "other", "other"]
+    assert sorted(model.tokenizer_digest for model in served) == sorted([ONE, ONE, OTHER, OTHER])
     assert len({id(model.tokenizer) for model in served}) == 2
     assert models.revision_shares("red") == {ModelRevision.of(OLD): 50.0, ModelRevision.of(NEW): 50.0}
     adapted = [await models.resolve("warm", ANYBODY) for _ in range(4)]
-    assert sorted(model.tokenizer_digest for model in adapted) == ["one", "one", "other", "other"]
+    assert sorted(model.tokenizer_digest for model in adapted) == sorted([ONE, ONE, OTHER, OTHER])
     assert {(model.name, model.base_model) for model in adapted} == {("warm", "red")}
     conversation = partial(Conversation, "", "c")
     assert len({(await models.resolve("red", ANYBODY, conversation)).tokenizer_digest for _ in range(4)}) == 1
@@ -195,20 +204,20 @@ async def test_a_tokenizer_goes_with_the_last_worker_of_its_revision() -> None:
     workers = RolloutWorkers(OLD, NEW)
     models.watch(workers)
     for model in (OLD, NEW):
-        await models.prepare(model, fetch)
+        await models.prepare(model, fetch if model is OLD else fetch_other)
     workers.live = [ModelRevision.of(OLD)]
     models.on_workers_changed("red")
-    assert (await models.resolve("crimson", ANYBODY)).tokenizer_digest == "one"
+    assert (await models.resolve("crimson", ANYBODY)).tokenizer_digest == ONE
 
     workers.models = (OLD,)
     models.on_workers_changed("red")
-    assert models.find("red").tokenizer_digest == "one"
+    assert models.find("red").tokenizer_digest == ONE
     with pytest.raises(NotFound):
         models.find("crimson")
 
     workers.live, workers.models = [], ()
     models.on_workers_changed("red")
-    assert models.find("red").tokenizer_digest == "one"  # the last one stays for a while
+    assert models.find("red").tokenizer_digest == ONE  # the last one stays for a while
 
 
 async def test_weights_of_an_operation_keep_the_tokenizer_of_their_workers() -> None:
@@ -217,10 +226,10 @@ async def test_weights_of_an_operation_keep_the_tokenizer_of_their_workers() -> 
     workers = RolloutWorkers(OLD, NEW)
     models.watch(workers)
     for model in (OLD, NEW):
-        await models.prepare(model, fetch)
+        await models.prepare(model, fetch if model is OLD else fetch_other)
     workers.live = [ModelRevision.of(OLD, pb.ServingState(epoch=1, weights_epoch=1))]
     models.on_workers_changed("red")
-    assert (await models.resolve("red", ANYBODY)).tokenizer_digest == "one"
+    assert (await models.resolve("red", ANYBODY)).tokenizer_digest == ONE
 
 
 async def test_weights_of_an_operation_that_is_not_followed_are_a_revision_of_their_own() -> None:
@@ -229,14 +238,14 @@ async def test_weights_of_an_operation_that_is_not_followed_are_a_revision_of_th
     workers = RolloutWorkers(OLD, NEW)
     models.watch(workers)
     for model in (OLD, NEW):
-        await models.prepare(model, fetch)
+        await models.prepare(model, fetch if model is OLD else fetch_other)
     updated = ModelRevision.of(OLD, pb.ServingState(weights_epoch=1), follows_operations=False)
     workers.live = [updated]
     models.on_workers_changed("red")
 
     resolved = await models.resolve("red", ANYBODY)
 
-    assert (resolved.tokenizer_digest, resolved.revision) == ("one", updated)
+    assert (resolved.tokenizer_digest, resolved.revision) == (ONE, updated)
 
 
 async def test_a_caller_may_be_restricted_to_models() -> None:
