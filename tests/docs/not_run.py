@@ -175,6 +175,8 @@ LONG = {
         "python -m benchmarks --only render",
         "python -m benchmarks --only rest",
         "python -m benchmarks --only routing",
+        "python -m benchmarks --only trajectories",
+        "python -m benchmarks.tokenizer_load 1000000",
     ),
     "measures for the minutes that it names, or all of them together": (
         "make bench",
