@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenwire.coordinator.fleet.transport.vllm_http.pooling_info import read_config
-from tokenwire.errors import Unavailable
+from tokenwire.errors import InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 _DEFAULTS = (
@@ -64,3 +63,14 @@ class ModelDirectoryConfig:
         if self._generation.get("max_new_tokens") is not None:
             given["max_tokens"] = self._generation["max_new_tokens"]
         return given
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return a JSON object of a model's directory; empty if there is no such file. Raises InvalidRequest."""
+    try:
+        value = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"cannot read {path}: {error}") from error
+    return value if isinstance(value, dict) else {}

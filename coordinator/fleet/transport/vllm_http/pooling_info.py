@@ -1,11 +1,11 @@
 """What a plain vLLM server pools for: found out by small requests, and read in the model's directory."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tokenwire.coordinator.fleet.transport.vllm_http.http_client import VllmHttpClient
+from tokenwire.coordinator.fleet.transport.vllm_http.model_info import read_config
 from tokenwire.coordinator.fleet.transport.vllm_http.pool_request import POOL_PATH
 from tokenwire.errors import InvalidRequest, NotFound, Unavailable
 from tokenwire.protocol.vllm_names import NUMBER_BYTES
@@ -63,17 +63,6 @@ def pooling_from_files(folder: Path, task: str, width: int) -> pb.PoolingModel:
     if pad_token_id is not None:
         model.pad_token_id = pad_token_id
     return model
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """Return a JSON object of a model's directory; empty if there is no such file. Raises InvalidRequest."""
-    try:
-        value = json.loads(path.read_text())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise InvalidRequest(f"cannot read {path}: {error}") from error
-    return value if isinstance(value, dict) else {}
 
 
 def _labels(config: Mapping[str, Any], width: int) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.fleet.transport.vllm_http.model_info import ModelDirectoryConfig
+from tokenwire.coordinator.fleet.transport.vllm_http.model_info import ModelDirectoryConfig, read_config
 from tokenwire.errors import InvalidRequest, Unavailable
 
 LISTED = {"data": [{"id": "m", "root": "/m", "max_model_len": 512}, {"id": "alias"}, {"id": "red", "parent": "m"}]}
@@ -52,3 +52,13 @@ def test_a_server_without_a_model_is_not_ready(tmp_path: Path, listed: dict[str,
     """Or without its length, as of other servers."""
     with pytest.raises(Unavailable, match="lists no model"):
         config(tmp_path).describe(listed, "1")
+
+
+def test_only_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """One that is missing says nothing, nor does one that is no object."""
+    assert read_config(tmp_path / "config.json") == {}
+    (tmp_path / "config.json").write_text("[]")
+    assert read_config(tmp_path / "config.json") == {}
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(InvalidRequest, match=r"cannot read .*config\.json"):
+        read_config(tmp_path / "config.json")

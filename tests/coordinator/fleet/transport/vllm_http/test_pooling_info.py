@@ -8,8 +8,8 @@ import pytest
 
 from tests.plain_vllm_server import FakeVllmServer
 from tokenwire.coordinator.fleet.transport.vllm_http.http_client import VllmHttpClient
-from tokenwire.coordinator.fleet.transport.vllm_http.pooling_info import pooling_from_files, probe_task, read_config
-from tokenwire.errors import InvalidRequest, Unavailable
+from tokenwire.coordinator.fleet.transport.vllm_http.pooling_info import pooling_from_files, probe_task
+from tokenwire.errors import Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -101,13 +101,3 @@ def test_the_padding_token_is_the_tokenizers(
     model = described(tmp_path, "embed", 8, config={"pad_token_id": 3}, tokenizer_config=tokenizer)
 
     assert (model.pad_token_id if model.HasField("pad_token_id") else None) == pad_token_id
-
-
-def test_only_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    """One that is missing says nothing, nor does one that is no object."""
-    assert read_config(tmp_path / "config.json") == {}
-    (tmp_path / "config.json").write_text("[]")
-    assert read_config(tmp_path / "config.json") == {}
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(InvalidRequest, match=r"cannot read .*config\.json"):
-        read_config(tmp_path / "config.json")
