@@ -148,15 +148,20 @@ def summary_item(text: str, reason: str, usage: Usage) -> dict[str, Any]:
         raise EngineFailed(f"The model wrote no summary that can be kept: {error}.") from error
 
 
-async def _compacted(call: ChatCall, choice: CollectedChoice, kept: list[bytes]) -> dict[str, Any]:
-    """Return the response. Raises InvalidRequest, EngineFailed, WorkerLost or ParserFailed."""
+async def finished_summary(call: ChatCall, choice: CollectedChoice) -> tuple[dict[str, Any], Usage]:
+    """Return the item of a finished summary. Raises InvalidRequest, EngineFailed, WorkerLost or ParserFailed."""
     (message,), usage = await parse_choices(call, [choice])
     usage.cached_tokens = choice.prefill.cached_tokens
     error = abort_error(choice.finish.reason)
     if error is not None:
         raise error
     call.keep(0, [message_object("assistant", message.content, message)])
-    item = summary_item(message.content or "", choice.finish.reason, usage)
+    return summary_item(message.content or "", choice.finish.reason, usage), usage
+
+
+async def _compacted(call: ChatCall, choice: CollectedChoice, kept: list[bytes]) -> dict[str, Any]:
+    """Return the response. Raises what `finished_summary` does."""
+    item, usage = await finished_summary(call, choice)
     return {
         "id": call.prepared.request.request_id,
         "object": "response.compaction",

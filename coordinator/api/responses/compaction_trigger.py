@@ -5,10 +5,9 @@ Codex asks so for its own sessions. It keeps the user's messages itself, and sen
 
 from typing import Any
 
-from tokenwire.coordinator.api.message_parts import MessagePart, abort_error
-from tokenwire.coordinator.api.openai.chat import ChatCall, parse_choices
-from tokenwire.coordinator.api.openai.message import message_object
-from tokenwire.coordinator.api.responses.compaction import REQUEST, summary_item
+from tokenwire.coordinator.api.message_parts import MessagePart
+from tokenwire.coordinator.api.openai.chat import ChatCall
+from tokenwire.coordinator.api.responses.compaction import REQUEST, finished_summary, summary_item
 from tokenwire.coordinator.api.responses.events import ResponseEvents
 from tokenwire.coordinator.api.responses.items import messages_of
 from tokenwire.coordinator.api.responses.request import ResponsesRequest
@@ -72,12 +71,6 @@ class SummaryEvents(ResponseEvents):
 
 
 async def summarized(response: ResponseObject, call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
-    """Return the Response with a finished summary. Raises what `summary_item` does, WorkerLost or ParserFailed."""
-    (message,), usage = await parse_choices(call, choices)
-    choice = choices[0]
-    usage.cached_tokens = choice.prefill.cached_tokens
-    error = abort_error(choice.finish.reason)
-    if error is not None:
-        raise error
-    call.keep(0, [message_object("assistant", message.content, message)])
-    return response.ended([summary_item(message.content or "", choice.finish.reason, usage)], choice.finish, usage)
+    """Return the Response with a finished summary. Raises what `finished_summary` does."""
+    item, usage = await finished_summary(call, choices[0])
+    return response.ended([item], choices[0].finish, usage)
