@@ -68,8 +68,8 @@ LAG_HEADER, VERSION_HEADER = "x-max-weight-lag", "x-min-weight-version"
 _OWN_HEADER = "X-Session-Id"
 PLACE_OF_SESSION = "x-:session"
 """Takes the place of a header for a session that the path or the key names. No client can send such a name."""
-_UNKNOWN_LIMIT = re.compile(r";([^;=]*)=")
-"""What is left of the parameters that follow a session in a path or a key."""
+LIMIT_OF_SESSION = re.compile(r";([^;=]*)=")
+"""A limit that follows the id of a session in a path or a key, which therefore has none."""
 _AGENT_HEADERS = ("X-Claude-Code-Session-Id", "Session-Id", "Session_Id", "X-Session-Affinity")
 """Those that Claude Code, Codex, older versions of Codex, and opencode send by themselves."""
 
@@ -344,7 +344,7 @@ class RequestHeaders:
         own = None if names_none else self.identifier(_OWN_HEADER)  # checked even where the body takes precedence
         if PLACE_OF_SESSION in self._headers:
             named = self._headers[PLACE_OF_SESSION].encode("latin-1").decode(errors="replace")
-            if (unknown := _UNKNOWN_LIMIT.search(named)) is not None:
+            if (unknown := LIMIT_OF_SESSION.search(named)) is not None:
                 message = f"{unknown[1][:100]!r} is no limit of a session: max_weight_lag and min_weight_version are."
                 raise InvalidRequest(message, param="session_id")
             return checked_identifier(named, "session_id")

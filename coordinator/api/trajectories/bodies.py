@@ -1,10 +1,10 @@
 """The bodies of requests about sessions."""
 
-import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
+from tokenwire.coordinator.api.api_request import LIMIT_OF_SESSION
 from tokenwire.coordinator.api.fields.common import Identifier
 from tokenwire.coordinator.api.fields.weight_limits import WeightLimitFields
 from tokenwire.coordinator.api.json_text import json_bytes
@@ -13,7 +13,6 @@ from tokenwire.errors import InvalidRequest
 
 _MOST_METADATA_BYTES = 64 * 1024
 _MOST_NAME_CHARS = 128
-_PARAMETER = re.compile(r";[^;=]*=")
 
 
 def _fits_path(value: str) -> str:
@@ -21,7 +20,7 @@ def _fits_path(value: str) -> str:
         raise InvalidRequest("`session_id` must have characters, and no slash.", param="session_id")
     if value in (".", ".."):
         raise InvalidRequest(f"`session_id` must not be {value!r}: clients resolve it in a path.", param="session_id")
-    if _PARAMETER.search(value):
+    if LIMIT_OF_SESSION.search(value):
         raise InvalidRequest("`session_id` must have nothing like `;name=`, as limits have.", param="session_id")
     return value
 
