@@ -22,7 +22,7 @@ from tokenwire.coordinator.auth.api_keys import ApiKey, ApiKeys
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller, caller_at
 from tokenwire.coordinator.auth.rate_limit import UNLIMITED, Account
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
-from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory, BodySettings
+from tokenwire.coordinator.http.backpressure import SMALL_BYTES, BodyBudget, BodyMemory, BodySettings
 from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, AsgiConnection
 from tokenwire.coordinator.http.content_coding import decoder_of
 from tokenwire.coordinator.http.readiness import Readiness
@@ -41,7 +41,6 @@ WORKER_HEADER = "X-Tokenwire-Worker"
 PREFIX_HEADER = "X-Tokenwire-Prefix"
 _TIMEOUT_HEADER = b"x-request-timeout"
 _CODING_HEADER = b"content-encoding"
-_SMALL_BODY_BYTES = 64 * 1024
 _BEGIN_AT_ONCE = 8
 """Requests, some milliseconds of work, before what runs already has its turn."""
 _LOCAL_DOMAINS = (".localhost", ".internal")
@@ -321,7 +320,7 @@ def _seconds(header: bytes) -> float:
 async def _reject(error: TokenwireError, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
     response = error_response(error, scope)
     length = context.headers.get(b"content-length", b"")
-    if scope["method"] == "POST" and not (length.isdigit() and int(length) <= _SMALL_BODY_BYTES):
+    if scope["method"] == "POST" and not (length.isdigit() and int(length) <= SMALL_BYTES):
         # The body is not read: discarding a large one would keep the connection busy at the sender's will.
         response.headers["connection"] = "close"
     await response(scope, receive, send)

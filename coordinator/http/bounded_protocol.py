@@ -9,6 +9,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from tokenwire.coordinator.http.backpressure import SMALL_BYTES
 from tokenwire.coordinator.http.receiving import ReceivingMemory
 from tokenwire.errors import error_body, mib
 from tokenwire.options import Bounds, Option, Section, Unit, check_bounds, option
@@ -22,8 +23,6 @@ MAX_PIPELINED = 64
 MANY_PIECES = 16_384
 """Pieces of a body, however small: each takes a call. A body with more has to have larger ones."""
 _LEAST_PIECE_BYTES = 64
-_COUNTED_BODY_BYTES = 64 * 1024
-"""What a body has beyond is counted by --max-bodies-mb."""
 _REQUEST_BYTES, _HEADER_BYTES = 12 * 1024, 300
 """What a request and a header take besides their text."""
 
@@ -250,7 +249,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _received_bytes(self) -> int:
         """Return what the request that is received takes."""
         head = max(self._undelivered, self._head_bytes) + _HEADER_BYTES * len(self.headers)
-        return _REQUEST_BYTES + head + min(self._body_bytes, _COUNTED_BODY_BYTES)
+        return _REQUEST_BYTES + head + min(self._body_bytes, SMALL_BYTES)
 
     def _hold(self) -> None:
         """Count what the connection takes, unless its request came at once."""
