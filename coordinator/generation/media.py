@@ -123,11 +123,8 @@ def _replace(
 
 def _check(prompt: ChatPrompt, kind: pb.MediaKind, count: int) -> None:
     if count > kind.limit:
-        raise InvalidRequest(
-            f"At most {kind.limit} image(s) may be provided in one prompt. This one has {count}; its workers set the "
-            "limit (vLLM's --limit-mm-per-prompt).",
-            param="messages",
-        )
+        # As vLLM says it, which clients may match.
+        raise InvalidRequest(f"At most {kind.limit} image(s) may be provided in one prompt.", param="messages")
     if prompt.options.chat_template is not None or "chat_template" in prompt.options.kwargs:
         raise InvalidRequest("A request with pictures cannot bring a chat template.", param="chat_template")
     if prompt.history is not None and prompt.history.prefix is not None and prompt.history.prefix.required:

@@ -172,8 +172,7 @@ def test_errors_are_vllms(theirs: Recorded, ours: Service) -> None:
         found = post_chat(ours.url, asked_for([{"role": "user", "content": content}]))
         wanted = theirs.errors[name]
         assert found.status_code == wanted.status_code == 400, name
-        message, _, _ = wanted.json()["error"]["message"].partition(" (parameter=")
-        assert found.json()["error"]["message"].startswith(message), name
+        assert found.json()["error"]["message"] in wanted.json()["error"]["message"], name
 
 
 def test_a_picture_that_comes_again_is_neither_sent_nor_processed_again(ours: Service) -> None:

@@ -78,8 +78,7 @@ def test_a_plain_server_replies_through_a_coordinator_as_by_itself(stock: PlainR
         assert details[0]["multimodal_tokens"] == details[1]["multimodal_tokens"], name
     for name in WRONG:
         assert stock.plain[name].status_code == 400, name
-        message, _, _ = stock.own[name].json()["error"]["message"].partition(" (parameter=")
-        assert stock.plain[name].json()["error"]["message"].startswith(message), name
+        assert stock.plain[name].json()["error"]["message"] in stock.own[name].json()["error"]["message"], name
     assert stock.plain["options"].json()["error"]["param"] == "mm_processor_kwargs"
     assert "No worker of" in stock.plain["options"].text
 
