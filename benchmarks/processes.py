@@ -56,6 +56,15 @@ class Measured:
         """Resident memory."""
         return float(self._process.memory_info().rss) / 1e6
 
+    def reset_peak(self) -> None:
+        """Let `peak_memory_mb` begin anew."""
+        Path(f"/proc/{self._popen.pid}/clear_refs").write_text("5")
+
+    def peak_memory_mb(self) -> float:
+        """The most resident memory since `reset_peak`. Raises OSError or ValueError if it has ended."""
+        (peak,) = re.findall(r"VmHWM:\s+(\d+)", Path(f"/proc/{self._popen.pid}/status").read_text())
+        return int(peak) * 1024 / 1e6
+
     @property
     def pid(self) -> int:
         """Its process id."""

@@ -1,10 +1,8 @@
 """Watches what a hostile worker costs a coordinator, by the limits that requests have."""
 
 import asyncio
-import re
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 
 from benchmarks.processes import Measured
@@ -23,7 +21,7 @@ class CostWatch:
 
     async def __aenter__(self) -> "CostWatch":
         """Begin."""
-        Path(f"/proc/{self._coordinator.pid}/clear_refs").write_text("5")  # resets the peak
+        self._coordinator.reset_peak()
         self._base_mb = self._coordinator.memory_mb()
         self._sampling = asyncio.create_task(self._sample())
         return self
@@ -38,15 +36,9 @@ class CostWatch:
     def problems(self, arrivals: Sequence[Sequence[float]]) -> list[str]:
         """Return what streams, by the times at which something came, and the memory suffered beyond the limits."""
         blocked = max(longest_silence(each, self._samples)[1] for each in arrivals)
-        memory = self._peak_mb() - self._base_mb
+        memory = self._coordinator.peak_memory_mb() - self._base_mb
         found = [f"a stream was blocked for {blocked:.2f} s"] if blocked > MOST_SILENCE_S else []
         return found + ([f"it took {memory:.0f} MB"] if memory > MOST_MEMORY_MB else [])
-
-    def _peak_mb(self) -> float:
-        status = Path(f"/proc/{self._coordinator.pid}/status").read_text()
-        peak = re.search(r"VmHWM:\s+(\d+)", status)
-        assert peak is not None
-        return int(peak[1]) * 1024 / 1e6
 
     async def _sample(self) -> None:
         while True:

@@ -57,15 +57,13 @@ class AttackedFleet:
 
     def peak_mb(self) -> float:
         """The most of it since `begin`."""
-        with contextlib.suppress(OSError):
-            for line in Path(f"/proc/{self._coordinator.pid}/status").read_text().splitlines():
-                if line.startswith("VmHWM"):
-                    return int(line.split()[1]) * 1024 / 1e6
+        with contextlib.suppress(OSError, ValueError):
+            return self._coordinator.peak_memory_mb()
         return self._most_mb  # it has died
 
     def begin(self) -> float:
         """Begin to watch an attack; return the memory before it."""
-        Path(f"/proc/{self._coordinator.pid}/clear_refs").write_text("5")  # resets the peak
+        self._coordinator.reset_peak()
         self._stacks.write_text("")
         self._base_mb = self._most_mb = self.memory_mb()
         self._watching = True
