@@ -227,12 +227,11 @@ class MediaDelivery:
             watch.on_answer()
         except grpc.aio.AioRpcError as error:
             check_cancelled()
-            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
-                watch.on_answer()
-            if is_too_large(error):
-                raise ProtocolError(f"it answered a call for media with too much: {error.details()}") from error
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise Unavailable(f"The worker took no media within {_TIMEOUT_S:g} s.", retry_after_s=1) from error
+            watch.on_answer()
+            if is_too_large(error):
+                raise ProtocolError(f"it answered a call for media with too much: {error.details()}") from error
             raise from_status(error.code(), error.details() or error.code().name) from error
         except (grpc.aio.UsageError, asyncio.CancelledError) as error:
             check_cancelled()

@@ -235,11 +235,9 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         if not self.echo or last.get("role") != self.role:
             return ""
         content = last.get("content") or ""
-        return (
-            content
-            if isinstance(content, str)
-            else "\n".join(part if isinstance(part, str) else part.get("text") or "" for part in content)
-        )
+        if isinstance(content, str):
+            return content
+        return "\n".join(part if isinstance(part, str) else part.get("text") or "" for part in content)
 
     def chunk_options(self, api: ApiSettings) -> ChunkOptions:
         """Return which fields a stream has in addition to the text."""
