@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.conformance.parity.corpus.prompts_used import STORY
+from tests.conformance.parity.events import id_chunks
 from tests.conformance.parity.request import chat
 from tests.e2e.checkpoints import adapter, changed_weights
 from tests.e2e.posting import post
@@ -129,17 +130,25 @@ class Generating(threading.Thread):
     def __init__(self, url: str, first: int) -> None:
         super().__init__()
         self.choice: dict[str, Any] = {}
+        self.started = threading.Event()
+        """It has a first token."""
         self._url = url
         self._body = {
             "token_ids": [1, first, 100],
             "sampling_params": {"max_tokens": TOKENS, "temperature": 0, "ignore_eos": True},
+            "stream": True,
         }
         self.start()
 
     def run(self) -> None:
-        """Send a request, and keep the choice."""
-        answer = httpx.post(f"{self._url}/inference/v1/generate", json=self._body, timeout=120)
-        self.choice = answer.json()["choices"][0]
+        """Read a stream, and keep its choice."""
+        events = []
+        with httpx.stream("POST", f"{self._url}/inference/v1/generate", json=self._body, timeout=120) as answer:
+            for line in answer.iter_lines():
+                if line:
+                    events.append(line.removeprefix("data: "))
+                    self.started.set()
+        self.choice = id_chunks(events)["choices"]["0"]
 
 
 def reply_of(client: httpx.Client, model: str | None = None) -> str:
@@ -150,13 +159,12 @@ def reply_of(client: httpx.Client, model: str | None = None) -> str:
 
 
 def under_way(service: Service, *firsts: int) -> list[Generating]:
-    """Return requests that have tokens and are not at their end; on a machine too busy to see that, send them again."""
+    """Return requests that have tokens each and are not at their end; if one has ended by then, send them again."""
     while True:
-        goal = service.server_info().generated_tokens + 4 * len(firsts)
         running = [Generating(service.url, first) for first in firsts]
-        while (info := service.server_info()).generated_tokens < goal:
-            time.sleep(0.005)
-        if info.open_slots == len(firsts):
+        for thread in running:
+            assert thread.started.wait(120)
+        if service.server_info().open_slots == len(firsts):
             return running
         for thread in running:
             thread.join()

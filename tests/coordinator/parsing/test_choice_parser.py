@@ -1,21 +1,25 @@
 """How a parser's output is returned to a client."""
 
+import math
 from collections.abc import Sequence
 
 import pytest
 
 from tests.coordinator.parsing.fakes import FIRST, SECOND, ScriptedRawParser
+from tokenwire.coordinator.parsing.batching import ParserBudget
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, RawMessage, ToolCallDelta
 from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 
 CALLS = (ParsedToolCall("1", "a", "{}"), ParsedToolCall("2", "b", "{}"))
 AUTO = MessageRules("auto", parses_tools=True)
+UNBATCHED = ParserBudget(per_token_s=math.inf)
+"""Calls the parser for each delta, however busy the machine is."""
 
 
 def parser(raw: ScriptedRawParser, rules: MessageRules = AUTO) -> ChoiceParser:
     """Return a parser with a name."""
-    return ChoiceParser(lambda: raw, rules, "tool call parser hermes")
+    return ChoiceParser(lambda: raw, rules, "tool call parser hermes", budget=UNBATCHED)
 
 
 def test_streamed_calls_end_with_tool_calls() -> None:
