@@ -8,6 +8,10 @@ TOOLS := --enable-auto-tool-choice --tool-call-parser hermes --chat-template scr
 # Byte-compile modules even if the environment disables it: otherwise vLLM's take 12 s of every process.
 export PYTHONDONTWRITEBYTECODE :=
 
+# ARGS are for what this make runs, not for another make in it: a test looks at what `make serve` would run.
+MAKEOVERRIDES :=
+unexport ARGS
+
 .PHONY: help setup serve test test-fast test-long lint format proto reference docs plots parity conformance compat faults adversary simulate mutate gpu gpu-pack deploy-test vendor pictures bench bench-standard clean
 
 help:  ## show this list
