@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from tests.conformance.parity.corpus.prompts_used import STORY
-from tests.conformance.parity.events import id_chunks
 from tests.conformance.parity.request import chat
 from tests.e2e.checkpoints import adapter, changed_weights
+from tests.e2e.generating import TOKENS, Generating, kept_by_pause, under_way
 from tests.e2e.posting import post
 from tests.e2e.reader import Reader
 from tests.lazily import Lazily
@@ -29,7 +29,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 CHAT = "/v1/chat/completions"
 BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Name a colour"}], "max_tokens": 12, "temperature": 0}
-TOKENS = 200
 _ID_TOKENS = 12
 CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
     "short": [{"role": "user", "content": "What is the capital of France?"}],
@@ -124,62 +123,11 @@ def client(service: Service) -> Iterator[httpx.Client]:
         assert client.post("/reload_weights").status_code == 200
 
 
-class Generating(threading.Thread):
-    """A request under way."""
-
-    def __init__(self, url: str, first: int) -> None:
-        super().__init__()
-        self.choice: dict[str, Any] = {}
-        self.started = threading.Event()
-        """It has a first token."""
-        self._url = url
-        self._body = {
-            "token_ids": [1, first, 100],
-            "sampling_params": {"max_tokens": TOKENS, "temperature": 0, "ignore_eos": True},
-            "stream": True,
-        }
-        self.start()
-
-    def run(self) -> None:
-        """Read a stream, and keep its choice."""
-        events = []
-        with httpx.stream("POST", f"{self._url}/inference/v1/generate", json=self._body, timeout=120) as answer:
-            for line in answer.iter_lines():
-                if line:
-                    events.append(line.removeprefix("data: "))
-                    self.started.set()
-        self.choice = id_chunks(events)["choices"]["0"]
-
-
 def reply_of(client: httpx.Client, model: str | None = None) -> str:
     """Return a model's reply."""
     answer = client.post(CHAT, json={**BODY, "model": model})
     assert answer.status_code == 200, answer.text
     return str(answer.json()["choices"][0]["message"]["content"])
-
-
-def under_way(service: Service, *firsts: int) -> list[Generating]:
-    """Return requests that have tokens each and are not at their end; if one has ended by then, send them again."""
-    while True:
-        running = [Generating(service.url, first) for first in firsts]
-        for thread in running:
-            assert thread.started.wait(120)
-        if service.server_info().open_slots == len(firsts):
-            return running
-        for thread in running:
-            thread.join()
-
-
-def kept_by_pause(service: Service, client: httpx.Client, *firsts: int) -> list[Generating]:
-    """Return requests that a pause has stopped in the middle; if it came too late, send them again."""
-    while True:
-        running = under_way(service, *firsts)
-        assert client.post("/pause?mode=keep&clear_cache=false").json() == {"status": "paused"}
-        if service.server_info().open_slots == len(firsts):
-            return running
-        assert client.post("/resume").json() == {"status": "resumed"}
-        for thread in running:
-            thread.join()
 
 
 def test_weights_change_under_running_requests(service: Service, client: httpx.Client, tmp_path: Path) -> None:
