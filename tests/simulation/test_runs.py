@@ -18,10 +18,11 @@ _TRACES = """
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_hundred_runs_lose_double_and_alter_no_stream() -> None:
     """Every request ends, every id and text is explained, and nothing is left behind; `make simulate` runs more."""
     command = [sys.executable, "-m", "tests.simulation", "--seeds", "100"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert "100 runs, 0 failed" in done.stdout
 
