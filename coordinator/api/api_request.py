@@ -215,19 +215,26 @@ def responder(
         request = reads(scope, receive, send)
         for guard in guards:
             await guard(request)
-        if body is None:
-            response = await handler(request)
+        if request.context.deadline is None or guards:  # operations on workers are not left half done
+            response = await answer(request)
         else:
-            content = await request.read(body, body_required)
-            body_memory = request.context.body
-            if body_memory.held_bytes:  # it is large
-                await give_way()
-            handled = handler(content, request)
-            del content  # the handler decides how long it is kept
-            response = await handled
-            if body_memory.turns is not None:
-                body_memory.end_turn()  # what is left is to send it
+            async with request.context.in_time():
+                response = await answer(request)
         await response(scope, receive, send)
+
+    async def answer(request: ApiRequest) -> Response:
+        if body is None:
+            return await handler(request)
+        content = await request.read(body, body_required)
+        body_memory = request.context.body
+        if body_memory.held_bytes:  # it is large
+            await give_way()
+        handled = handler(content, request)
+        del content  # the handler decides how long it is kept
+        response = await handled
+        if body_memory.turns is not None:
+            body_memory.end_turn()  # what is left is to send it
+        return response
 
     return respond
 

@@ -1,10 +1,10 @@
 """Does long work on tokens in a thread, so that it holds up the event loop for milliseconds at a time only."""
 
-import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS
+from tokenwire.process.threads import in_thread
 
 T = TypeVar("T")
 
@@ -14,4 +14,4 @@ INLINE_TOKENS = INLINE_CHARS // 8
 
 async def aside(tokens: int, work: Callable[[], T]) -> T:
     """Return what work on so many tokens returns, done in a thread if it is long. Raises what it raises."""
-    return work() if tokens <= INLINE_TOKENS else await asyncio.to_thread(work)
+    return work() if tokens <= INLINE_TOKENS else await in_thread(work)

@@ -3,7 +3,8 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
@@ -49,6 +50,26 @@ class RequestContext:
     """Ends its part of what its caller may have at a time; None: that has no limit."""
     goes_on: "asyncio.Future[None] | None" = None
     """What it goes on with in the background, after its response; only then its record is complete."""
+    _preparing: asyncio.Timeout | None = None
+    """Ends what is done before its submission at the deadline."""
+
+    @asynccontextmanager
+    async def in_time(self) -> AsyncIterator[None]:
+        """End what is done here at the deadline, unless the request has been submitted. Raises DeadlineExceeded."""
+        try:
+            async with asyncio.timeout(self.time_left_s()) as self._preparing:
+                yield
+        except TimeoutError:
+            if self._preparing is None or not self._preparing.expired():
+                raise
+            raise self.deadline_error from None
+
+    def time_for_reply_s(self) -> float:
+        """Return the time left to a request that is submitted: its reply has a timer. Raises DeadlineExceeded."""
+        left_s = self.time_left_s()
+        if self._preparing is not None:
+            self._preparing.reschedule(None)
+        return left_s
 
     def time_left_s(self) -> float:
         """Return the time until the deadline, infinite without one. Raises DeadlineExceeded after it."""

@@ -1,6 +1,5 @@
 """Turns prompts of every kind into ids: renders, tokenizes, truncates."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,6 +18,7 @@ from tokenwire.coordinator.media.content import MediaPrompt
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.coordinator.types import ChatPrompt, KnownPrefix, Prompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import InvalidRequest
+from tokenwire.process.threads import in_thread
 from tokenwire.process.value_class import value_class
 
 _LEAST_PART_CHARS = 2**16
@@ -118,10 +118,10 @@ async def _prepare(
     if truncation is None:
         check_text_length(text, model)
         if must_fit and len(text) > LONG_TEXT_CHARS:
-            await asyncio.to_thread(check_token_count, text, model)
+            await in_thread(check_token_count, text, model)
         return PreparedPrompt(await model.tokenizer.encode_async(text, add_special_tokens), text)
     encode = partial(encode_truncated, model.tokenizer, text, add_special_tokens, truncation, keep)
-    return PreparedPrompt(encode() if len(text) <= INLINE_CHARS else await asyncio.to_thread(encode), text)
+    return PreparedPrompt(encode() if len(text) <= INLINE_CHARS else await in_thread(encode), text)
 
 
 def kept_ids(token_ids: Sequence[int], truncation: Truncation, keep: int) -> Sequence[int]:

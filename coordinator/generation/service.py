@@ -284,7 +284,7 @@ class GenerationService:
         texts = TextStreams(model.tokenizer, request.text, prepared.sampling.min_tokens)
         try:
             if context.deadline is not None:
-                handle.start_timer(context.time_left_s(), reply.fail, context.deadline_error)
+                handle.start_timer(context.time_for_reply_s(), reply.fail, context.deadline_error)
             for position in range(len(prepared.prompts)):
                 submission = _submission(prepared, position, max_tokens, caller, record.trace_headers)
                 choices = _choices(prepared, position, texts, reply)

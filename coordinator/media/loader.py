@@ -14,6 +14,7 @@ from tokenwire.coordinator.media.settings import MediaSettings
 from tokenwire.coordinator.media.store import MediaStore
 from tokenwire.errors import InvalidRequest, TokenwireError
 from tokenwire.process.fair_turns import FairTurns
+from tokenwire.process.threads import in_thread
 from tokenwire.process.value_class import value_class
 
 _INLINE_BYTES = 128 * 1024
@@ -135,7 +136,7 @@ class MediaLoader:
         try:
             if size <= _INLINE_BYTES:
                 return pybase64.b64decode(url[start:], validate=True)
-            return await asyncio.to_thread(lambda: pybase64.b64decode(url[start:], validate=True))
+            return await in_thread(lambda: pybase64.b64decode(url[start:], validate=True))
         except ValueError as error:
             raise InvalidRequest(str(error), param="messages") from error
 
@@ -150,4 +151,4 @@ class MediaLoader:
                 f"{self._settings.max_pixels} pixels (--max-media-pixels).",
                 param="messages",
             )
-        return MediaContent(data) if len(data) <= _INLINE_BYTES else await asyncio.to_thread(MediaContent, data)
+        return MediaContent(data) if len(data) <= _INLINE_BYTES else await in_thread(MediaContent, data)

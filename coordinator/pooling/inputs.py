@@ -17,6 +17,7 @@ from tokenwire.coordinator.pooling.types import Input, PoolingRequest, TextPair
 from tokenwire.coordinator.types import ChatPrompt, ServedModel, TextPrompt, TokenPrompt, Truncation
 from tokenwire.errors import InvalidRequest
 from tokenwire.process.batches import batches_by_size
+from tokenwire.process.threads import in_thread
 
 _WHOLE_CHARS = 64 * 1024
 """Longer texts are truncated before they are tokenized as a whole, if they are to be."""
@@ -96,7 +97,7 @@ async def _text_of(each: Input, model: ServedModel, request: PoolingRequest, lim
     if request.truncation is None:
         check_text_length(text, model, limit)
         if len(text) > LONG_TEXT_CHARS:
-            await asyncio.to_thread(check_token_count, text, model)
+            await in_thread(check_token_count, text, model)
     return text
 
 
@@ -118,12 +119,12 @@ async def _encode(
     keep = _kept(truncation, limit)
     truncate = partial(_truncate, model, request.add_special_tokens, truncation, keep)
     if len(texts) == 1 and len(texts[0]) > _WHOLE_CHARS:
-        return [await asyncio.to_thread(truncate, texts[0])]
+        return [await in_thread(truncate, texts[0])]
     whole = await model.tokenizer.encode_many_async(texts, request.add_special_tokens)
     if all(len(ids) <= keep for ids in whole):
         return [*whole]
     pairs = zip(texts, whole, strict=True)
-    return await asyncio.to_thread(lambda: [ids if len(ids) <= keep else truncate(text) for text, ids in pairs])
+    return await in_thread(lambda: [ids if len(ids) <= keep else truncate(text) for text, ids in pairs])
 
 
 def _truncate(model: ServedModel, special: bool, truncation: Truncation, keep: int, text: str) -> Sequence[int]:

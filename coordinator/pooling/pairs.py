@@ -1,6 +1,5 @@
 """Tokenizes pairs of texts for cross encoders, with the types of their tokens, and truncates them as vLLM does."""
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.coordinator.types import ServedModel, Truncation
 from tokenwire.errors import InvalidRequest
 from tokenwire.process.batches import batches_by_size
+from tokenwire.process.threads import in_thread
 
 BATCH_CHARS = 256 * 1024
 """Of texts that are tokenized together: until they are ids, encodings take a hundred bytes for each token."""
@@ -34,7 +34,7 @@ async def encode_pairs(
         if sum(map(_chars, batch)) <= INLINE_CHARS:
             encoded += encode(batch)
         else:
-            encoded += await asyncio.to_thread(encode, batch)
+            encoded += await in_thread(encode, batch)
     return encoded
 
 

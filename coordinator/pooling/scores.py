@@ -11,6 +11,7 @@ from tokenwire.coordinator.pooling.types import Input, Results, TextPair
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.coordinator.types import ServedModel, TextPrompt
 from tokenwire.errors import InvalidRequest, NotFound
+from tokenwire.process.threads import in_thread
 from tokenwire.process.value_class import value_class
 
 _LEAST_NORM = 1e-8
@@ -87,7 +88,7 @@ async def _cut(tokenizer: ModelTokenizer, texts: Sequence[str], tokens: int) -> 
     cut = partial(cut_text, tokenizer, tokens=tokens)
     if sum(map(len, texts)) <= INLINE_CHARS:
         return [*map(cut, texts)]
-    return await asyncio.to_thread(lambda: [*map(cut, texts)])
+    return await in_thread(lambda: [*map(cut, texts)])
 
 
 def _product(one: Sequence[float], other: Sequence[float]) -> float:

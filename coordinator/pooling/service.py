@@ -85,7 +85,7 @@ class PoolingService:
         pieces = list(_pieces(prepared.lengths))
         try:
             if context.deadline is not None:
-                handle.start_timer(context.time_left_s(), reply.fail, context.deadline_error)
+                handle.start_timer(context.time_for_reply_s(), reply.fail, context.deadline_error)
             for number, (start, end) in enumerate(pieces):
                 submission = _submission(prepared, start, end, f"-{number}" if len(pieces) > 1 else "", context)
                 listeners = [InputListener(index, reply) for index in range(start, end)]

@@ -1,6 +1,5 @@
 """The tokenizer, built from a model's files with only the `tokenizers` library."""
 
-import asyncio
 import json
 import re
 from array import array
@@ -14,6 +13,7 @@ from tokenizers import Tokenizer
 from tokenwire.coordinator.text import special_tokens, token_cache
 from tokenwire.errors import InvalidRequest
 from tokenwire.process.batches import batches_by_size
+from tokenwire.process.threads import in_thread
 
 # Up to this many characters encoding takes less than about 2 ms, and a thread would only add to that.
 INLINE_CHARS = 4096
@@ -128,13 +128,13 @@ class ModelTokenizer:
             pieces = token_cache.cut(text, self._cutting_tokens)
             if self._cache.new_chars(pieces) <= INLINE_CHARS:
                 return self._encode_pieces(pieces)
-        return await asyncio.to_thread(self.encode, text, add_special_tokens)
+        return await in_thread(self.encode, text, add_special_tokens)
 
     async def encode_many_async(self, texts: list[str], add_special_tokens: bool = True) -> list[list[int]]:
         """Encode texts to ids, together, without blocking the event loop for long."""
         if sum(map(len, texts)) <= INLINE_CHARS:
             return self._encode_all(texts, add_special_tokens)
-        return await asyncio.to_thread(self._encode_all, texts, add_special_tokens)
+        return await in_thread(self._encode_all, texts, add_special_tokens)
 
     def _encode_all(self, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
         try:
@@ -183,9 +183,7 @@ class ModelTokenizer:
         if len(token_ids) <= INLINE_CHARS:
             return self.decode(token_ids, skip_special_tokens)
         # Unlike `decode`, the batch form releases the GIL.
-        (text,) = await asyncio.to_thread(
-            self.backend.decode_batch, [token_ids], skip_special_tokens=skip_special_tokens
-        )
+        (text,) = await in_thread(self.backend.decode_batch, [token_ids], skip_special_tokens=skip_special_tokens)
         return text
 
     def token_to_str(self, token_id: int) -> str | None:

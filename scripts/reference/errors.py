@@ -75,8 +75,10 @@ _TIMEOUTS = """## Timeouts
 
 A client may limit the whole time of a request: `X-Request-Timeout: 30`. `--request-timeout` is the maximum for all (no
 limit by default). The time counts from the arrival of the request: reading its body, rendering its prompt and queueing
-are included. Timeouts that SDKs announce (`x-stainless-timeout`) are ignored: a client that
-gives up disconnects, which is detected at once."""
+are included, and whatever is waited for meanwhile: other requests, a picture's server, a worker that does not say what
+a picture is, a model whose first worker starts. Work that has begun in a thread is finished first. Operations on
+workers go on. Timeouts that SDKs announce (`x-stainless-timeout`) are ignored: a client that gives up disconnects,
+which is detected at once."""
 
 
 def page() -> str:

@@ -1,6 +1,5 @@
 """POST /v1/chat/completions."""
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,6 +33,7 @@ from tokenwire.coordinator.parsing.message import MessageParser, ParsedMessage, 
 from tokenwire.coordinator.parsing.rules import require_tool_parser
 from tokenwire.coordinator.text.template.messages import ChatMessage, reject_pictures
 from tokenwire.coordinator.types import ChatPrompt, ServedModel, Usage
+from tokenwire.process.threads import in_thread
 from tokenwire.process.value_class import value_class
 
 
@@ -126,7 +126,7 @@ class ChatService:
         choice = check_tool_choice(tools) if tools else None
         if model.parsers is not None:
             # A parser's own request model takes a while to validate a long conversation.
-            return model, await asyncio.to_thread(model.parsers.plan, body.as_json(), choice)
+            return model, await in_thread(model.parsers.plan, body.as_json(), choice)
         if choice is not None:
             require_tool_parser(choice)
         return model, None

@@ -1,6 +1,5 @@
 """A prepared request as vLLM's GenerateRequest, which any server of /inference/v1/generate takes."""
 
-import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -11,6 +10,7 @@ from tokenwire.coordinator.api.json_pieces import JsonPieces, long_object, slice
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.media.content import MediaFeatures
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
+from tokenwire.process.threads import in_thread
 from tokenwire.v1 import inference_pb2 as pb
 
 _GREEDY = 1e-5
@@ -155,7 +155,7 @@ async def _offsets(prepared: PreparedRequest, position: int) -> Sequence[tuple[i
         return None
     special = getattr(source, "add_special_tokens", False)
     encode = partial(_encoded_offsets, prepared.model.tokenizer, prompt.text, special, prompt.token_ids)
-    return encode() if len(prompt.text) <= INLINE_CHARS else await asyncio.to_thread(encode)
+    return encode() if len(prompt.text) <= INLINE_CHARS else await in_thread(encode)
 
 
 def _encoded_offsets(

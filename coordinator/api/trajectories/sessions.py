@@ -1,6 +1,5 @@
 """What clients do with recorded sessions: find, list, create, reward and delete them."""
 
-import asyncio
 import contextlib
 import time
 import uuid
@@ -16,6 +15,7 @@ from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
 from tokenwire.coordinator.trajectories.store import SessionKey
 from tokenwire.coordinator.trajectories.summary import SessionSummary, summary_of
 from tokenwire.errors import InvalidRequest, NotFound, TooLarge
+from tokenwire.process.threads import in_thread
 
 _MOST_BYTES = 64 * 2**20
 """Of one response."""
@@ -58,7 +58,7 @@ class RecordedSessions:
         packed = await self._recorder.store.read(key)
         if not packed:
             raise _not_found(session_id)
-        made = await asyncio.to_thread(make, packed)
+        made = await in_thread(make, packed)
         memory.end_turn()
         return made
 

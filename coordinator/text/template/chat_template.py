@@ -1,6 +1,5 @@
 """The chat template: a conversation to the prompt's text, as transformers and vLLM render it."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -12,6 +11,7 @@ from tokenwire.coordinator.text.template.jinja import SANDBOX, CompiledTemplate,
 from tokenwire.coordinator.text.template.messages import ChatMessage, developer_as_system, parse_messages
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.errors import InvalidRequest
+from tokenwire.process.threads import in_thread
 
 # Below this weight rendering takes less than about a millisecond.
 _INLINE_WEIGHT = 16_384
@@ -132,7 +132,7 @@ class ChatTemplate:
             values = self.values(options)
         if _is_light(messages if values is self._plain_values else [messages, values]):
             return self.render_values(messages, values, template)
-        return await asyncio.to_thread(self.render_values, messages, values, template)
+        return await in_thread(self.render_values, messages, values, template)
 
     def render_messages(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         """Render OpenAI messages synchronously; options are those of TemplateOptions, and template kwargs."""

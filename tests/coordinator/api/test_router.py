@@ -1,16 +1,20 @@
 """Routes: what comes before their handlers."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
+import httpx
 import pytest
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.testclient import TestClient
 
+from tokenwire.coordinator.api.api_request import context_of
 from tokenwire.coordinator.api.middleware import RequestMiddleware
 from tokenwire.coordinator.api.router import ApiApplication, ApiRouter
-from tokenwire.errors import Forbidden
+from tokenwire.errors import DeadlineExceeded, Forbidden
 
 
 class Amount(BaseModel):
@@ -115,6 +119,45 @@ def test_a_body_may_be_left_out_where_none_is_required(client: TestClient) -> No
 def test_guards_come_before_bodies(client: TestClient) -> None:
     """Whoever may not use a route gets no opinion of the body."""
     assert client.post("/closed", content="{").status_code == 403
+
+
+async def test_routes_without_guards_answer_by_the_deadline() -> None:
+    """Of the body too, which may never end. Operations on workers, which guards protect, are not left half done."""
+
+    async def let_pass(request: Request) -> None:
+        """Let everybody pass."""
+
+    router, operations = ApiRouter(), ApiRouter(guards=[let_pass])
+
+    @router.post("/wait", Amount)
+    async def wait(body: Amount, request: Request) -> Response:
+        await asyncio.Event().wait()
+        raise AssertionError("it did not wait")
+
+    @operations.post("/operation", Amount)
+    async def operation(body: Amount, request: Request) -> Response:
+        context = context_of(request.scope)
+        with suppress(DeadlineExceeded):
+            while True:
+                context.time_left_s()
+                await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
+        return Response("done")
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    router.include(operations)
+    app = ApiApplication(routes=router.routes)
+    app.add_middleware(RequestMiddleware)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://test", headers={"X-Request-Timeout": "0.05"}
+    ) as client:
+        for waiting in (client.post("/wait", json={}), client.post("/wait", content=endless())):
+            late = await waiting
+            assert (late.status_code, late.json()["error"]["message"]) == (504, "Request timed out after 0.05 s.")
+        assert (await client.post("/operation", json={})).text == "done"
 
 
 def test_only_the_methods_of_a_route_are_allowed(client: TestClient) -> None:

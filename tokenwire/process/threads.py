@@ -1,0 +1,23 @@
+"""Runs work in a thread to its end: who no longer waits for it still has what it takes."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+async def in_thread(work: Callable[Given, Made], *args: Given.args, **kwargs: Given.kwargs) -> Made:
+    """Return what work returns, done in a thread. Raises what it raises.
+
+    A thread cannot be stopped: a cancellation is let through when the work has ended, so that its turn, and the memory
+    that is counted for it, are not given away before.
+    """
+    working = asyncio.get_running_loop().run_in_executor(None, partial(work, *args, **kwargs))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        raise
