@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import grpc
 
+from tokenwire.coordinator.fleet.call_watch import CallWatch
 from tokenwire.coordinator.fleet.media_answers import Expansion, check_missing, expansion_of, rendered
 from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.coordinator.fleet.submission import Submission
@@ -25,44 +26,10 @@ _MOST_PUTS = 3
 _TIMEOUT_S = 60.0
 """Of a call: a worker that does not answer keeps neither pictures in memory, nor prompts that others can expand."""
 
-SILENT_S = 5.0
-"""After so long without an answer to any call, other workers are preferred."""
-
 SendCommand = Callable[[pb.SessionRequest], None]
 EndSlots = Callable[[Sequence[int], TokenwireError], None]
 EndSession = Callable[[ProtocolError], None]
 Answer = TypeVar("Answer")
-
-
-class _CallWatch:
-    """Tells whether calls of a method are answered, whoever made them."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._open = 0
-        self._unanswered_since: float | None = None
-        """When the first call was made after which there was no answer."""
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether there were calls for a while, and no answer since."""
-        return self._unanswered_since is not None and self._clock() - self._unanswered_since > SILENT_S
-
-    def begin(self) -> None:
-        """Note that a call is made."""
-        if self._unanswered_since is None:
-            self._unanswered_since = self._clock()
-        self._open += 1
-
-    def on_answer(self) -> None:
-        """Note an answer, be it an error."""
-        self._unanswered_since = self._clock()
-
-    def end(self) -> None:
-        """Note that a call has ended, answered or not: one that was cancelled in time says nothing."""
-        self._open -= 1
-        if not self._open and not self.is_silent:
-            self._unanswered_since = None
 
 
 class MediaDelivery:
@@ -82,7 +49,7 @@ class MediaDelivery:
         """
         self._slots = slots
         self._clock = clock
-        self._watches = {method: _CallWatch(clock) for method in ("Put", "Expand")}
+        self._watches = {method: CallWatch(clock) for method in ("Put", "Expand")}
         self._send = send
         self._end = end
         self._end_session = end_session
@@ -97,10 +64,15 @@ class MediaDelivery:
         """Whether the worker has not answered calls of a method for a while, though there were some."""
         return any(watch.is_silent for watch in self._watches.values())
 
+    @property
+    def open_calls(self) -> int:
+        """How many calls the worker has not answered yet."""
+        return sum(watch.open for watch in self._watches.values())
+
     def begin(self, transport: WorkerTransport) -> None:
         """Begin with a worker that is connected, of which nothing is known."""
         self._transport = transport
-        self._watches = {method: _CallWatch(self._clock) for method in self._watches}
+        self._watches = {method: CallWatch(self._clock) for method in self._watches}
 
     def close(self) -> None:
         """End all puts: the session has ended."""
@@ -111,8 +83,9 @@ class MediaDelivery:
         self._putting.clear()
 
     def lacks(self, items: Iterable[MediaContent]) -> int:
-        """Return how many bytes of items would have to be put."""
-        return sum(len(item.data) for item in {each.digest: each for each in items}.values() if not self._has(item))
+        """Return how many bytes of items would have to be put, beside those that are being put."""
+        distinct = {each.digest: each for each in items if not self._has(each) and each.digest not in self._putting}
+        return sum(len(item.data) for item in distinct.values())
 
     def submit(self, submission: Submission, slots: Sequence[int]) -> None:
         """Send a request with media once the worker has these; its slots are taken already."""

@@ -1,13 +1,14 @@
 """Asks a worker how a prompt with media expands, before the prompt is checked, queued and sent."""
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from tokenwire.coordinator.fleet.call_watch import SILENT_S
 from tokenwire.coordinator.fleet.capabilities import MEDIA_FEATURES, MEDIA_OPTIONS, remedy_for
 from tokenwire.coordinator.fleet.media_answers import MOST_TOKEN_IDS, Expansion
-from tokenwire.coordinator.fleet.media_delivery import SILENT_S
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
@@ -30,10 +31,13 @@ class MediaWorkers(Protocol):
 
 
 class MediaExpander:
-    """Expands prompts on workers: preferably one that has the media, else the one with least to do."""
+    """Expands prompts on workers: preferably one that has the media, else the one with least to do.
+
+    Of those that are equal, the same one gets the same picture from every coordinator, and pictures are spread.
+    """
 
     def __init__(self, workers: MediaWorkers, patience_s: float = SILENT_S) -> None:
-        """`patience_s`: how often to look whether a worker that is asked answers anybody."""
+        """`patience_s`: how long a request waits for one worker while another one answers and has fewer calls open."""
         self._workers = workers
         self._patience_s = patience_s
 
@@ -85,7 +89,8 @@ class MediaExpander:
             call = asyncio.ensure_future(ask(session))
             try:
                 while not (await asyncio.wait([call], timeout=self._patience_s))[0]:
-                    self._check_silence(session, question, failed)
+                    if self._should_leave(session, question, failed):
+                        raise Unavailable("It does not answer.", retry_after_s=1)
                 return call.result()
             except (Unavailable, EngineFailed) as error:
                 log.warning("worker %s cannot expand a prompt: %s", session.address, error.message)
@@ -95,11 +100,15 @@ class MediaExpander:
             finally:
                 call.cancel()
 
-    def _check_silence(self, session: WorkerSession, question: "_Question", failed: Sequence[WorkerSession]) -> None:
-        """Raise Unavailable if a worker does not answer anybody, and another one may."""
-        others = (each for each in self._able(question) if each is not session and each not in failed)
-        if session.media.is_silent and any(not each.media.is_silent for each in others):
-            raise Unavailable("It does not answer.", retry_after_s=1)
+    def _should_leave(self, session: WorkerSession, question: "_Question", failed: Sequence[WorkerSession]) -> bool:
+        """Return whether another worker is likelier to answer than one that has not; the last one is waited for."""
+        if len(failed) + 1 == _MOST_WORKERS:
+            return False
+        asked, able = session.media, self._able(question)
+        others = [
+            each.media for each in able if each is not session and each not in failed and not each.media.is_silent
+        ]
+        return any(asked.is_silent or each.open_calls < asked.open_calls for each in others)
 
     def _choose(self, question: "_Question", failed: Sequence[WorkerSession]) -> WorkerSession:
         able = self._able(question)
@@ -111,7 +120,7 @@ class MediaExpander:
             model = question.model
             reason = self._workers.unavailable_reason(model) or f"No other worker of {model} takes media right now."
             raise Unavailable(reason, retry_after_s=1)
-        return min(found, key=lambda each: (each.media.is_silent, each.media.lacks(question.items), each.open_slots))
+        return min(found, key=question.rank)
 
     def _able(self, question: "_Question") -> list[WorkerSession]:
         """Return the workers that can answer, whether they have failed or not."""
@@ -128,6 +137,12 @@ class _Question(NamedTuple):
     placement: Placement
     needs: Sequence[str]
     """What of workers, by the names with which they announce what they lack."""
+
+    def rank(self, session: WorkerSession) -> tuple[bool, int, int, int, bytes]:
+        """Return what makes a worker the better choice, the smaller it is."""
+        media, name = session.media, b"".join(item.digest for item in self.items) + session.address.encode()
+        of_equals = hashlib.blake2b(name, digest_size=8).digest()
+        return media.is_silent, media.lacks(self.items), media.open_calls, session.open_slots, of_equals
 
 
 def _unable(lacking: str, model: str) -> TokenwireError:

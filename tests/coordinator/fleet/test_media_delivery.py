@@ -89,7 +89,7 @@ async def test_a_worker_is_silent_until_it_answers_somebody(answers: bool) -> No
     worker.time_passes.set()
     await asyncio.wait(asking)
     assert delivery.is_silent is not answers
-    clock.now = 60.0
+    clock.now = 50.0
     assert delivery.is_silent is not answers
 
 

@@ -25,25 +25,30 @@ class Asked:
         lacks: int = 0,
         slots: int = 0,
         unsupported: frozenset[str] = frozenset(),
+        address: str = "worker",
     ) -> None:
-        self.address = "worker"
+        self.address = address
         self.unsupported = unsupported
         self.salt: str | None = None
         self.takes_media = True
         self.open_slots = slots
         self.asked = 0
-        self.media = SimpleNamespace(lacks=lambda items: lacks, expand=self.expand, is_silent=False)
+        self.media = SimpleNamespace(lacks=lambda items: lacks, expand=self.expand, is_silent=False, open_calls=0)
         self._answer = answer
+        self.may_answer = asyncio.Event()
 
-    def hang(self) -> None:
-        """Answer nothing from now on."""
+    def hang(self, answers_others: bool = False) -> None:
+        """Answer nothing from now on, but for others than who asks here."""
         self.media.expand = self._hang
+        self._answers_others = answers_others
 
     async def _hang(self, *given: Any) -> Expansion:
         self.asked += 1
-        self.media.is_silent = True
-        await asyncio.Event().wait()
-        raise AssertionError("it was answered")
+        self.media.is_silent = not self._answers_others
+        self.media.open_calls += 1
+        await self.may_answer.wait()
+        assert isinstance(self._answer, Expansion)
+        return self._answer
 
     async def expand(
         self,
@@ -150,6 +155,47 @@ async def test_a_worker_that_answers_nobody_is_left_for_another() -> None:
     for _ in range(3):
         await expander.expand("model", [1], [ITEM])
     assert (hanging.asked, other.asked) == (1, 3)
+
+
+async def test_a_worker_that_keeps_one_request_is_left_for_one_with_fewer_calls() -> None:
+    """It may answer others; without such a worker, and as the last one that is asked, it is waited for."""
+    picky, other = Asked(), Asked(lacks=1000)
+    picky.hang(answers_others=True)
+    await expander_of(picky, other).expand("model", [1], [ITEM])
+    assert (picky.asked, other.asked) == (1, 1)
+
+    busy = [Asked() for _ in range(3)]
+    for each in busy:
+        each.hang(answers_others=True)
+    pool = pool_of(*busy, Asked(lacks=1000))
+    waiting = asyncio.create_task(MediaExpander(pool, patience_s=0.001).expand("model", [1], [ITEM]))
+    await until(lambda: all(each.asked for each in busy))
+    busy[2].may_answer.set()
+    await waiting
+    assert [each.asked for each in busy] == [1, 1, 1]
+
+
+async def test_pictures_are_spread_over_workers_that_have_as_much_to_do() -> None:
+    """By what they are, so that each goes to the same one from every coordinator; the order of workers is nothing."""
+    workers = [Asked(address=f"w{number}") for number in range(4)]
+    pictures = [[MediaContent(b"%d" % number)] for number in range(200)]
+    for picture in pictures:
+        await expander_of(*workers).expand("model", [1], picture)
+    asked = [each.asked for each in workers]
+    assert min(asked) > 20
+    for picture in pictures:
+        await expander_of(*reversed(workers)).expand("model", [1], picture)
+    assert [each.asked for each in workers] == [2 * each for each in asked]
+
+
+async def test_a_worker_with_fewer_calls_to_answer_is_asked_first() -> None:
+    """Of those that would have to be put the picture."""
+    workers = [Asked(address=f"w{number}") for number in range(4)]
+    for each in workers[:3]:
+        each.media.open_calls = 1
+    for number in range(8):
+        await expander_of(*workers).expand("model", [1], [MediaContent(b"%d" % number)])
+    assert [each.asked for each in workers] == [0, 0, 0, 8]
 
 
 async def test_without_another_worker_a_silent_one_is_waited_for() -> None:

@@ -210,6 +210,7 @@ async def test_a_worker_that_lies_about_a_picture_is_lost_and_another_is_asked(
     async with running_hostile_worker(worker, unix_address(tmp_path, "one")):
         (liar,) = (each for each in cluster.pool.sessions if each.address == unix_address(tmp_path, "one"))
         await until(lambda: liar.state is SessionState.READY)
+        liar.media._known[PICTURE.digest] = None  # so that it is asked first
         submission = await expanded(cluster, max_token_ids=1000)
         assert len(submission.prompt_token_ids) == len(PROMPT) - len(PLACEHOLDER) + IMAGE_TOKENS
         await until(lambda: liar.losses[LossReason.PROTOCOL_ERROR] == 1)
