@@ -14,10 +14,13 @@ from tokenwire.cli.main import main
 
 
 def write_stacks(file: TextIO) -> None:
-    """Write a paragraph for each thread, its innermost frame first."""
-    for thread, innermost in sys._current_frames().items():
+    """Write a paragraph for each thread, its innermost frame first.
+
+    By one name for all frames: one that still named that of this call would keep it, and what those below it have.
+    """
+    frame: FrameType | None
+    for thread, frame in sys._current_frames().items():
         file.write(f"Thread {thread}\n")
-        frame: FrameType | None = innermost
         while frame is not None:
             code = frame.f_code
             if code.co_filename != __file__:
