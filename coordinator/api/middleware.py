@@ -245,6 +245,9 @@ class RequestMiddleware:
                 await error_response(context.drain_error, scope)(scope, receive, send)
         except Exception as error:
             begun, expected = context.record.status, response_to(error, scope)
+            if expected is not None:
+                # Its frames have the request, and some of them the error: in such a cycle all of it would be kept.
+                error.__traceback__ = None
             response = expected or response_to_unexpected(error, scope)
             if not begun:
                 await response(scope, receive, send)

@@ -70,7 +70,7 @@ class HostileWorker(inference_pb2_grpc.InferenceServicer):
         yield pb.RenderResponse(part=await self.expand(request.prompt))
 
     async def expand(self, request: pb.ExpandRequest) -> pb.ExpandResponse:
-        """Return what it makes of a prompt with pictures."""
+        """Return what it makes of a prompt with pictures. Raises ValueError to refuse it."""
         return pb.ExpandResponse()
 
     async def Session(self, requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
@@ -123,7 +123,11 @@ class HostileMedia(inference_pb2_grpc.MediaServicer):
 
     async def Expand(self, request: pb.ExpandRequest, context: Any) -> pb.ExpandResponse:
         self._worker.expansions += 1
-        return await self._worker.expand(request)
+        try:
+            return await self._worker.expand(request)
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise
 
 
 def _operation(name: str, response: type[Any]) -> Any:

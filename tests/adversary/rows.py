@@ -115,7 +115,7 @@ ROWS = {
         _attack("cut texts to embed", "/v2/embed", _CUT_TEXT, copies=12),
         _attack("cut documents to rank", "/rerank", _CUT_DOCUMENT, copies=12),
         *(
-            _attack(f"{value.name}, four", _CHATS, {"messages": value, "max_tokens": small(4)[0]}, copies=4)
+            _attack(f"{value.name}, six", _CHATS, {"messages": value, "max_tokens": small(4)[0]}, copies=6)
             for value in pictures.LARGE
         ),
         _attack("arguments", fields={"prompt": id_lists(200, 3), "vllm_xargs": _LARGE_EXTRA}),

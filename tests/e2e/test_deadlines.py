@@ -1,7 +1,6 @@
 """A client's deadline ends whatever its request waits for before it is submitted, with the error of deadlines."""
 
 import asyncio
-import base64
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,8 @@ import pytest
 from tests.adversary.hostile_worker import HostileWorker, running_hostile_worker, server_info, tokenizer_of
 from tests.coordinator.api.applications import client_of
 from tests.coordinator.media.pictures import png
+from tests.coordinator.media.test_loader import data_url
+from tests.e2e.test_refusals import chat_about
 from tests.workers import running_worker, unix_address, until
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
@@ -22,10 +23,10 @@ from tokenwire.v1 import inference_pb2 as pb
 
 NEVER_S = 3_600.0
 """Of every timeout but the client's."""
-DATA = "data:image/png;base64," + base64.b64encode(png()).decode()
+CHAT = chat_about(data_url(png()))
 
 
-class SilentWorker(HostileWorker):
+class SightlessWorker(HostileWorker):
     """Takes a picture, or does not, and never says what it is."""
 
     takes_pictures = True
@@ -53,18 +54,12 @@ async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     )
     app = build_app(replace(settings, expected_models=("awaited",)))
     async with running_worker(honest, image_tokens=4):
-        worker = SilentWorker(await server_info(honest), await tokenizer_of(honest))
+        worker = SightlessWorker(await server_info(honest), await tokenizer_of(honest))
     worker.takes_pictures = request.param
     async with running_hostile_worker(worker, silent), client_of(app) as client:
         await until(app.state.pool.is_ready)
         client.headers["X-Request-Timeout"] = "0.3"
         yield client
-
-
-def chat(url: str) -> dict[str, Any]:
-    """Return a chat with a picture."""
-    parts = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": url}}]
-    return {"model": "simulated", "messages": [{"role": "user", "content": parts}], "max_tokens": 1}
 
 
 async def check_late(client: httpx.AsyncClient, body: dict[str, Any], path: str = "/v1/chat/completions") -> None:
@@ -77,9 +72,9 @@ async def test_a_worker_that_answers_nothing_about_pictures_holds_no_request_bey
     client: httpx.AsyncClient,
 ) -> None:
     """Neither by a picture that it does not take, nor by a prompt that it does not expand, on any route."""
-    for body in (chat(DATA), chat(DATA) | {"stream": True}):
+    for body in (CHAT, CHAT | {"stream": True}):
         await check_late(client, body)
-    await check_late(client, {"model": "simulated", "messages": chat(DATA)["messages"]}, "/tokenize")
+    await check_late(client, {"model": "simulated", "messages": CHAT["messages"]}, "/tokenize")
 
 
 async def test_a_server_of_pictures_that_answers_nothing_holds_no_request_beyond_its_deadline(
@@ -93,7 +88,7 @@ async def test_a_server_of_pictures_that_answers_nothing_holds_no_request_beyond
 
     silent = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
     async with silent:
-        await check_late(client, chat(f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}/cat.png"))
+        await check_late(client, chat_about(f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}/cat.png"))
 
 
 async def test_a_model_whose_first_worker_starts_holds_no_request_beyond_its_deadline(

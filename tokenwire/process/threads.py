@@ -21,3 +21,5 @@ async def in_thread(work: Callable[Given, Made], *args: Given.args, **kwargs: Gi
     except asyncio.CancelledError:
         await asyncio.wait([working])
         raise
+    finally:
+        del working  # its error refers to this frame, and with it to what was given

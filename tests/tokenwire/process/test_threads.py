@@ -1,7 +1,9 @@
 """Work in threads ends before those who wait for it do."""
 
 import asyncio
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -20,6 +22,28 @@ async def test_work_is_done_in_a_thread() -> None:
     assert await in_thread(threading.get_ident) != threading.get_ident()
     with pytest.raises(InvalidRequest, match="no"):
         await in_thread(refuse)
+
+
+class _Large:
+    """What a thread gets."""
+
+
+async def test_errors_keep_nothing_of_what_was_given() -> None:
+    """Without the collector of cycles, which comes much later."""
+
+    def refuse(large: _Large) -> None:
+        raise InvalidRequest("no")
+
+    large = _Large()
+    alive = weakref.ref(large)
+    gc.disable()
+    try:
+        with pytest.raises(InvalidRequest):
+            await in_thread(refuse, large)
+        del large
+        await until(lambda: alive() is None)  # its thread lets go a moment later
+    finally:
+        gc.enable()
 
 
 async def test_who_is_cancelled_waits_for_the_end_of_the_work() -> None:
