@@ -5,11 +5,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-Given = ParamSpec("Given")
-Made = TypeVar("Made")
+ThreadArguments = ParamSpec("ThreadArguments")
+ThreadResult = TypeVar("ThreadResult")
 
 
-async def in_thread(work: Callable[Given, Made], *args: Given.args, **kwargs: Given.kwargs) -> Made:
+async def in_thread(
+    work: Callable[ThreadArguments, ThreadResult], *args: ThreadArguments.args, **kwargs: ThreadArguments.kwargs
+) -> ThreadResult:
     """Return what work returns, done in a thread. Raises what it raises.
 
     A thread cannot be stopped: a cancellation is let through when the work has ended, so that its turn, and the memory

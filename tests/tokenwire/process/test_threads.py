@@ -24,17 +24,17 @@ async def test_work_is_done_in_a_thread() -> None:
         await in_thread(refuse)
 
 
-class _Large:
+class _Given:
     """What a thread gets."""
 
 
 async def test_errors_keep_nothing_of_what_was_given() -> None:
     """Without the collector of cycles, which comes much later."""
 
-    def refuse(large: _Large) -> None:
+    def refuse(large: _Given) -> None:
         raise InvalidRequest("no")
 
-    large = _Large()
+    large = _Given()
     alive = weakref.ref(large)
     gc.disable()
     try:
