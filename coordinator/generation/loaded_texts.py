@@ -47,6 +47,7 @@ class TextsLoader:
         """Those of all parsers."""
         self._loaded: dict[tuple[str, str, str, str], LoadedTexts] = {}
         """By the digest of tokenizer and template, and what parsers depend on."""
+        self._loading = asyncio.Lock()
         self._untrusted = IsolatedRenderer() if settings.template.trust_request else None
 
     async def close(self) -> None:
@@ -56,23 +57,33 @@ class TextsLoader:
 
     async def load(self, info: pb.Model, fetch: FetchFiles) -> LoadedTexts:
         """Return what a worker's announcement needs. Raises InvalidRequest or ParserUnusable."""
-        key = info.tokenizer_digest, info.names[0], info.model_type, info.architecture
+        own, digest = self._settings.tokenizer, info.tokenizer_digest
+        files: Mapping[str, bytes] = {}
+        if own is not None:
+            files = await asyncio.to_thread(read_directory, own)
+            digest = await asyncio.to_thread(tokenizer_digest, files)
+        key = digest, info.names[0], info.model_type, info.architecture
         if key not in self._loaded:
-            files = await self._files(info.tokenizer_digest, fetch)
-            texts = await asyncio.to_thread(_load, info, files, self._settings, self._untrusted, self.disagreements)
-            self._loaded.setdefault(key, texts)  # another worker's session may have been faster
+            files = files or await self._fetched(digest, fetch)
+            async with self._loading:  # a tokenizer that is built stops all streams: it is for one of many workers
+                if key not in self._loaded:
+                    self._loaded[key] = await asyncio.to_thread(
+                        _load, info, files, self._tokenizer(digest), self._settings, self._untrusted, self.disagreements
+                    )
         return self._loaded[key]
+
+    def _tokenizer(self, digest: str) -> ModelTokenizer | None:
+        """Return the tokenizer with a digest if some model has it already; files without one are not compared."""
+        return next((texts.tokenizer for key, texts in self._loaded.items() if digest and key[0] == digest), None)
 
     def keep(self, tokenizers: Collection[ModelTokenizer]) -> None:
         """Remove what has none of these tokenizers."""
         kept = {id(tokenizer) for tokenizer in tokenizers}
         self._loaded = {key: texts for key, texts in self._loaded.items() if id(texts.tokenizer) in kept}
 
-    async def _files(self, digest: str, fetch: FetchFiles) -> dict[str, bytes]:
-        settings = self._settings
-        if settings.tokenizer is not None:
-            return read_directory(settings.tokenizer)
-        cached = None
+    async def _fetched(self, digest: str, fetch: FetchFiles) -> dict[str, bytes]:
+        """Return a worker's files, or those with its digest from the disk. Raises InvalidRequest."""
+        settings, cached = self._settings, None
         if settings.cache_dir is not None and digest.isalnum():
             cached = settings.cache_dir / "tokenizers" / f"{digest}.pb"
             files = _read_cached(cached)
@@ -89,12 +100,16 @@ class TextsLoader:
 def _load(
     info: pb.Model,
     files: Mapping[str, bytes],
+    tokenizer: ModelTokenizer | None,
     settings: CoordinatorSettings,
     untrusted: UntrustedRenderer | None,
     disagreements: Disagreements,
 ) -> LoadedTexts:
-    """Load everything; takes long, so call it in a thread. Raises InvalidRequest or ParserUnusable."""
-    tokenizer = ModelTokenizer.from_files(files)
+    """Load everything but a known tokenizer; takes long, so call it in a thread.
+
+    Raises InvalidRequest or ParserUnusable.
+    """
+    tokenizer = tokenizer or ModelTokenizer.from_files(files)
     template = settings.template
     facts = ModelFacts(info.names[0], info.model_type or None, info.architecture or None)
     return LoadedTexts(

@@ -1,5 +1,6 @@
 """A tokenizer and its template are loaded once for all models with the same ones."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,47 @@ async def test_other_weights_share_a_tokenizer() -> None:
 
     loader.keep([other.tokenizer])
     assert await loader.load(INFO, fetch) is not one
+
+
+class ReadFiles(dict[str, bytes]):
+    """Counts how often its tokenizer is read."""
+
+    reads = 0
+
+    def __getitem__(self, name: str) -> bytes:
+        self.reads += name == "tokenizer.json"
+        return super().__getitem__(name)
+
+
+async def test_a_tokenizer_is_built_once_for_all_workers_that_bring_it() -> None:
+    """Though they come at the same time, or under other names: meanwhile all streams wait."""
+    loader, files = TextsLoader(CoordinatorSettings(workers=("nowhere:1",))), ReadFiles(FILES)
+    tokenizer_digest(files)
+    to_check, files.reads = files.reads, 0
+    infos = [pb.Model(names=[name], tokenizer_digest=INFO.tokenizer_digest) for name in ("m", "m", "other")]
+    loaded = await asyncio.gather(*(loader.load(info, Fetches(files)) for info in infos))
+    assert len({id(texts.tokenizer) for texts in loaded}) == 1
+    assert files.reads == len(loaded) * to_check + 1
+
+
+async def test_files_without_a_digest_are_not_taken_for_one_another() -> None:
+    """Of workers that announce none."""
+    loader = TextsLoader(CoordinatorSettings(workers=("nowhere:1",)))
+    one, other = [await loader.load(pb.Model(names=[name]), Fetches()) for name in ("m", "other")]
+    assert one.tokenizer is not other.tokenizer
+
+
+async def test_a_tokenizer_of_ones_own_is_not_built_again_for_what_workers_announce(tmp_path: Path) -> None:
+    """Only if its files have changed."""
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    loader, fetch = TextsLoader(CoordinatorSettings(workers=("nowhere:1",), tokenizer=tmp_path)), Fetches()
+    one = await loader.load(INFO, fetch)
+    announced = pb.Model(names=["m"], tokenizer_digest="another")
+    assert (await loader.load(announced, fetch)) is one
+    (tmp_path / "special_tokens_map.json").write_text("{}")
+    assert (await loader.load(announced, fetch)).tokenizer is not one.tokenizer
+    assert fetch.count == 0
 
 
 async def test_a_worker_that_announces_the_digest_of_others_is_rejected() -> None:
