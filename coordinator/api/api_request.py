@@ -215,16 +215,16 @@ def responder(
         request = reads(scope, receive, send)
         for guard in guards:
             await guard(request)
-        if request.context.deadline is None or guards:  # operations on workers are not left half done
-            response = await answer(request)
+        if body is None:
+            response = await handler(request)
+        elif guards or request.context.deadline is None:  # operations on workers are not left half done
+            response = await answer(request, body)
         else:
             async with request.context.in_time():
-                response = await answer(request)
+                response = await answer(request, body)
         await response(scope, receive, send)
 
-    async def answer(request: ApiRequest) -> Response:
-        if body is None:
-            return await handler(request)
+    async def answer(request: ApiRequest, body: type[BaseModel]) -> Response:
         content = await request.read(body, body_required)
         body_memory = request.context.body
         if body_memory.held_bytes:  # it is large

@@ -6,7 +6,7 @@ from collections.abc import Callable
 _FORGIVEN_S = 60.0
 """So long after its last call, a worker that did not answer is asked again."""
 
-SILENT_S = 5.0
+_SILENT_S = 4.0
 """After so long without an answer to any call, other workers are preferred."""
 
 
@@ -30,7 +30,7 @@ class CallWatch:
         """
         now = self._clock()
         waited_s = self._waited_s + (now - self._since if self.open else 0)
-        return waited_s > SILENT_S and now - self._begun_at < _FORGIVEN_S
+        return waited_s > _SILENT_S and now - self._begun_at < _FORGIVEN_S
 
     def begin(self) -> None:
         """Note that a call is made."""

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from tokenwire.coordinator.fleet.call_watch import SILENT_S
 from tokenwire.coordinator.fleet.capabilities import MEDIA_FEATURES, MEDIA_OPTIONS, remedy_for
 from tokenwire.coordinator.fleet.media_answers import MOST_TOKEN_IDS, Expansion
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
@@ -18,6 +17,8 @@ log = logging.getLogger(__name__)
 
 _MOST_WORKERS = 3
 """That are asked, one after the other, if they fail."""
+_PATIENCE_S = 5.0
+"""Longer than it takes until a worker is silent: one that is left because of it gets no other calls."""
 
 
 class MediaWorkers(Protocol):
@@ -36,7 +37,7 @@ class MediaExpander:
     Of those that are equal, the same one gets the same picture from every coordinator, and pictures are spread.
     """
 
-    def __init__(self, workers: MediaWorkers, patience_s: float = SILENT_S) -> None:
+    def __init__(self, workers: MediaWorkers, patience_s: float = _PATIENCE_S) -> None:
         """`patience_s`: how long a request waits for one worker while another one answers and has fewer calls open."""
         self._workers = workers
         self._patience_s = patience_s

@@ -39,8 +39,6 @@ _STREAM = {**_BODY, "prompt": "Once", "max_tokens": 1_500, "ignore_eos": True, "
 """The innocent stream: of about three seconds, in which the hostile worker comes, is used and goes."""
 _REQUEST_TIMEOUT = {"X-Request-Timeout": "1"}
 """Of requests that a hostile worker may get, and never answer."""
-_PATIENCE_S = 3.0
-"""Of a client whose picture a worker may be asked about, and never answer."""
 _AT_A_TIME = 4
 _SETTLE_S = 1.5
 """After so long, a coordinator that believed a lie has told it to the others."""
@@ -217,11 +215,9 @@ class LyingFleet:
             await self._client.post("/v1/completions", json={**_BODY, "logprobs": 2}, headers=_REQUEST_TIMEOUT)
 
     async def _picture(self) -> None:
-        """Send a request with a new picture, about which any worker may be asked."""
-        with contextlib.suppress(httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError):
-            await self._client.post(
-                "/v1/chat/completions", json=self._chat(), headers=_REQUEST_TIMEOUT, timeout=_PATIENCE_S
-            )
+        """Send a request with a new picture, about which any worker may be asked; any answer will do, in time."""
+        with contextlib.suppress(httpx.NetworkError, httpx.RemoteProtocolError):
+            await self._client.post("/v1/chat/completions", json=self._chat(), headers=_REQUEST_TIMEOUT)
 
     async def _look(self) -> list[str]:
         """Return what is wrong with what operators see."""
