@@ -162,6 +162,7 @@ class SlotTable:
         waiting = [listener for listener in self.listeners if not isinstance(listener, DiscardListener)]
         self.listeners, self.allowance, self._free, self.open, self.given_up = [], [], [], 0, 0
         self.silent.clear()
+        self.runs.take_steps()  # what was sampled until now is of the sequences, which go on elsewhere
         self.runs = SlotRuns()
         return waiting
 

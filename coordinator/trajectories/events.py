@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tokenwire.coordinator.trajectories.stored_json import stored_json
 from tokenwire.process.value_class import value_class
 
 Spans = Sequence[tuple[str, int, int]]
@@ -105,7 +106,7 @@ def pack_event(event: SessionEvent) -> bytes:
     if isinstance(event, RecordedTurn):
         return _pack_turn(event)
     kind = next(name for name, each in _KINDS.items() if isinstance(event, each))
-    return _dump({"kind": kind, **{name: getattr(event, name) for name in event.__slots__}}) + b"\n"
+    return stored_json({"kind": kind, **{name: getattr(event, name) for name in event.__slots__}}) + b"\n"
 
 
 def unpack_event(packed: bytes) -> SessionEvent | None:
@@ -130,7 +131,7 @@ def _pack_turn(turn: RecordedTurn) -> bytes:
         }
         for choice in turn.choices
     ]
-    parts = [_dump({"kind": "turn", **head}), b"\n", turn.prompt_ids.tobytes()]
+    parts = [stored_json({"kind": "turn", **head}), b"\n", turn.prompt_ids.tobytes()]
     for choice in turn.choices:
         parts.append(choice.token_ids.tobytes())
         if choice.logprobs is not None:
@@ -170,11 +171,3 @@ class _Arrays:
     def check_end(self) -> None:
         if self._at != len(self._contents):
             raise ValueError("more than expected")
-
-
-_encode = json.JSONEncoder(separators=(",", ":"), default=list).encode
-"""Made once: that takes as long as a small event."""
-
-
-def _dump(value: Any) -> bytes:
-    return _encode(value).encode()

@@ -156,8 +156,8 @@ class _Builder:
         nodes = self._graph.nodes
         if turn.base is not None:
             return nodes[turn.base], "ids", turn.prompt_ids, self._digests[turn.base].followed_by(turn.prompt_ids)
-        digest = IdDigest().followed_by(turn.prompt_ids)
-        found = self._ends.longest(turn.prompt_ids)
+        digest = IdDigest()
+        found = self._ends.longest(turn.prompt_ids, digest)
         if found is not None:
             return nodes[found[0]], "ids", turn.prompt_ids[found[1] :], digest
         parent = self._by_messages(messages)

@@ -1,12 +1,13 @@
 """What recent turns of a session ended with, so that the next one is stored as what it adds to one of them."""
 
-import json
 import time
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
+
+from tokenwire.coordinator.trajectories.stored_json import stored_json
 
 _DIGEST_BYTES = 16
 _MESSAGE_BYTES = 8
@@ -62,16 +63,15 @@ class KnownEnds:
         if most is not None and len(self._nodes) > most:
             self._nodes.popitem(last=False)
 
-    def longest(self, token_ids: "array[int]") -> tuple[str, int] | None:
-        """Return the node with the most ids that a prompt begins with, and their number."""
-        if not self._nodes:
-            return None
-        digest, found = IdDigest(), None
+    def longest(self, token_ids: "array[int]", digest: IdDigest) -> tuple[str, int] | None:
+        """Return the node with the most ids that a prompt begins with, and their number; digest all of the prompt."""
+        found = None
         for length in sorted({length for length, _ in self._nodes.values() if 0 < length <= len(token_ids)}):
             digest.add(token_ids[digest.length : length])
             known = self._nodes.get(digest.value())
             if known is not None:
                 found = known[1], length
+        digest.add(token_ids[digest.length :])
         return found
 
 
@@ -89,9 +89,9 @@ class SessionIndex:
         ends, conversations = len(self._ends), self._conversations.values()
         return _END_BYTES * (ends + len(conversations)) + sum(len(messages) for messages, _ in conversations)
 
-    def base_of(self, prompt: "array[int]") -> tuple[str, int] | None:
-        """Return the node that a prompt continues, and how many of its ids are that node's."""
-        return self._ends.longest(prompt)
+    def base_of(self, prompt: "array[int]", digest: IdDigest) -> tuple[str, int] | None:
+        """Return the node that a prompt continues, and how many of its ids are its; digest the whole prompt."""
+        return self._ends.longest(prompt, digest)
 
     def message_base(self, conversation: "PromptMessages") -> tuple[str, int, bool] | None:
         """Return the node whose messages a conversation shares most of, how many, and whether its tools are equal."""
@@ -103,13 +103,11 @@ class SessionIndex:
         return best
 
     def put(
-        self, prompt: "array[int]", nodes: Sequence[tuple[str, "array[int]"]], conversation: "PromptMessages | None"
+        self, prompt: IdDigest, nodes: Sequence[tuple[str, "array[int]"]], conversation: "PromptMessages | None"
     ) -> None:
         """Add the nodes of a turn, each with its completion."""
-        digest = IdDigest()
-        digest.add(prompt)
         for node, completion in nodes:
-            self._ends.put(digest.followed_by(completion), node, _MOST_NODES)
+            self._ends.put(prompt.followed_by(completion), node, _MOST_NODES)
         if conversation is not None and nodes:
             self._conversations[nodes[0][0]] = conversation.digests, conversation.tools_digest
             if len(self._conversations) > _MOST_CONVERSATIONS:
@@ -125,7 +123,7 @@ class PromptMessages:
         self.messages = messages
         self.tools = tools
         self.digests = b"".join([_digest(message) for message in messages])
-        self.tools_digest = b"" if tools is None else _digest(tools)
+        self.tools_digest = b"" if tools is None else _digest({"tools": tools})
 
 
 class SessionIndexes:
@@ -147,7 +145,7 @@ class SessionIndexes:
     def put(
         self,
         key: tuple[str, str],
-        prompt: "array[int]",
+        prompt: IdDigest,
         nodes: Sequence[tuple[str, "array[int]"]],
         conversation: "PromptMessages | None",
     ) -> None:
@@ -176,8 +174,6 @@ def _shared(one: bytes, other: bytes) -> int:
     return count
 
 
-_encode = json.JSONEncoder(sort_keys=True).encode
-
-
-def _digest(value: Any) -> bytes:
-    return blake2b(_encode(value).encode(), digest_size=_MESSAGE_BYTES).digest()
+def _digest(message: Mapping[str, Any]) -> bytes:
+    """Return a digest that ignores the order of a message's fields, which clients may change."""
+    return blake2b(stored_json({name: message[name] for name in sorted(message)}), digest_size=_MESSAGE_BYTES).digest()

@@ -21,7 +21,7 @@ from tokenwire.coordinator.trajectories.events import (
     SessionEvent,
     pack_event,
 )
-from tokenwire.coordinator.trajectories.index import PromptMessages, SessionIndexes
+from tokenwire.coordinator.trajectories.index import IdDigest, PromptMessages, SessionIndexes
 from tokenwire.coordinator.trajectories.parameters import NamedParameters
 from tokenwire.coordinator.trajectories.store import SessionKey, TrajectoryStore
 from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, ServedModel
@@ -153,7 +153,7 @@ class TurnRecording:
         choice = each.choice
         assert choice is not None
         count = choice.gained
-        token_ids, logprobs = each.sampled.first(count)
+        token_ids = each.sampled.token_ids[:count]
         if len(token_ids) != count:
             raise ValueError(f"{len(token_ids)} tokens were recorded, and {count} returned")
         finish, failure = choice.finish, self._request.record.error
@@ -166,7 +166,7 @@ class TurnRecording:
             node=each.node,
             index=choice.index,
             token_ids=token_ids,
-            logprobs=logprobs,
+            logprobs=each.sampled.logprobs(count),
             finish=finish.reason if finish is not None else "abort" if failure is None else "error",
             stop_reason=None if finish is None else finish.stop_reason,
             spans=None if spans is None else [(span.version, span.start, span.end) for span in spans],
@@ -211,12 +211,13 @@ class TrajectoryRecorder:
         if isinstance(prompt, ChatPrompt):
             conversation = PromptMessages(prompt.messages, prompt.options.tools)
         changes: dict[str, Any] = {}
-        base = index.base_of(whole)
+        digest = IdDigest()
+        base = index.base_of(whole, digest)
         if base is not None:
             changes |= {"base": base[0], "prompt_ids": whole[base[1] :]}
         if conversation is not None:
             changes |= _new_messages(conversation, index.message_base(conversation))
-        self._indexes.put(key, whole, [(choice.node, choice.token_ids) for choice in turn.choices], conversation)
+        self._indexes.put(key, digest, [(choice.node, choice.token_ids) for choice in turn.choices], conversation)
         self.append(key, share, replace(turn, **changes))
 
     def take_turns(self, steps: Iterator[None]) -> None:

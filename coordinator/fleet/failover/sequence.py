@@ -173,7 +173,8 @@ class ResumableSequence:
         """Until it has ended."""
         self.index = index
         """Position among the sequences of its request."""
-        self.token_ids = array("I")
+        sampled = request.submission.sampled
+        self.token_ids = sampled[index].token_ids if sampled else array("I")
         self.handle: SubmissionHandle | None = None
         """Its own submission; None while it runs in the request's first one, or waits."""
         self.losses = 0
@@ -344,7 +345,7 @@ class ResumableSequence:
 
     def _close(self, token_ids: list[int], finish: pb.Finish) -> bool:
         assert not self.ended, "a sequence gets a second terminal event"
-        self._began_at -= len(token_ids)  # gained, though nobody continues from them
+        self.token_ids.extend(token_ids)
         # Ended only afterwards: a listener that raises on its last tokens must still be failed.
         stops = self.listener.step(token_ids, finish)
         self._end()

@@ -210,5 +210,6 @@ def test_a_recorded_slot_is_recorded_until_it_ends() -> None:
     slots.give_up(1)
     dispatch(pb.StepFrame(slots=[1], token_ids=[9], sampled_logprobs=[-3.0]), slots)
 
-    assert [[*each.first(5)[0]] for each in sampled] == [[7], [8]]
+    assert [[*(each.logprobs(1) or ())] for each in sampled] == [[-1.0], [-2.0]]
+    assert [each.logprobs(2) for each in sampled] == [None, None]
     assert not slots.runs.recorded

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.workers import Listener
+from tokenwire.coordinator.fleet.sampled_tokens import SampledTokens
 from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.errors import ProtocolError
 from tokenwire.v1 import inference_pb2 as pb
@@ -77,3 +78,16 @@ def test_no_more_slots_are_freed_than_were_taken() -> None:
 
     with pytest.raises(AssertionError, match="nobody had taken"):
         table.release(slot)
+
+
+def test_a_session_that_ends_leaves_what_was_recorded() -> None:
+    """The sequences go on elsewhere, after the tokens that they have."""
+    table, sampled = SlotTable(), SampledTokens(1)
+    table.runs.begin(table.take(Listener()), sampled.begin(1, by_rows=False))
+    for logprob in (-1.0, -2.0):
+        table.runs.on_frame(pb.StepFrame(slots=[0], token_ids=[7], sampled_logprobs=[logprob]))
+
+    table.release_all()
+
+    assert [*(sampled.logprobs(2) or ())] == [-1.0, -2.0]
+    assert not table.runs.recorded

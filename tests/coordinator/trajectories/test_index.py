@@ -14,36 +14,51 @@ def array_of(*token_ids: int) -> "array[int]":
     return array("I", token_ids)
 
 
+def digest_of(*token_ids: int) -> IdDigest:
+    """Return the digest of ids."""
+    return IdDigest().followed_by(array_of(*token_ids))
+
+
 def test_the_base_of_a_prompt_is_the_longest_node_that_it_begins_with() -> None:
     """Of equal ones the newest; a node that it only shares a part with is none."""
     index = SessionIndex()
-    index.put(array_of(1, 2), [("a", array_of(3)), ("b", array_of(4))], None)
-    index.put(array_of(1, 2, 3, 5), [("c", array_of(6))], None)
-    index.put(array_of(1, 2), [("d", array_of(3))], None)
+    index.put(digest_of(1, 2), [("a", array_of(3)), ("b", array_of(4))], None)
+    index.put(digest_of(1, 2, 3, 5), [("c", array_of(6))], None)
+    index.put(digest_of(1, 2), [("d", array_of(3))], None)
 
-    assert index.base_of(array_of(1, 2, 3, 5, 6, 7)) == ("c", 5)
-    assert index.base_of(array_of(1, 2, 3, 5)) == ("d", 3)
-    assert index.base_of(array_of(1, 2, 4)) == ("b", 3)
-    assert index.base_of(array_of(1, 2)) is None
-    assert index.base_of(array_of(9)) is None
+    assert index.base_of(array_of(1, 2, 3, 5, 6, 7), IdDigest()) == ("c", 5)
+    assert index.base_of(array_of(1, 2, 3, 5), IdDigest()) == ("d", 3)
+    assert index.base_of(array_of(1, 2, 4), IdDigest()) == ("b", 3)
+    assert index.base_of(array_of(1, 2), IdDigest()) is None
+    assert index.base_of(array_of(9), IdDigest()) is None
+
+
+def test_a_prompt_is_digested_while_its_base_is_looked_for() -> None:
+    """All of it, whether a part of it is known or none."""
+    index = SessionIndex()
+    for known in (False, True):
+        digest = IdDigest()
+        assert (index.base_of(array_of(1, 2, 3, 4), digest) is not None) == known
+        assert (digest.value(), digest.length) == (digest_of(1, 2, 3, 4).value(), 4)
+        index.put(digest_of(1, 2), [("a", array_of(3))], None)
 
 
 def test_the_oldest_ends_are_dropped_beyond_a_number() -> None:
     """So an index does not grow with its session."""
     ends = KnownEnds()
     for number in range(3):
-        ends.put(IdDigest().followed_by(array_of(number)), str(number), most=2)
+        ends.put(digest_of(number), str(number), most=2)
 
-    assert ends.longest(array_of(0, 1)) is None
-    assert ends.longest(array_of(2, 1)) == ("2", 1)
+    assert ends.longest(array_of(0, 1), IdDigest()) is None
+    assert ends.longest(array_of(2, 1), IdDigest()) == ("2", 1)
 
 
 def test_messages_are_shared_with_the_node_that_has_most_of_them() -> None:
     """Whatever the order of their keys; tools are compared apart."""
     index, tools = SessionIndex(), [{"type": "function"}]
     first = [said_by_user("one"), assistant_message("two"), said_by_user("three")]
-    index.put(array_of(1), [("a", array_of(2))], PromptMessages(first[:1], tools))
-    index.put(array_of(1), [("b", array_of(3))], PromptMessages(first, tools))
+    index.put(digest_of(1), [("a", array_of(2))], PromptMessages(first[:1], tools))
+    index.put(digest_of(1), [("b", array_of(3))], PromptMessages(first, tools))
 
     again = [{"content": "one", "role": "user"}, *first[1:], said_by_user("four")]
     assert index.message_base(PromptMessages(again, tools)) == ("b", 3, True)
@@ -55,15 +70,15 @@ def test_an_index_is_forgotten() -> None:
     """On demand, and after the time for which the session itself is kept."""
     clock = Clock()
     indexes = SessionIndexes(10.0, clock)
-    indexes.put(KEY, array_of(1), [("a", array_of(2))], None)
-    assert indexes.of(KEY).base_of(array_of(1, 2, 3)) == ("a", 2)
+    indexes.put(KEY, digest_of(1), [("a", array_of(2))], None)
+    assert indexes.of(KEY).base_of(array_of(1, 2, 3), IdDigest()) == ("a", 2)
 
     clock.now += 11
-    assert indexes.of(KEY).base_of(array_of(1, 2, 3)) is None
+    assert indexes.of(KEY).base_of(array_of(1, 2, 3), IdDigest()) is None
 
-    indexes.put(KEY, array_of(1), [("a", array_of(2))], None)
+    indexes.put(KEY, digest_of(1), [("a", array_of(2))], None)
     indexes.forget(KEY)
-    assert indexes.of(KEY).base_of(array_of(1, 2, 3)) is None
+    assert indexes.of(KEY).base_of(array_of(1, 2, 3), IdDigest()) is None
 
 
 def test_indexes_used_least_recently_make_room() -> None:
@@ -71,13 +86,13 @@ def test_indexes_used_least_recently_make_room() -> None:
     indexes, other = SessionIndexes(10.0, most_bytes=3000), ("acme", "other")
     conversation = PromptMessages([said_by_user("one")] * 100, None)
     for key in (KEY, other, KEY):
-        indexes.put(key, array_of(1), [("a", array_of(2))], conversation)
-    assert indexes.of(other).base_of(array_of(1, 2)) == ("a", 2)
+        indexes.put(key, digest_of(1), [("a", array_of(2))], conversation)
+    assert indexes.of(other).base_of(array_of(1, 2), IdDigest()) == ("a", 2)
     assert indexes.size == indexes.of(KEY).size + indexes.of(other).size
 
-    indexes.put(("acme", "third"), array_of(1), [("a", array_of(2))], conversation)
-    assert indexes.of(other).base_of(array_of(1, 2)) is None
-    assert indexes.of(KEY).base_of(array_of(1, 2)) == ("a", 2)
+    indexes.put(("acme", "third"), digest_of(1), [("a", array_of(2))], conversation)
+    assert indexes.of(other).base_of(array_of(1, 2), IdDigest()) is None
+    assert indexes.of(KEY).base_of(array_of(1, 2), IdDigest()) == ("a", 2)
     assert indexes.size < 3000
 
     indexes.forget(KEY)

@@ -56,8 +56,8 @@ class RecordedService:
         """Let a worker sample the tokens of a text for one sequence of a submission, each with log-probability -1."""
         submission, listener = self.fleet.parts[part].submission, self.fleet.parts[part].listeners[place]
         run = submission.sampled[place].begin(len(submission.prompt_token_ids), by_rows=False)
-        run.token_ids.extend(ids(text))
-        run.logprobs.extend([-1.0] * len(run.token_ids))
+        run.logprobs.extend([-1.0] * len(ids(text)))
+        submission.sampled[place].token_ids.extend(ids(text))
         listener.step(list(ids(text)), finish)
 
     async def graph(self, key: SessionKey = KEY) -> SessionGraph:
@@ -168,7 +168,7 @@ async def test_a_client_that_leaves_has_what_was_sampled_until_then() -> None:
     service = RecordedService()
     handle = await service.start(TokenPrompt([1]), n=2)
     service.sample("two three")
-    service.fleet.parts[0].submission.sampled[0]._runs[0].token_ids.append(9)
+    service.fleet.parts[0].submission.sampled[0].token_ids.append(9)
     handle.settle(0)
 
     (node,) = (await service.graph()).nodes.values()

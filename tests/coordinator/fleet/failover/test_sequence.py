@@ -16,6 +16,7 @@ from tests.workers import Listener, accept
 from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.request_handle import NEW
+from tokenwire.coordinator.fleet.sampled_tokens import SampledTokens
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener, SlotTable
 from tokenwire.coordinator.fleet.submission import PooledInputs, Submission
@@ -190,6 +191,18 @@ def test_the_last_tokens_are_gained() -> None:
     sequence.step([4, 5], pb.Finish(reason=pb.FINISH_REASON_STOP))
 
     assert (sequence.gained, sequence.cached_tokens) == (5, 7)
+
+
+def test_a_recorded_sequence_records_its_own_tokens() -> None:
+    """The last ones too, and each sequence of a request for itself."""
+    sampled = [SampledTokens(1), SampledTokens(1)]
+    request = ResumableRequest("m", Submission(sampled=sampled), NEW)
+    one, other = request.listen([Listener(), Listener()], RecordingPolicy())
+    other.step([9], None)
+    one.step([1, 2], None)
+    one.step([3], STOP)
+
+    assert [[*each.token_ids] for each in sampled] == [[1, 2, 3], [9]]
 
 
 class On:
