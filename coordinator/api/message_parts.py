@@ -9,6 +9,7 @@ from tokenwire.coordinator.api.aside import INLINE_TOKENS
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.output.sse import ChunkOutput
 from tokenwire.coordinator.parsing.message import (
+    MOST_WAITING,
     MessageDelta,
     MessageParser,
     ParsedMessage,
@@ -141,17 +142,18 @@ class PartStream:
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
     ) -> ChunkOutput:
-        """Render the new output of the message; the end of a long one is parsed in a thread."""
+        """Render the new output of the message; many tokens, and the end of a long one, are parsed in a thread."""
         if self._token_ids is not None:
             self._token_ids += token_ids
         if self._parser is None:
             return self._rendered(self._append("text", text, logprobs or []) if text or logprobs else "", finish)
-        if finish is not None and self._parser.tokens > INLINE_TOKENS:
-            return self._late_end(self._parser, text, token_ids, finish)
-        return self._parsed(self._parser.delta(text, token_ids, finish is not None), finish)
+        parser = self._parser
+        if parser.waiting + len(token_ids) >= MOST_WAITING or (finish is not None and parser.tokens > INLINE_TOKENS):
+            return self._late(parser, text, token_ids, finish)
+        return self._parsed(parser.delta(text, token_ids, finish is not None), finish)
 
-    async def _late_end(self, parser: MessageParser, text: str, token_ids: list[int], finish: Finish) -> bytes:
-        return self._parsed(await asyncio.to_thread(parser.delta, text, token_ids, True), finish)
+    async def _late(self, parser: MessageParser, text: str, token_ids: list[int], finish: Finish | None) -> bytes:
+        return self._parsed(await asyncio.to_thread(parser.delta, text, token_ids, finish is not None), finish)
 
     def _parsed(self, delta: MessageDelta | None, finish: Finish | None) -> bytes:
         return self._rendered("" if delta is None else "".join(self._add_delta(delta)), finish)

@@ -2,8 +2,9 @@
 
 Most of vLLM's parsers scan or decode all text so far at every delta, up to two milliseconds each at 1,500 tokens. A
 parser is called as often as a CPU budget per token allows: one token at a time while calls are cheap, with ever more
-tokens at a time as they become expensive. Only plain text is batched. Tokens at which a parser may change its state are
-passed alone, because many parsers make one transition per call and would lose the output of a second one.
+tokens at a time as they become expensive, up to a number. Only plain text is batched. Tokens at which a parser may
+change its state are passed alone, because many parsers make one transition per call and would lose the output of a
+second one.
 """
 
 import re
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from tokenwire.coordinator.parsing.message import MessageDelta, RawParser, merge
+from tokenwire.coordinator.parsing.message import MOST_WAITING, MessageDelta, RawParser, merge
 
 # An unescaped quotation mark, a tag or a new line: where JSON and XML change their structure.
 _STRUCTURE = re.compile(r'["<\n]')
@@ -34,7 +35,7 @@ class ParserBudget:
 class BatchingFeed:
     """Feeds one parser. Its deltas add up to what the parser would return for single tokens."""
 
-    __slots__ = ("_budget", "_called_at", "_cost", "_escaped", "_ids", "_marks", "_parser", "_splits_text", "_texts")
+    __slots__ = ("_budget", "_called_at", "_cost", "_escaped", "_marks", "_parser", "_splits_text", "_texts", "waiting")
 
     def __init__(self, parser: RawParser, marks: Collection[int], splits_text: bool, budget: ParserBudget) -> None:
         """`marks` are ids that are passed alone; `splits_text`: so is text with structural characters."""
@@ -43,7 +44,8 @@ class BatchingFeed:
         self._splits_text = splits_text
         self._budget = budget
         self._texts: list[str] = []
-        self._ids: list[int] = []
+        self.waiting: list[int] = []
+        """The ids of a batch that has not been passed yet."""
         self._cost = 0.0
         self._called_at = budget.wall_clock()
         self._escaped = False
@@ -55,11 +57,11 @@ class BatchingFeed:
             gathered = self._call_gathered()
             return merge(gathered, self._call(text, token_ids, finished))
         self._texts.append(text)
-        self._ids += token_ids
+        self.waiting += token_ids
         if not text:
             return None  # an incomplete character: the parser needs its tokens together to count them all
-        budget = self._budget
-        if self._cost <= max(budget.cheap_s, len(self._ids) * budget.per_token_s):
+        budget, waiting = self._budget, len(self.waiting)
+        if waiting >= MOST_WAITING or self._cost <= max(budget.cheap_s, waiting * budget.per_token_s):
             return self._call_gathered()
         return self._call_gathered() if budget.wall_clock() - self._called_at >= budget.wait_s else None
 
@@ -78,10 +80,10 @@ class BatchingFeed:
         return _STRUCTURE.search(_unescaped(text, escaped)) is not None
 
     def _call_gathered(self) -> MessageDelta | None:
-        if not self._ids:
+        if not self.waiting:
             return None
-        text, token_ids = "".join(self._texts), self._ids
-        self._texts, self._ids = [], []
+        text, token_ids = "".join(self._texts), self.waiting
+        self._texts, self.waiting = [], []
         return self._call(text, token_ids, False)
 
     def _call(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:

@@ -38,8 +38,8 @@ class ChoiceParser:
     """
 
     __slots__ = (
+        "_batches",
         "_disagreed",
-        "_feed",
         "_ids",
         "_marks",
         "_name",
@@ -50,6 +50,7 @@ class ChoiceParser:
         "_splits_text",
         "_texts",
         "_tools_streamed",
+        "waiting",
     )
 
     def __init__(
@@ -71,7 +72,8 @@ class ChoiceParser:
         self._parser = parser = new_parser()
         self._marks = marks
         self._splits_text = splits_text
-        self._feed = BatchingFeed(parser, marks, splits_text, budget or ParserBudget()).feed
+        self._batches = BatchingFeed(parser, marks, splits_text, budget or ParserBudget())
+        self.waiting = 0
         self._rules = rules
         self._name = name
         self._disagreed = disagreed
@@ -90,7 +92,8 @@ class ChoiceParser:
         self._texts.append(text)
         self._ids += token_ids
         try:
-            delta = self._feed(text, token_ids, finished)
+            delta = self._batches.feed(text, token_ids, finished)
+            self.waiting = len(self._batches.waiting)
             if finished:
                 delta = self._completed(delta)
         except Exception as error:

@@ -9,6 +9,12 @@ from tokenwire.errors import EngineFailed, TokenwireError
 from tokenwire.process.value_class import value_class
 from tokenwire.v1 import inference_pb2 as pb
 
+MOST_WAITING = 1024
+"""Tokens that are parsed at once in the midst of a stream, in some hundredths of a second.
+
+More of them at a time save nothing with parsers that take their time for each character.
+"""
+
 
 class ParserUnusable(TokenwireError):
     """A configured parser cannot be loaded, or not for this model; clients cannot fix it."""
@@ -69,12 +75,15 @@ class MessageParser(Protocol):
     """Parses one choice's output into a message, by the rules of its request.
 
     Call either `delta` for every step and then `finish_reason`, or `full` once. They raise ParserFailed and
-    nothing else.
+    nothing else. What many tokens are parsed by takes a while: let a thread call it.
     """
+
+    waiting: int
+    """Tokens of deltas so far that are parsed with later ones, at the latest when they are MOST_WAITING."""
 
     @property
     def tokens(self) -> int:
-        """The tokens of all deltas so far. The last delta of many takes a while: let a thread call it."""
+        """The tokens of all deltas so far: with the last delta, they are parsed once more."""
 
     def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         """Add the output of one step, token by token if possible; return None if there is nothing to send yet."""

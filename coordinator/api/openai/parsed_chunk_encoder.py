@@ -10,7 +10,7 @@ from tokenwire.coordinator.api.openai.chunk_encoder import PLAIN_ENDING, ChatChu
 from tokenwire.coordinator.api.openai.message import delta_object, joined_message
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.sse import ChunkOutput
-from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser
+from tokenwire.coordinator.parsing.message import MOST_WAITING, MessageDelta, MessageParser
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, Usage
@@ -56,16 +56,16 @@ class ParsedChatChunks(ChatChunks):
         logprobs: list[ScoredPosition] | None,
     ) -> ChunkOutput:
         parser = self._parsers[index]
-        if finish is not None and parser.tokens > INLINE_TOKENS:
-            return self._late_end(index, text, token_ids, finish, logprobs)
+        if parser.waiting + len(token_ids) >= MOST_WAITING or (finish is not None and parser.tokens > INLINE_TOKENS):
+            return self._late_delta(index, text, token_ids, finish, logprobs)
         message = parser.delta(text, token_ids, finish is not None)
         return self._parsed_delta(index, message, token_ids, finish, logprobs)
 
-    async def _late_end(
-        self, index: int, text: str, token_ids: list[int], finish: Finish, logprobs: list[ScoredPosition] | None
+    async def _late_delta(
+        self, index: int, text: str, token_ids: list[int], finish: Finish | None, logprobs: list[ScoredPosition] | None
     ) -> bytes:
-        """Render the end of a long choice, which is parsed again as a whole, in a thread."""
-        message = await asyncio.to_thread(self._parsers[index].delta, text, token_ids, True)
+        """Render many tokens, or the end of a long choice, which is parsed again as a whole, in a thread."""
+        message = await asyncio.to_thread(self._parsers[index].delta, text, token_ids, finish is not None)
         return self._parsed_delta(index, message, token_ids, finish, logprobs)
 
     def _parsed_delta(

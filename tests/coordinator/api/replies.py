@@ -28,7 +28,7 @@ class ScriptedMessageParser:
 
     def __init__(self, deltas: Sequence[MessageDelta | None], on_delta: Callable[[], None] = ignore) -> None:
         """on_delta: called with each, by the thread that parses it."""
-        self.tokens = 0
+        self.tokens = self.waiting = 0
         self._deltas: Iterator[MessageDelta | None] = iter(deltas)
         self._on_delta = on_delta
 

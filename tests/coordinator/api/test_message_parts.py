@@ -8,7 +8,7 @@ import pytest
 from tests.coordinator.api.replies import STOP, ScriptedPlan, bytes_of, call_of, tool_call
 from tokenwire.coordinator.api.aside import INLINE_TOKENS
 from tokenwire.coordinator.api.message_parts import MessagePart, PartStream, abort_error, full_parts
-from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed
+from tokenwire.coordinator.parsing.message import MOST_WAITING, MessageDelta, ParsedMessage, ParserFailed
 from tokenwire.coordinator.parsing.rules import ParsedToolCall
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage
@@ -210,3 +210,17 @@ def test_an_aborted_reply_ends_with_an_error() -> None:
     assert closing.startswith(b"!The reply was aborted")
     assert isinstance(abort_error("abort"), WorkerLost)
     assert abort_error("stop") is None
+
+
+async def test_many_tokens_of_a_message_are_parsed_in_a_thread() -> None:
+    """In the midst of a stream, too: all other streams would wait for them."""
+    call, threads = call_of([text_delta("a"), text_delta("b")]), list[int]()
+    assert isinstance(call.plan, ScriptedPlan)
+    call.plan.on_delta = lambda: threads.append(threading.get_ident())
+    stream = PartStream(call, Notes())
+
+    many = stream.delta(0, "", [1] * MOST_WAITING, None)
+
+    assert isinstance(many, Coroutine)
+    assert await many in rendered_parts(text_delta("a"), text_delta("b")).encode()
+    assert [thread == threading.get_ident() for thread in threads] == [False]

@@ -5,7 +5,7 @@ import pytest
 from tests.clock import Clock
 from tests.coordinator.parsing.fakes import ScriptedRawParser
 from tokenwire.coordinator.parsing.batching import BatchingFeed, ParserBudget
-from tokenwire.coordinator.parsing.message import MessageDelta, RawParser
+from tokenwire.coordinator.parsing.message import MOST_WAITING, MessageDelta, RawParser
 
 MARK = 99
 
@@ -72,6 +72,17 @@ def test_work_is_linear_in_the_length() -> None:
         costs.append(cpu.now / tokens)
     assert costs[1] < 2 * costs[0]
     assert costs[1] < 4 * 5.0
+
+
+def test_batches_are_bounded() -> None:
+    """A parser that takes its time for each character takes more of them no faster, and holds up all other streams."""
+    parser, feed = expensive()
+    for _ in range(3 * MOST_WAITING):
+        assert len(feed.waiting) < MOST_WAITING
+        feed.feed("x", [1], False)
+
+    assert max(len(token_ids) for _, token_ids, _ in parser.fed) == MOST_WAITING
+    assert sum(len(token_ids) for _, token_ids, _ in parser.fed) + len(feed.waiting) == 3 * MOST_WAITING
 
 
 def test_batched_text_is_passed_at_the_end() -> None:

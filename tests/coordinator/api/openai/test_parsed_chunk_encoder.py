@@ -1,8 +1,8 @@
 """Streamed chunks of chats whose text a parser reads."""
 
-import threading
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 from tests.coordinator.api.openai.chunks import chunks_of, prepared_digits
@@ -11,7 +11,7 @@ from tokenwire.coordinator.api.aside import INLINE_TOKENS
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
-from tokenwire.coordinator.parsing.message import MessageDelta
+from tokenwire.coordinator.parsing.message import MOST_WAITING, MessageDelta
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, TokenPrompt, Usage
@@ -65,7 +65,7 @@ async def test_the_end_of_a_long_choice_is_parsed_in_a_thread() -> None:
     """It is parsed again as a whole, which would hold up all other streams; a short one's is parsed at once."""
     kept: list[tuple[int, Sequence[ChatMessage]]] = []
     threads: list[int] = []
-    parser = partial(ScriptedMessageParser, on_delta=lambda: threads.append(threading.get_ident()))
+    parser = partial(ScriptedMessageParser, on_delta=lambda: threads.append(get_ident()))
     long, short = (parsed(MessageDelta("a"), MessageDelta("b"), parser=parser, kept=each) for each in (kept, None))
     long.delta(0, "a", [5] * (INLINE_TOKENS + 1), None)
     short.delta(0, "a", [5] * INLINE_TOKENS, None)
@@ -76,7 +76,23 @@ async def test_the_end_of_a_long_choice_is_parsed_in_a_thread() -> None:
     assert isinstance(late, Coroutine)
     assert await late == at_once
     assert [message["content"] for _, (message,) in kept] == ["ab"]
-    assert [thread == threading.get_ident() for thread in threads] == [True, True, True, False]
+    assert [thread == get_ident() for thread in threads] == [True, True, True, False]
+
+
+async def test_many_tokens_are_parsed_in_a_thread() -> None:
+    """Whether they come at once, or the last of them waited for this one."""
+    threads: list[int] = []
+    scripted = ScriptedMessageParser([MessageDelta("a"), MessageDelta("b")], lambda: threads.append(get_ident()))
+    writer = parsed(parser=lambda _: scripted)
+
+    many = writer.delta(0, "a", [5] * MOST_WAITING, None)
+    assert isinstance(many, Coroutine)
+    assert chunks_of(await many)[0]["choices"][0]["delta"] == {"content": "a"}
+    scripted.waiting = MOST_WAITING - 1
+    last = writer.delta(0, "b", [5], None)
+    assert isinstance(last, Coroutine)
+    assert chunks_of(await last)[0]["choices"][0]["delta"] == {"content": "b"}
+    assert get_ident() not in threads
 
 
 def test_steps_without_a_delta_have_no_chunk() -> None:
