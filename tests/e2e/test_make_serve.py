@@ -119,6 +119,29 @@ def test_agents_get_an_answer(client: OpenAI, messages: list[Any], choice: Any) 
     assert answer.choices[0].finish_reason == "length"
 
 
+@pytest.mark.engine
+def test_the_model_compacts_a_conversation(client: OpenAI) -> None:
+    """It writes the summary itself, and goes on from that."""
+    said: list[Any] = [
+        {"role": "user", "content": "My name is Ada. Name a river in France."},
+        {"role": "assistant", "content": "The Seine flows through Paris."},
+        {"role": "user", "content": "Thank you."},
+    ]
+    compacted = client.responses.compact(model=EMBEDDED_MODEL_NAME, input=said, extra_body={"top_k": 1})
+
+    assert compacted.output[-1].type == "compaction"
+    assert compacted.usage.output_tokens > 0
+    kept: list[Any] = [item.model_dump(exclude_unset=True, warnings=False) for item in compacted.output]
+    more = client.responses.create(
+        model=EMBEDDED_MODEL_NAME,
+        input=[*kept, {"role": "user", "content": "Go on."}],
+        max_output_tokens=16,
+    )
+    assert more.output_text
+    assert more.usage is not None
+    assert more.usage.input_tokens > compacted.usage.output_tokens
+
+
 def render_template(template: str, messages: list[dict[str, Any]], tools: list[Any] | None = None) -> str:
     """Render as the coordinator does."""
     values = {"tools": tools, "documents": None, "add_generation_prompt": True, "continue_final_message": False}
