@@ -1,9 +1,9 @@
 """Decodes log-probability rows to tokens with texts, as vLLM does."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, overload
 
 from tokenwire.coordinator.text.tokenizer import REPLACEMENT_CHARACTER, ModelTokenizer
 from tokenwire.errors import ProtocolError
@@ -27,8 +27,42 @@ class ScoredToken(NamedTuple):
 _scored_token: Callable[[tuple[Any, ...]], ScoredToken] = partial(tuple.__new__, ScoredToken)
 """Makes a token of its fields, without the call of a constructor in Python."""
 
-ScoredPosition = Sequence[ScoredToken]
-"""The token at a position, then others by rank, without duplicates."""
+
+class ScoredPosition(Sequence[ScoredToken]):
+    """The token at a position, then others by rank, without duplicates.
+
+    It has columns, and makes tokens only for those who ask for them: a chat's stream takes texts and numbers alone.
+    """
+
+    __slots__ = ("logprobs", "ranks", "texts", "token_ids")
+
+    def __init__(
+        self, token_ids: Sequence[int], texts: Sequence[str], logprobs: Sequence[float], ranks: Sequence[int]
+    ) -> None:
+        self.token_ids = token_ids
+        self.texts = texts
+        self.logprobs = logprobs
+        self.ranks = ranks
+
+    @classmethod
+    def of(cls, *tokens: ScoredToken) -> "ScoredPosition":
+        """Return the position of these tokens, of which there is one or more."""
+        return cls(*zip(*tokens, strict=True))
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    def __iter__(self) -> Iterator[ScoredToken]:
+        return map(_scored_token, zip(self.token_ids, self.texts, self.logprobs, self.ranks, strict=True))
+
+    @overload
+    def __getitem__(self, index: int) -> ScoredToken: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ScoredToken]: ...
+    def __getitem__(self, index: int | slice) -> ScoredToken | list[ScoredToken]:
+        if isinstance(index, slice):
+            return [*self][index]
+        return ScoredToken(self.token_ids[index], self.texts[index], self.logprobs[index], self.ranks[index])
 
 
 class TokenTexts:
@@ -102,21 +136,30 @@ class LogprobDecoder:
             raise ProtocolError(f"The worker sent {width} log-probabilities of a token, and not {self._most_width}.")
         if not width:
             return []
-        token_ids, logprobs = rows.token_ids[:], rows.logprobs[:]  # twice as fast as list()
-        ranks: Iterable[int] = rows.sampled_ranks or [0] * (len(token_ids) // width)
-        known, others = self._texts.whole.get, range(1, width)
-        positions: list[ScoredPosition] = []
-        for start, rank in zip(range(0, len(token_ids), width), ranks, strict=True):
-            end = start + width
-            row, scores = token_ids[start:end], logprobs[start:end]
-            texts: list[str | None] = [*map(known, row)]
-            if None in texts:
-                texts = [self._texts.text_after(token_id, self._before) for token_id in row]
-            tokens = [*map(_scored_token, zip(row, texts, scores, (rank, *others), strict=True))]
-            token_id = row[0]
-            # The token itself comes first, and again among the most likely if it is one of them.
-            if row.count(token_id) > 1:
-                del tokens[row.index(token_id, 1)]
-            positions.append(tokens)
-            self._before = [*self._before[1 - _CONTEXT :], token_id]
-        return positions
+        token_ids, logprobs, ranks = rows.token_ids[:], rows.logprobs[:], rows.sampled_ranks[:]  # faster than list()
+        if len(token_ids) == width and len(ranks) == 1:  # of one token, as nearly all
+            return [self._position(token_ids, logprobs, ranks[0])]
+        starts = range(0, len(token_ids), width)
+        return [
+            self._position(token_ids[start : start + width], logprobs[start : start + width], rank)
+            for start, rank in zip(starts, ranks or [0] * len(starts), strict=True)
+        ]
+
+    def _position(self, row: list[int], scores: list[float], rank: int) -> ScoredPosition:
+        token_id = row[0]
+        # The token itself comes first, and again among the most likely if it is one of them.
+        again = row.index(token_id, 1) if row.count(token_id) > 1 else 0
+        ranks = _ranks(rank, len(row), again)
+        if again:
+            del row[again], scores[again]
+        texts: list[Any] = [*map(self._texts.whole.get, row)]
+        if None in texts:
+            texts = [self._texts.text_after(each, self._before) for each in row]
+        self._before = [*self._before[1 - _CONTEXT :], token_id]
+        return ScoredPosition(row, texts, scores, ranks)
+
+
+@lru_cache(1024)
+def _ranks(own: int, width: int, again: int) -> Sequence[int]:
+    """Return the ranks of a row without the place where its token comes again; 0: it does not."""
+    return own, *[rank for rank in range(1, width) if rank != again]

@@ -4,11 +4,10 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
-from operator import attrgetter
 from typing import Any, TypeVar
 
 from tokenwire.coordinator.api.json_pieces import JsonPieces, array_in_parts, object_pieces, slices
-from tokenwire.coordinator.api.json_text import compact, json_bytes
+from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.errors import ProtocolError
 from tokenwire.process.batches import batches_by_size
@@ -16,10 +15,9 @@ from tokenwire.process.value_class import value_class
 
 LOGPROB_FLOOR = -9999.0
 """Replaces minus infinity, which JSON cannot represent."""
-_TEXT, _LOGPROB = attrgetter("text"), attrgetter("logprob")
 _TOKENS_BETWEEN_YIELDS = 2048
 """Log-probabilities that are rendered at once."""
-_MOST_RENDERED = 32_768
+_MOST_RENDERED = 65_536
 """Tokens whose JSON is kept."""
 
 
@@ -37,9 +35,9 @@ class LogprobStyle:
     as_token_ids: bool = False
     """Write tokens as "token_id:N"."""
 
-    def name(self, token: ScoredToken) -> str:
-        """Return a token as it is written."""
-        return f"token_id:{token.token_id}" if self.as_token_ids else token.text
+    def names(self, position: ScoredPosition) -> Sequence[str]:
+        """Return a position's tokens as they are written."""
+        return [f"token_id:{each}" for each in position.token_ids] if self.as_token_ids else position.texts
 
     @property
     def width(self) -> float:
@@ -61,11 +59,11 @@ def chat_entries(positions: Sequence[ScoredPosition], style: LogprobStyle) -> Js
     """Return the entries of chat's logprobs object."""
 
     def pieces() -> Iterator[bytes]:
-        start = "["
+        start = b"["
         for some in batches(positions):
-            yield (start + chat_entries_json(some, style)).encode()
-            start = ","
-        yield b"[]" if start == "[" else b"]"
+            yield start + chat_entries_json(some, style)
+            start = b","
+        yield b"[]" if start == b"[" else b"]"
 
     return JsonPieces(pieces)
 
@@ -75,28 +73,38 @@ def batches(positions: Iterable[Position]) -> Iterator[list[Position]]:
     return batches_by_size(positions, lambda position: 1 if position is None else len(position), _TOKENS_BETWEEN_YIELDS)
 
 
-def chat_entries_json(positions: Sequence[ScoredPosition], style: LogprobStyle) -> str:
+def chat_entries_json(positions: Sequence[ScoredPosition], style: LogprobStyle) -> bytes:
     """Return the entries as JSON without brackets, of parts that are rendered once for each token."""
-    most, entries = style.most, []
+    entries, most = [], style.most
     for position in positions:
-        names = [*map(style.name if style.as_token_ids else _TEXT, position)]
-        values = [*map(_LOGPROB, position)]
-        if min(values) < LOGPROB_FLOOR:
-            values = [max(value, LOGPROB_FLOOR) for value in values]
+        values = position.logprobs
+        if not min(values) >= LOGPROB_FLOOR:  # NaN is neither above nor below it
+            values = _values(position)
         # Five times faster than Python's own conversion to decimals, which would take half of the time.
-        numbers = json_bytes(values).decode()[1:-1].split(",")
-        rendered = zip(map(_around, names[:most]), numbers, strict=False)
-        top = ",".join([f"{before}{number}{after}}}" for (before, after), number in rendered])
-        token = f"{_around(names[0])[0]}{numbers[0]}{_around(position[0].text)[1]}"
-        entries.append(f'{token},"top_logprobs":[{top}]}}')
-    return ",".join(entries)
+        numbers = json_bytes(values)[1:-1].split(b",")
+        if style.as_token_ids:
+            names = style.names(position)
+            parts = [*map(_around_number, names)]
+            own = _around_number(names[0], position.texts[0])
+        else:
+            parts = [*map(_around_number, position.texts)]
+            own = parts[0]
+        top = b"},".join(parts[:most]) + b"}" if most != 0 else b""
+        entries.append((own + b',"top_logprobs":[' + top + b"]}") % (numbers[0], *numbers[:most]))
+    return b",".join(entries)
+
+
+def _values(position: ScoredPosition) -> Sequence[float]:
+    """Return log-probabilities that JSON can represent."""
+    return [max(value, LOGPROB_FLOOR) for value in position.logprobs]
 
 
 @lru_cache(_MOST_RENDERED)
-def _around(name: str) -> tuple[str, str]:
-    """Return the JSON of a token before and after its log-probability."""
-    shown_bytes = compact(list(name.encode("utf-8", errors="replace")))
-    return f'{{"token":{compact(name)},"logprob":', f',"bytes":{shown_bytes}'
+def _around_number(name: str, text: str | None = None) -> bytes:
+    """Return the JSON of a token, by default of its name's text, with a place for its log-probability."""
+    shown_bytes = list((name if text is None else text).encode("utf-8", errors="replace"))
+    before, after = (json_bytes(each).replace(b"%", b"%%") for each in (name, shown_bytes))
+    return b'{"token":%b,"logprob":%%b,"bytes":%b' % (before, after)
 
 
 def completion_logprobs(
@@ -117,15 +125,18 @@ def completion_logprobs(
     values: list[float | None] = []
     tops: list[dict[str, float] | None] = []
     offsets: list[int] = []
+    shown = None if style.most is None else style.most + 1
     for token_id, position in zip(token_ids, positions, strict=True):
         if position is None:
-            position = [ScoredToken(token_id, decode(token_id), 0.0, 0)]
+            names = style.names(ScoredPosition([token_id], [decode(token_id)], [0.0], [0]))
             values.append(None)
             tops.append(None)
         else:
-            values.append(max(position[0].logprob, LOGPROB_FLOOR))
-            tops.append(_top(position, style))
-        tokens.append(style.name(position[0]))
+            names, scores = style.names(position), _values(position)
+            values.append(scores[0])
+            # OpenAI's definition: up to one more than requested, because the sampled token is included.
+            tops.append(dict(zip(names[:shown], scores[:shown], strict=True)))
+        tokens.append(names[0])
         offsets.append(offset)
         offset += len(tokens[-1])
     return {"text_offset": offsets, "token_logprobs": values, "tokens": tokens, "top_logprobs": tops}, offset
@@ -163,12 +174,6 @@ def completion_parts(
         yield from array_in_parts(slices(values))
     yield b"}"
     return offset
-
-
-def _top(position: ScoredPosition, style: LogprobStyle) -> dict[str, float]:
-    # OpenAI's definition: up to one more than requested, because the sampled token is included.
-    shown = position if style.most is None else position[: style.most + 1]
-    return {style.name(token): max(token.logprob, LOGPROB_FLOOR) for token in shown}
 
 
 def prompt_logprobs(positions: Iterable[ScoredPosition | None] | None) -> JsonPieces | None:

@@ -9,7 +9,7 @@ from tokenwire.coordinator.api.fields.finish import DONE, resumption_fields, wei
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_entries_json
 from tokenwire.coordinator.api.fields.token_history import shown_history
 from tokenwire.coordinator.api.fields.usage import usage_object
-from tokenwire.coordinator.api.json_text import compact, json_bytes
+from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.sse import ChunkOutput
 from tokenwire.coordinator.text.logprobs import ScoredPosition
@@ -70,6 +70,8 @@ class ChunkWriter:
         self._only_scored = options.logprobs is not None and not (
             options.return_token_ids or options.continuous_usage or options.show_prompt
         )
+        if self._only_scored:
+            self._scored_tail = self._plain_tail.encode().partition(b"null")
         self._prefill: Prefill | None = None
         self._usages: list[Usage] | None = None
         if options.continuous_usage:
@@ -96,9 +98,9 @@ class ChunkWriter:
         if finish is None and self._plain:
             return self._heads[index] + (encode_basestring(text) + self._plain_tail).encode()
         if finish is None and self._only_scored:
-            before, _, after = self._plain_tail.partition("null")
+            before, _, after = self._scored_tail
             scored = self._logprobs(index, token_ids, logprobs)
-            return self._heads[index] + f"{encode_basestring(text)}{before}{scored}{after}".encode()
+            return b"%b%b%b%b%b" % (self._heads[index], encode_basestring(text).encode(), before, scored, after)
         return self._full_delta(index, text, token_ids, finish, logprobs)
 
     def closing(self, usage: Usage) -> bytes:
@@ -124,8 +126,8 @@ class ChunkWriter:
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None,
     ) -> ChunkOutput:
-        body = f"{encode_basestring(text)}{self._after_text},{self._ending(index, token_ids, finish, logprobs)}}}\n\n"
-        return self._heads[index] + body.encode()
+        shown = (encode_basestring(text) + self._after_text).encode()
+        return b"%b%b,%b}\n\n" % (self._heads[index], shown, self._ending(index, token_ids, finish, logprobs))
 
     def _ending(
         self,
@@ -133,11 +135,12 @@ class ChunkWriter:
         token_ids: list[int],
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None,
-    ) -> str:
+    ) -> bytes:
         """Render a choice from the end of its text to the end of the chunk's last field."""
-        return f'"logprobs":{self._logprobs(index, token_ids, logprobs)},{self._end(index, token_ids, finish)}'
+        scored = self._logprobs(index, token_ids, logprobs)
+        return b'"logprobs":%b,%b' % (scored, self._end(index, token_ids, finish))
 
-    def _end(self, index: int, token_ids: list[int], finish: Finish | None) -> str:
+    def _end(self, index: int, token_ids: list[int], finish: Finish | None) -> bytes:
         """Render what comes after the log-probabilities."""
         after: dict[str, Any] = {"finish_reason": finish.reason if finish else None}
         if finish is not None or self._always_stop_reason:
@@ -147,10 +150,10 @@ class ChunkWriter:
         if finish is not None and shown is not None:
             after["weight_versions"] = weight_version_spans(finish)
         after.update(resumption_fields(finish))
-        end = f"{compact(after)[1:]}]"
+        end = json_bytes(after)[1:] + b"]"
         if self._usages is not None:
             self._count(index, token_ids)
-            end += f',"usage":{compact(usage_object(self._usages[index]))}'
+            end += b',"usage":' + json_bytes(usage_object(self._usages[index]))
         return end
 
     def _count(self, index: int, token_ids: list[int]) -> None:
@@ -161,7 +164,7 @@ class ChunkWriter:
     def _shown_ids(self, token_ids: list[int]) -> list[int] | None:
         return token_ids if self._options.return_token_ids else None
 
-    def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> str:
+    def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> bytes:
         """Render the logprobs of a delta in the route's format."""
         raise NotImplementedError
 
@@ -214,6 +217,6 @@ class ChatChunks(ChunkWriter):
             body["usage"] = usage_object(self._usages[index])
         return self._event(body)
 
-    def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> str:
+    def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> bytes:
         style = self._options.logprobs
-        return "null" if style is None else f'{{"content":[{chat_entries_json(positions or [], style)}]}}'
+        return b"null" if style is None else b'{"content":[%b]}' % chat_entries_json(positions or [], style)

@@ -6,7 +6,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, completion_logprobs, completion_parts
-from tokenwire.coordinator.api.json_text import compact
+from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions, ChunkWriter
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.sse import ChunkOutput
@@ -73,12 +73,12 @@ class CompletionChunks(ChunkWriter):
         shown, scored = self._scored_prompt(index, token_ids, positions)
         decode = self._prepared.model.token_texts.text
         self._offsets[index] = yield from completion_parts(shown, scored, style, decode, self._offsets[index])
-        yield f",{self._end(index, token_ids, finish)}}}\n\n".encode()
+        yield b",%b}\n\n" % self._end(index, token_ids, finish)
 
-    def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> str:
+    def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> bytes:
         style = self._options.logprobs
         if style is None:
-            return "null"
+            return b"null"
         shown: Sequence[int] = token_ids
         scored: Sequence[ScoredPosition | None] = positions or []
         if self._options.show_prompt and index in self._unopened:
@@ -86,7 +86,7 @@ class CompletionChunks(ChunkWriter):
             scored = list(found)
         decode = self._prepared.model.token_texts.text
         rendered, self._offsets[index] = completion_logprobs(shown, scored, style, decode, self._offsets[index])
-        return compact(rendered)
+        return json_bytes(rendered)
 
     def _scored_prompt(
         self, index: int, token_ids: list[int], positions: Iterable[ScoredPosition | None]

@@ -91,7 +91,8 @@ class ParsedChatChunks(ChatChunks):
         delta = compact({} if message is None else delta_object(message))
         if finish is None and self._usages is None and not self._shows_tokens:
             return self._heads[index] + f"{delta}{PLAIN_ENDING}".encode()
-        return self._heads[index] + f"{delta},{self._ending(index, token_ids, finish, logprobs)}}}\n\n".encode()
+        ending = self._ending(index, token_ids, finish, logprobs)
+        return b"%b%b,%b}\n\n" % (self._heads[index], delta.encode(), ending)
 
     def closing(self, usage: Usage) -> bytes:
         """Render the usage chunk, if requested."""
@@ -108,8 +109,8 @@ class ParsedChatChunks(ChatChunks):
         if self._usages is not None and self._token_ids is not None:
             self._usages[index].reasoning_tokens = self._reasoning_tokens(index)
 
-    def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> str:
-        return "null" if self._hides_tokens else super()._logprobs(index, token_ids, positions)
+    def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> bytes:
+        return b"null" if self._hides_tokens else super()._logprobs(index, token_ids, positions)
 
     def _shown_ids(self, token_ids: list[int]) -> list[int] | None:
         return None if self._hides_tokens else super()._shown_ids(token_ids)

@@ -94,7 +94,7 @@ class ResponseEvents:
         self._number += 1
         tail = "}\n\n"
         if part.kind == "text":
-            shown = chat_entries_json(logprobs, self._style) if self._style else ""
+            shown = chat_entries_json(logprobs, self._style).decode() if self._style else ""
             tail = f',"logprobs":[{shown}]}}\n\n'
         return f"{self._head}{number}{self._middle}{encode_basestring(text)}{tail}"
 

@@ -177,7 +177,7 @@ def test_whitespace_next_to_calls_is_not_text() -> None:
 def test_without_a_parser_output_is_text() -> None:
     """Steps without text are not rendered, unless they have log-probabilities."""
     stream = PartStream(call_of(logprobs=True), Notes())
-    scored: list[ScoredPosition] = [[ScoredToken(1, "a", -1.0, 1)]]
+    scored = [ScoredPosition.of(ScoredToken(1, "a", -1.0, 1))]
 
     assert stream.shows_empty_deltas
     assert not PartStream(call_of(), Notes()).shows_empty_deltas

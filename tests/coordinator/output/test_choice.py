@@ -1,6 +1,7 @@
 """A choice turns steps into deltas, and ends once."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import pytest
 
@@ -66,12 +67,13 @@ class Scores:
 
     def decode(self, rows: pb.LogprobRows) -> list[ScoredPosition]:
         """Decode."""
-        return [[scored(token_id)] for token_id in rows.token_ids]
+        return [scored(token_id) for token_id in rows.token_ids]
 
 
-def scored(token_id: int) -> ScoredToken:
-    """Return the decoded row of one token."""
-    return ScoredToken(token_id, chr(97 + token_id), -1.0, 1)
+@cache
+def scored(token_id: int) -> ScoredPosition:
+    """Return the decoded row of one token: the same object for the same one."""
+    return ScoredPosition.of(ScoredToken(token_id, chr(97 + token_id), -1.0, 1))
 
 
 def rows_of_ids(*token_ids: int) -> pb.LogprobRows:
@@ -169,7 +171,7 @@ def test_logprobs_come_with_their_tokens(reply: RecordedReply) -> None:
     choice.scored(rows_of_ids(1, 23, 5))
     choice.step([1, 23, 5], None)
 
-    assert reply.logprobs == [[[scored(0)]], [[scored(1)], [scored(23)]]]
+    assert reply.logprobs == [[scored(0)], [scored(1), scored(23)]]
 
 
 @pytest.mark.parametrize("rows", [[], [0]], ids=["none", "one too few"])
@@ -198,7 +200,7 @@ def test_a_prompts_logprobs_begin_with_none(reply: RecordedReply) -> None:
 
     choice.prefilled(pb.PrefillInfo(cached_tokens=7, prompt_logprobs=rows_of_ids(4)))
 
-    assert reply.prefills == [Prefill(7, None, [None, [scored(4)]])]
+    assert reply.prefills == [Prefill(7, None, [None, scored(4)])]
 
 
 def test_choices_of_one_prompt_share_its_logprobs(reply: RecordedReply) -> None:
@@ -208,7 +210,7 @@ def test_choices_of_one_prompt_share_its_logprobs(reply: RecordedReply) -> None:
         choice = Choice(index, Letters(), reply, prompt_logprobs=shared)
         choice.prefilled(pb.PrefillInfo(prompt_logprobs=rows_of_ids(4)))
 
-    assert reply.prefills[0].logprobs == [None, [scored(4)]]
+    assert reply.prefills[0].logprobs == [None, scored(4)]
     assert reply.prefills[0].logprobs is reply.prefills[1].logprobs
 
 
@@ -229,7 +231,7 @@ def test_log_probabilities_of_long_prompts_are_decoded_as_they_are_read(reply: R
     found = reply.prefills[0].logprobs
     assert found is not None
     for _ in range(2):
-        assert [*found] == [None, *[[scored(4)]] * 20_000]
+        assert [*found] == [None, *[scored(4)] * 20_000]
     assert max(sizes) == 16
 
 
@@ -248,7 +250,7 @@ def test_tokens_of_a_frame_can_be_passed_one_by_one(reply: RecordedReply) -> Non
     choice.step([0, 1, 2], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
 
     assert reply.deltas == [(0, "a", [0], None), (0, "b", [1], None), (0, "c", [2], Finish("length"))]
-    assert reply.logprobs == [[[scored(0)]], [[scored(1)]], [[scored(2)]]]
+    assert reply.logprobs == [[scored(0)], [scored(1)], [scored(2)]]
 
 
 def test_one_by_one_ends_at_a_stop_string(reply: RecordedReply) -> None:

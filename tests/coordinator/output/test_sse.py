@@ -122,7 +122,7 @@ async def test_the_sink_is_notified_of_buffered_bytes() -> None:
 
     reader.congested = True
     sizes = []
-    scored: list[ScoredPosition] = [[ScoredToken(1, "b", -1.0, 1)] * 20]
+    scored = [ScoredPosition.of(*[ScoredToken(1, "b", -1.0, 1)] * 20)]
     for text, logprobs in (("b", None), ("b" * 1000, None), ("b", scored)):
         before = reader.held_bytes
         reply.delta(0, text, [2], None, logprobs)
@@ -149,7 +149,8 @@ async def test_many_buffered_log_probabilities_are_sent_in_parts() -> None:
     reply.attach(reader)
     reader.congested = True
     for number in range(2_000):
-        reply.delta(0, "a", [number], STOP if number == 1_999 else None, [[ScoredToken(number, "b", -1.0, 1)] * 20])
+        scored = ScoredPosition.of(*[ScoredToken(number, "b", -1.0, 1)] * 20)
+        reply.delta(0, "a", [number], STOP if number == 1_999 else None, [scored])
     held = reader.held_bytes
 
     reader.congested = False
@@ -564,7 +565,7 @@ async def test_merged_steps_keep_their_logprobs() -> None:
     """Log-probabilities of merged steps are complete and in order."""
     encoder, reader = FakeEncoder(), RecordedSink()
     reply = StreamedReply(encoder, 1, 0)
-    scores: list[ScoredPosition] = [[ScoredToken(token_id, "", -1.0, 1)] for token_id in range(3)]
+    scores = [ScoredPosition.of(ScoredToken(token_id, "", -1.0, 1)) for token_id in range(3)]
     for score in scores:
         reply.delta(0, "a", [0], None, [score])
 

@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tests.coordinator.history.models import small_model
-from tokenwire.coordinator.text.logprobs import LogprobDecoder, TokenTexts
+from tokenwire.coordinator.text.logprobs import LogprobDecoder, ScoredPosition, ScoredToken, TokenTexts
 from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.errors import ProtocolError
 from tokenwire.v1 import inference_pb2 as pb
@@ -45,6 +45,16 @@ def test_a_position_is_its_token_and_then_the_likeliest(tokenizer: ModelTokenize
 
     assert [tuple(token) for token in first] == [(a, "a", -1.0, 7), (b, "b", -2.0, 1), (c, "c", -3.0, 2)]
     assert [(token.token_id, token.text, token.rank) for token in second] == [(b, "b", 1), (a, "a", 2)]
+
+
+def test_a_position_is_a_sequence_of_tokens() -> None:
+    """By place and in slices, whatever it is made of."""
+    tokens = [ScoredToken(5, "x", -2.0, 3), ScoredToken(6, "y", -0.5, 1), ScoredToken(7, "z", -1.0, 2)]
+    position = ScoredPosition.of(*tokens)
+
+    assert (len(position), [*position]) == (3, tokens)
+    assert (position[0], position[-1], position[:2], position[5:]) == (tokens[0], tokens[2], tokens[:2], [])
+    assert position.texts == ("x", "y", "z")
 
 
 def test_rows_without_ranks_have_none(tokenizer: ModelTokenizer) -> None:

@@ -17,7 +17,7 @@ from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.errors import ProtocolError
 
 INF = float("inf")
-POSITION: ScoredPosition = [ScoredToken(5, "é", -2.0, 3), ScoredToken(6, "y", -0.5, 1), ScoredToken(7, "z", -INF, 2)]
+POSITION = ScoredPosition.of(ScoredToken(5, "é", -2.0, 3), ScoredToken(6, "y", -0.5, 1), ScoredToken(7, "z", -INF, 2))
 
 
 STYLES = [
@@ -34,36 +34,41 @@ def test_a_chats_entry_has_the_requested_tokens(style: LogprobStyle, shown: list
     """The token itself with its bytes, and the most likely ones; by their texts or their ids."""
     (entry,) = from_json(b"".join(chat_logprobs([POSITION], style)))["content"]
 
-    assert (entry["token"], entry["logprob"], entry["bytes"]) == (style.name(POSITION[0]), -2.0, [195, 169])
+    assert (entry["token"], entry["logprob"], entry["bytes"]) == (style.names(POSITION)[0], -2.0, [195, 169])
     assert [other["token"] for other in entry["top_logprobs"]] == shown
 
 
 def test_a_chats_logprobs_are_named_in_openais_order() -> None:
     """Of a token whose text JSON escapes, and of none."""
-    token = ScoredToken(8, '"\n', -1.1234567165374756, 1)
-    entry = '{"token":"\\"\\n","logprob":-1.1234567165374756,"bytes":[34,10]'
+    token = ScoredToken(8, '"\n%', -1.1234567165374756, 1)
+    entry = '{"token":"\\"\\n%","logprob":-1.1234567165374756,"bytes":[34,10,37]'
 
-    assert chat_entries_json([], LogprobStyle(1)) == ""
-    assert chat_entries_json([[token]], LogprobStyle(1)) == f'{entry},"top_logprobs":[{entry}}}]}}'
+    assert chat_entries_json([], LogprobStyle(1)) == b""
+    assert (
+        chat_entries_json([ScoredPosition.of(token)], LogprobStyle(1))
+        == f'{entry},"top_logprobs":[{entry}}}]}}'.encode()
+    )
 
 
 def test_nan_is_null() -> None:
     """JSON has no number for it."""
-    (entry,) = from_json(b"".join(chat_logprobs([[ScoredToken(5, "x", float("nan"), 1)]], LogprobStyle(1))))["content"]
+    position = ScoredPosition.of(ScoredToken(5, "x", float("nan"), 1))
+    (entry,) = from_json(b"".join(chat_logprobs([position], LogprobStyle(1))))["content"]
 
     assert entry["logprob"] is entry["top_logprobs"][0]["logprob"] is None
 
 
 def test_minus_infinity_is_a_number() -> None:
     """JSON has no infinity."""
-    (entry,) = from_json(b"".join(chat_logprobs([[POSITION[2]]], LogprobStyle(1))))["content"]
+    (entry,) = from_json(b"".join(chat_logprobs([ScoredPosition.of(POSITION[2])], LogprobStyle(1))))["content"]
 
     assert entry["logprob"] == entry["top_logprobs"][0]["logprob"] == -9999.0
 
 
 def test_completions_have_one_token_more_than_requested() -> None:
     """OpenAI counts the sampled token in addition; offsets are in characters and continue."""
-    logprobs, offset = completion_logprobs([5, 6], [POSITION, POSITION[1:]], LogprobStyle(1), str, offset=10)
+    positions = [POSITION, ScoredPosition.of(*POSITION[1:])]
+    logprobs, offset = completion_logprobs([5, 6], positions, LogprobStyle(1), str, offset=10)
 
     assert logprobs["tokens"] == ["é", "y"]
     assert logprobs["text_offset"] == [10, 11]
@@ -81,7 +86,7 @@ def test_many_log_probabilities_are_rendered_in_pieces(count: int) -> None:
     pieces = [*completion_pieces(ids, positions, style, str)]
     assert from_json(b"".join(pieces)) == completion_logprobs(ids, positions, style, str)[0]
     chats = [*chat_logprobs(scored, style)]
-    assert b"".join(chats).decode() == f'{{"content":[{chat_entries_json(scored, style)}]}}'
+    assert b"".join(chats) == b'{"content":[%b]}' % chat_entries_json(scored, style)
     assert len(chats) > 3 * count // 2_100
 
 
@@ -106,7 +111,7 @@ def test_the_first_token_of_a_prompt_has_no_logprob() -> None:
     [
         (None, None),
         ([], []),
-        ([None, [POSITION[2]]], [None, {"7": {"logprob": -9999.0, "rank": 2, "decoded_token": "z"}}]),
+        ([None, ScoredPosition.of(POSITION[2])], [None, {"7": {"logprob": -9999.0, "rank": 2, "decoded_token": "z"}}]),
     ],
 )
 def test_prompt_logprobs_are_by_token_id(positions: list[ScoredPosition | None] | None, shown: Any) -> None:

@@ -13,7 +13,7 @@ from tokenwire.coordinator.api.fields.token_history import (
 )
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.generation.service import PreparedRequest
-from tokenwire.coordinator.text.logprobs import ScoredToken
+from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, GenerationRequest, KnownPrefix, Prompt, TokenPrompt
 from tokenwire.errors import InvalidRequest, Malformed
 from tokenwire.v1 import inference_pb2 as pb
@@ -103,5 +103,6 @@ def test_messages_have_ids_for_clients_that_keep_them() -> None:
     ids = {"prompt_token_ids": [1, 2], "generation_token_ids": [8]}
 
     assert shown_message_ids(carried, [8], None) == ids
-    assert shown_message_ids(carried, [8], [[ScoredToken(8, "x", -0.5, 1)]]) == {**ids, "generation_log_probs": [-0.5]}
+    scored = [ScoredPosition.of(ScoredToken(8, "x", -0.5, 1))]
+    assert shown_message_ids(carried, [8], scored) == {**ids, "generation_log_probs": [-0.5]}
     assert shown_message_ids(prepared_chat(ExactHistory()), [8], None) == {}

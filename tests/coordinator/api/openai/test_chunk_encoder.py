@@ -12,7 +12,7 @@ from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage, WeightSpan
 from tokenwire.errors import WorkerLost
 
-LOGPROBS: list[ScoredPosition] = [[ScoredToken(5, "x", -0.5, 1), ScoredToken(6, "y", float("-inf"), 2)]]
+LOGPROBS = [ScoredPosition.of(ScoredToken(5, "x", -0.5, 1), ScoredToken(6, "y", float("-inf"), 2))]
 
 
 @given(text=st.text())

@@ -5,7 +5,7 @@ from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill
 
-LOGPROBS: list[ScoredPosition] = [[ScoredToken(5, "x", -0.5, 1), ScoredToken(6, "y", float("-inf"), 2)]]
+LOGPROBS = [ScoredPosition.of(ScoredToken(5, "x", -0.5, 1), ScoredToken(6, "y", float("-inf"), 2))]
 
 
 def test_text_offsets_continue_across_deltas() -> None:
@@ -23,7 +23,7 @@ def test_text_offsets_continue_across_deltas() -> None:
 def test_an_echo_alone_is_the_scored_prompt() -> None:
     """With max_tokens 0 a completion has the prompt with its log-probabilities and no generated tokens."""
     writer = completion_chunks(show_prompt=True, scores_only=True, logprobs=LogprobStyle(0))
-    writer.prefilled(0, Prefill(0, None, [None, [ScoredToken(2, "two", -1.5, 1)]]))
+    writer.prefilled(0, Prefill(0, None, [None, ScoredPosition.of(ScoredToken(2, "two", -1.5, 1))]))
 
     (chunk,) = chunks_of(writer.delta(0, "x", [5], Finish("length"), LOGPROBS))
 
@@ -35,7 +35,7 @@ def test_an_echo_alone_is_the_scored_prompt() -> None:
 
 def test_the_log_probabilities_of_a_long_prompt_come_in_pieces() -> None:
     """In one event all the same, after which offsets continue; with all of the vocabulary every prompt is long."""
-    prompt: list[ScoredPosition | None] = [None, [ScoredToken(2, "two", -1.5, 1), *LOGPROBS[0]]]
+    prompt = [None, ScoredPosition.of(ScoredToken(2, "two", -1.5, 1), *LOGPROBS[0])]
     written = []
     for top in (3, -1):
         writer = completion_chunks(show_prompt=True, logprobs=LogprobStyle(top))

@@ -17,7 +17,7 @@ from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, TokenPrompt, Usage
 
 STOP = Finish("stop")
-LOGPROBS: list[ScoredPosition] = [[ScoredToken(5, "x", -0.5, 1)]]
+LOGPROBS = [ScoredPosition.of(ScoredToken(5, "x", -0.5, 1))]
 
 
 class ToolParser(ScriptedMessageParser):

@@ -113,7 +113,7 @@ def test_the_end_has_all_log_probabilities_in_pieces() -> None:
     response = ResponseObject(ResponsesRequest(input="Hi"), call)
     renderer = ResponseEvents(response, LogprobStyle(1), lambda status, body: ended.append((status, body)))
     stream = PartStream(call, renderer)
-    scored: list[ScoredPosition] = [[ScoredToken(1, "a", -1.0, 1)]] * 3_000
+    scored = [ScoredPosition.of(ScoredToken(1, "a", -1.0, 1))] * 3_000
 
     data = b"".join(stream.opening()) + bytes_of(stream.delta(0, "a", [1], None, scored[:1]))
     data += bytes_of(stream.delta(0, "b", [1], STOP, scored[1:]))

@@ -15,7 +15,7 @@ from tokenwire.coordinator.types import Finish, GenerationRequest, Prefill, Toke
 from tokenwire.errors import WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
-POSITION: ScoredPosition = [ScoredToken(5, "é", -0.5, 2), ScoredToken(6, "y", -0.25, 1)]
+POSITION = ScoredPosition.of(ScoredToken(5, "é", -0.5, 2), ScoredToken(6, "y", -0.25, 1))
 NAN = float("nan")
 
 
@@ -61,7 +61,8 @@ def test_text_mode_names_tokens_by_their_text() -> None:
 @pytest.mark.parametrize("logprob", [NAN, float("-inf")])
 def test_every_logprob_is_valid_json(logprob: float) -> None:
     """NaN and minus infinity become the floor; an invalid rank is null."""
-    (entry,) = generate_logprobs([[ScoredToken(5, "x", logprob, 0)]], 1, shows_text=False)["content"]
+    position = ScoredPosition.of(ScoredToken(5, "x", logprob, 0))
+    (entry,) = generate_logprobs([position], 1, shows_text=False)["content"]
 
     assert (entry["logprob"], entry["rank"]) == (-9999.0, None)
 

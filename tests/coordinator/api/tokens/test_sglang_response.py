@@ -17,7 +17,7 @@ from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, GenerationRequest, Prefill, TokenPrompt, WeightSpan
 from tokenwire.v1 import inference_pb2 as pb
 
-POSITION: ScoredPosition = [ScoredToken(5, "x", -0.5, 2), ScoredToken(6, "y", float("-inf"), 1)]
+POSITION = ScoredPosition.of(ScoredToken(5, "x", -0.5, 2), ScoredToken(6, "y", float("-inf"), 1))
 DONE = Finish("length", weight_versions=[WeightSpan("v1", 0, 1), WeightSpan("v2", 1, 2)])
 
 

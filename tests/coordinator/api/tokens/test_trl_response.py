@@ -17,7 +17,7 @@ from tokenwire.coordinator.api.tokens.trl_response import (
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 
 INF = float("inf")
-POSITION: ScoredPosition = [ScoredToken(5, "x", -2.0, 9), ScoredToken(6, "y", -0.5, 1), ScoredToken(7, "z", -1.0, 2)]
+POSITION = ScoredPosition.of(ScoredToken(5, "x", -2.0, 9), ScoredToken(6, "y", -0.5, 1), ScoredToken(7, "z", -1.0, 2))
 
 
 async def scores_of(*sequences: Sequence[ScoredPosition | None]) -> list[SequenceScores]:
@@ -32,7 +32,8 @@ def trl_body(body: Mapping[str, Any]) -> Any:
 
 async def test_lists_are_ranked() -> None:
     """The most likely first, the sampled one by its rank; values that JSON cannot represent are null."""
-    lists = trl_body(scored_lists(await scores_of([POSITION, None, [ScoredToken(8, "", -INF, 1)]], [])))
+    unlikely = ScoredPosition.of(ScoredToken(8, "", -INF, 1))
+    lists = trl_body(scored_lists(await scores_of([POSITION, None, unlikely], [])))
 
     assert lists["logprob_token_ids"] == [[[6, 7, 5], [], [8]], []]
     assert lists["logprobs"] == [[[-0.5, -1.0, -2.0], [], [None]], []]
@@ -40,7 +41,7 @@ async def test_lists_are_ranked() -> None:
 
 async def test_arrays_are_padded() -> None:
     """With minus infinity and id 0; the sequences' own tokens have separate arrays."""
-    scores = await scores_of([POSITION], [None, POSITION, [ScoredToken(8, "", float("nan"), 1)]])
+    scores = await scores_of([POSITION], [None, POSITION, ScoredPosition.of(ScoredToken(8, "", float("nan"), 1))])
     arrays = trl_body(await scored_arrays(scores, 2))
 
     assert (arrays["shape"], arrays["completion_lengths"]) == ([2, 3, 2], [1, 3])
