@@ -109,11 +109,9 @@ class ApiRequest(Request):
 
     accepts_transfers = False
 
-    @property
-    def context(self) -> RequestContext:
-        """The request's context."""
-        context: RequestContext = self.scope[CONTEXT]
-        return context
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(scope, receive, send)
+        self.context: RequestContext = scope[CONTEXT]
 
     async def body(self) -> bytes:
         """Return the body. Raises what `received` does."""

@@ -134,7 +134,7 @@ class SlotTable:
 
     def holder(self, slot: int) -> SlotListener:
         """Return the listener of an open slot. Raises ProtocolError for any other slot."""
-        if not self.is_open(slot):
+        if slot >= len(self.listeners) or self.listeners[slot] is _FREE:  # without a call of is_open
             raise ProtocolError(f"the worker named slot {slot}, which is not open")
         return self.listeners[slot]
 

@@ -203,10 +203,9 @@ def _check_lists(sampling: pb.SamplingParams, model: ServedModel) -> None:
             f"allowed: {MAX_LOGPROB_TOKEN_IDS}",
             param="logprob_token_ids",
         )
-    check_ids(sampling.stop_token_ids, model, "stop_token_ids")
-    check_ids(sampling.allowed_token_ids, model, "allowed_token_ids")
-    check_ids(list(sampling.logit_bias), model, "logit_bias")
-    check_ids(sampling.logprob_token_ids, model, "logprob_token_ids")
+    for name in ("stop_token_ids", "allowed_token_ids", "logit_bias", "logprob_token_ids"):
+        if token_ids := getattr(sampling, name):
+            check_ids([*token_ids], model, name)
 
 
 def check_sequences(n: int, prompts: int) -> None:

@@ -277,5 +277,7 @@ class BodyMemory:
 
     def release(self) -> None:
         """Give everything back. Safe more than once."""
-        self.end_turn()
-        self.budget.remove(self)
+        if self.turns is not None:
+            self.end_turn()
+        if self.held_bytes:
+            self.budget.remove(self)

@@ -88,7 +88,8 @@ class LentConnection:
     def release(self) -> None:
         """Stop watching."""
         self._on_lost = self._on_drained = ignore
-        self.hold(0)
+        if self._held_bytes:
+            self.hold(0)
 
     # Called by the protocol.
 

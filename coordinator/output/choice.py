@@ -13,6 +13,8 @@ from tokenwire.v1 import inference_pb2 as pb
 # vLLM's stop_reason of a sequence that repeats itself.
 _REPEATED = "repetition_detected"
 
+_NOT_LABELLED = [(0, "")]
+"""The weight versions of a choice whose worker's weights never had a label."""
 _ROWS_AT_ONCE = 16
 """Of a long prompt, which has up to the vocabulary's log-probabilities in each."""
 MOST_DECODED = 16 * 1024
@@ -216,7 +218,7 @@ class Choice:
 
     def spans(self, tokens: int) -> list[WeightSpan] | None:
         """Return the weight versions of its first tokens; None if they are not labelled."""
-        if not self._versions:
+        if not self._versions or self._versions == _NOT_LABELLED:
             return None
         known = [(start, version) for start, version in self._versions if start < tokens]
         if "" in [version for _, version in known]:

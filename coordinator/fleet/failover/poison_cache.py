@@ -81,10 +81,11 @@ class PoisonCache(PoolListener):
 
         Raises PoisonRequest, or Unavailable during another isolated retry, or until it is known which workers died.
         """
-        self._catch_up()
-        self._expire()
+        if self.journal is not None:
+            self._catch_up()
         if not self.deaths and not self.poison:
             return
+        self._expire()
         fingerprint = fingerprint_of(model, submission)
         losses = [death for death in self.deaths if fingerprint in death.suspects]
         mine = [death for death in losses if self._is_death(death)]
