@@ -21,11 +21,30 @@ class HttpServer(uvicorn.Server):
         self, config: uvicorn.Config, readiness: Readiness, handshake_timeout_s: float, drain_timeout_s: float
     ) -> None:
         config.timeout_graceful_shutdown = int(drain_timeout_s) + _FINAL_WRITES_S
+        self._ending = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         super().__init__(config)
         readiness.tasks = self.server_state.tasks
         self._readiness = readiness
         self._handshake_timeout_s = handshake_timeout_s
         self._drain_timeout_s = drain_timeout_s
+
+    @property
+    def should_exit(self) -> bool:
+        """Whether it is to stop; set from any thread, and by signals."""
+        return self._should_exit
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:
+        self._should_exit = value
+        if value and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._ending.set)
+
+    async def main_loop(self) -> None:
+        """Serve until the end. uvicorn would look for it ten times a second, half of all that an idle process does."""
+        self._loop = asyncio.get_running_loop()  # before it looks
+        if not await self.on_tick(0):
+            await self._ending.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening."""

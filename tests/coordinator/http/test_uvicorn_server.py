@@ -25,6 +25,31 @@ async def test_a_handshake_that_never_ends_is_cut(https: ssl.SSLContext, begun: 
         assert await client.at_end()
 
 
+class CountingServer(ServerWithoutSignals):
+    """Counts how often it looks whether it is to end."""
+
+    looks = 0
+
+    async def on_tick(self, counter: int) -> bool:
+        """Count a look."""
+        self.looks += 1
+        return await super().on_tick(counter)
+
+
+async def test_an_idle_server_wakes_for_nothing_but_its_end() -> None:
+    """Which may come from any thread: it looks once, when it begins, and then waits."""
+    config = uvicorn.Config(greet, http="httptools", ws="none", lifespan="off", log_config=None)
+    server = CountingServer(config, Readiness(), handshake_timeout_s=1, drain_timeout_s=1)
+    running = asyncio.create_task(server.serve(sockets=[bind("127.0.0.1", 0)]))
+    await until(lambda: server.looks > 0)
+
+    async with asyncio.timeout(20):
+        await asyncio.to_thread(setattr, server, "should_exit", True)
+        await running
+
+    assert server.looks == 1
+
+
 async def drained(drain_timeout_s: float, route: Callable[[Readiness], ASGIApp]) -> tuple[HttpReply, Readiness]:
     """Stop a server during a request; return its response and the server's state."""
     readiness, begun = Readiness(), asyncio.Event()
