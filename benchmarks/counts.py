@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from benchmarks.lockstep import ADDRESS, Lockstep, request_bytes, run_timeless, running
+from benchmarks.lockstep import ADDRESS, Lockstep, SteppedPooler, request_bytes, run_timeless, running
 from benchmarks.streaming import STOP_STRINGS
 from tokenwire.coordinator.parsing.batching import ParserBudget
 from tokenwire.coordinator.parsing.settings import ParserSettings
@@ -56,6 +56,9 @@ PARSED = "token, parsed for tools"
 SESSION, RECORDED = "token of a session", "token of a recorded session"
 RECORDED_CHAT = "chat of a recorded session, streamed"
 _SESSION = {"session_id": "one"}
+
+_INPUTS = 16
+EMBEDDING = f"embeddings of {_INPUTS} texts"
 
 Counts = dict[str, float]
 """Counts by what is counted."""
@@ -102,6 +105,9 @@ async def count_all(parsed: bool) -> dict[str, Counts]:
             RECORDED_CHAT: await count_request(server, path, {**(body or {}), **_SESSION}),
             RECORDED: await count_token(server, _SESSION),
         }
+    async with running(kind=SteppedPooler) as server:
+        body = {"input": ["A text to embed."] * _INPUTS, "encoding_format": "base64"}
+        recorded[EMBEDDING] = await count_request(server, "/v1/embeddings", body, sequences=_INPUTS)
     async with running() as server:
         counts = {name: await count_request(server, *request) for name, request in REQUESTS.items()}
         counts[NEW_CONNECTION] = await count_request(server, *REQUESTS["chat, streamed"], keeps_alive=False)
@@ -120,9 +126,9 @@ def _parse_each_token(server: Lockstep) -> None:
 
 
 async def count_request(
-    server: Lockstep, path: str, body: Mapping[str, Any] | None, keeps_alive: bool = True
+    server: Lockstep, path: str, body: Mapping[str, Any] | None, keeps_alive: bool = True, sequences: int = 1
 ) -> Counts:
-    """Return what a request takes, the first ones on a connection apart."""
+    """Return what a request of so many sequences takes, the first ones on a connection apart."""
     request = request_bytes(path, body)
     connection = server.connect()
     taken = []
@@ -135,7 +141,7 @@ async def count_request(
             before = sys.getallocatedblocks()
             connection.data_received(request)
             if body is not None:
-                await server.worker.wait_for(1)
+                await server.worker.wait_for(sequences)
         held = sys.getallocatedblocks() - before
         with counter.counting():
             await (server.settle() if body is None else server.step(ends=True))

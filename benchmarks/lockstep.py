@@ -27,6 +27,8 @@ from tokenwire.worker.simulated_engine.model import load_model
 ADDRESS = "lockstep:1"
 MODEL = load_model(None, None)
 _WORDS = [word for word in MODEL.words if chr(word).isalpha() or word == ord(" ")]
+_WIDTH = 384
+"""Of a vector."""
 _TURNS = 8
 """Turns of the event loop after which nothing is left to do."""
 
@@ -48,7 +50,8 @@ class SteppedWorker(ChannelFactory):
         super().__init__()
         self.commands = 0
         """Messages of the coordinator."""
-        self._running: dict[int, pb.Submit] = {}
+        self._running: dict[int, Any] = {}
+        """What each slot was started by."""
         self._fresh: list[int] = []
         self._steps = 0
         self._events: deque[pb.SessionResponse] = deque()
@@ -58,13 +61,16 @@ class SteppedWorker(ChannelFactory):
 
     def open_channel(self, address: str) -> Any:
         """Return this worker itself, with a welcome as its first event."""
-        model = pb.Model(names=[MODEL.name], root=MODEL.root, max_model_len=MODEL.max_model_len)
+        model = self._model()
         model.max_token_id, model.max_num_seqs, model.engine = MODEL.max_token_id, 1024, "stepped"
         model.tokenizer_digest = tokenizer_digest(MODEL.files)
         welcome = pb.Welcome(protocol=protocol_version(), instance_id="stepped", model=model, heartbeat_ms=10**9)
         welcome.capabilities.sampled_logprobs = True
         self._send(pb.SessionResponse(welcome=welcome))
         return self
+
+    def _model(self) -> pb.Model:
+        return pb.Model(names=[MODEL.name], root=MODEL.root, max_model_len=MODEL.max_model_len)
 
     def metadata(self) -> Metadata | None:
         """Return None."""
@@ -109,9 +115,11 @@ class SteppedWorker(ChannelFactory):
     async def _take(self, commands: AsyncIterator[pb.SessionRequest]) -> None:
         async for command in commands:
             self.commands += 1
-            if command.WhichOneof("command") == "submit":
-                self._running.update(dict.fromkeys(command.submit.slots, command.submit))
-                self._fresh += command.submit.slots
+            kind = command.WhichOneof("command")
+            if kind in ("submit", "pool"):
+                started = getattr(command, kind)
+                self._running.update(dict.fromkeys(started.slots, started))
+                self._fresh += started.slots
                 if self._enough is not None and len(self._running) == self._awaited:
                     self._enough.set_result(None)
 
@@ -148,6 +156,23 @@ class SteppedWorker(ChannelFactory):
         self._events.append(event)
         if self._event is not None and not self._event.done():
             self._event.set_result(None)
+
+
+class SteppedPooler(SteppedWorker):
+    """A worker that embeds: its step ends all inputs, each with a vector."""
+
+    def _model(self) -> pb.Model:
+        model = super()._model()
+        model.tasks.append("embed")
+        model.pooling.MergeFrom(pb.PoolingModel(task="embed", width=_WIDTH))
+        return model
+
+    def step(self, ends: bool = False) -> None:
+        """Send a frame with the vectors, as it comes over a wire."""
+        pooled = pb.Pooled(shape=[_WIDTH], data=bytes(range(64)) * (_WIDTH // 16))
+        finishes = [pb.Finish(slot=slot, reason=pb.FINISH_REASON_STOP, pooled=pooled) for slot in self._running]
+        self._running = {}
+        self._send(pb.SessionResponse(frame=pb.StepFrame(finishes=finishes)))
 
 
 class MemoryTransport(asyncio.Transport):
@@ -236,10 +261,12 @@ def request_bytes(path: str, body: Mapping[str, Any] | None) -> bytes:
 
 
 @asynccontextmanager
-async def running(settings: CoordinatorSettings | None = None) -> AsyncIterator[Lockstep]:
-    """Run a coordinator with default settings, its worker ready."""
+async def running(
+    settings: CoordinatorSettings | None = None, kind: type[SteppedWorker] = SteppedWorker
+) -> AsyncIterator[Lockstep]:
+    """Run a coordinator with default settings, its worker of this kind ready."""
     settings = settings or CoordinatorSettings((ADDRESS,))
-    worker = SteppedWorker()
+    worker = kind()
     core = build_core(settings, coordinator_id="lockstep", channels=worker)
     app = build_app(settings, core)
     config = uvicorn.Config(

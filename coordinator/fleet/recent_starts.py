@@ -40,11 +40,14 @@ class RecentStarts:
         for info in frame.prefills:
             if info.slot in self._started:
                 self._prefilled.append((self._frames, info.slot, self._started[info.slot]))
+        survived: dict[int, Submission] = {}  # a frame may end very many inputs of one request
         for finish in frame.finishes:
             submission = self._started.pop(finish.slot, None)
             # An aborted request has not been shown to be harmless.
             if submission is not None and finish.reason not in (pb.FINISH_REASON_ABORT, pb.FINISH_REASON_ERROR):
-                self._on_survived(submission)
+                survived[id(submission)] = submission
+        for submission in survived.values():
+            self._on_survived(submission)
         while self._prefilled and self._prefilled[0][0] + _FEW_FRAMES <= self._frames:
             _, slot, submission = self._prefilled.popleft()
             if self._started.get(slot) is submission:  # else it has ended and the slot was reused

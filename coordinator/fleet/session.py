@@ -170,8 +170,8 @@ class WorkerSession:
         if submission.pooled is None:
             self.workload.on_submit(slots, new_tokens)
         else:
-            for slot, tokens in zip(slots, submission.pooled.lengths[submission.start :], strict=False):
-                self.workload.on_submit([slot], tokens)
+            start = submission.start
+            self.workload.on_pool(slots, submission.pooled.lengths[start : start + len(slots)])
         self.recent_starts.on_submit(slots, submission)
         if submission.sampled:
             self._record(submission, slots)

@@ -134,9 +134,10 @@ class SlotTable:
 
     def holder(self, slot: int) -> SlotListener:
         """Return the listener of an open slot. Raises ProtocolError for any other slot."""
-        if slot >= len(self.listeners) or self.listeners[slot] is _FREE:  # without a call of is_open
+        listener = self.listeners[slot] if slot < len(self.listeners) else _FREE
+        if listener is _FREE:
             raise ProtocolError(f"the worker named slot {slot}, which is not open")
-        return self.listeners[slot]
+        return listener
 
     def give_up(self, slot: int) -> None:
         """Discard what still arrives for a slot."""

@@ -74,6 +74,12 @@ class Workload:
         self._prompts[slots[0]] = tokens
         self._prompt_tokens += tokens
 
+    def on_pool(self, slots: Sequence[int], tokens: Sequence[int]) -> None:
+        """Add inputs, each with its tokens to compute."""
+        self.unseen += len(slots)
+        self._prompts.update(zip(slots, tokens, strict=True))
+        self._prompt_tokens += sum(tokens)
+
     def on_prefilled(self, slot: int) -> None:
         """Remove a slot's prompt."""
         self._prompt_tokens -= self._prompts.pop(slot, 0)

@@ -36,7 +36,7 @@ def encoded(results: Results, fields: EncodingFields, body: Mapping[str, Any], k
     """
     if fields.encoding_format in ("bytes", "bytes_only"):
         return _as_bytes(results, fields, body)
-    as_floats = fields.encoding_format == "float"
+    as_floats, swaps = fields.encoding_format == "float", _swaps(fields)
     head, text = f',"object":"{kind}","{name}":'.encode(), b'{"index":%d%b"%b"}'
 
     def elements() -> Iterator[dict[str, Any] | bytes]:
@@ -44,7 +44,8 @@ def encoded(results: Results, fields: EncodingFields, body: Mapping[str, Any], k
             if as_floats:
                 yield {"index": index, "object": kind, name: floats(result.data, result.shape)}
             else:  # base64 needs no escapes
-                yield text % (index, head, _base64(result.data, fields))
+                data = _swapped(result.data, fields) if swaps else result.data
+                yield text % (index, head, binascii.b2a_base64(data, newline=False))
 
     return long_response({**body, "data": elements()}, "data")
 
@@ -58,25 +59,23 @@ def floats(data: bytes, shape: Sequence[int]) -> list[Any]:
     return [values[start : start + width] for start in range(0, len(values), width)]
 
 
-def _base64(data: bytes, fields: EncodingFields) -> bytes:
-    return binascii.b2a_base64(_ordered(data, fields), newline=False)
-
-
-def _ordered(data: bytes, fields: EncodingFields) -> bytes:
-    """Return little-endian numbers in the requested order of bytes."""
+def _swaps(fields: EncodingFields) -> bool:
+    """Return whether the requested order of bytes is not that of the wire."""
     order = sys.byteorder if fields.endianness == "native" else fields.endianness
-    size = NUMBER_BYTES[fields.embed_dtype]
-    if order == "little" or size == 1:
-        return data
-    values = array(_TYPECODES[size], data)
+    return order == "big" and NUMBER_BYTES[fields.embed_dtype] > 1
+
+
+def _swapped(data: bytes, fields: EncodingFields) -> bytes:
+    """Return little-endian numbers as big-endian ones."""
+    values = array(_TYPECODES[NUMBER_BYTES[fields.embed_dtype]], data)
     values.byteswap()
     return values.tobytes()
 
 
 def _as_bytes(results: Results, fields: EncodingFields, body: Mapping[str, Any]) -> Response:
-    parts, items, start = [], [], 0
+    parts, items, start, swaps = [], [], 0, _swaps(fields)
     for index, result in enumerate(results.pooled):
-        parts.append(_ordered(result.data, fields))
+        parts.append(_swapped(result.data, fields) if swaps else result.data)
         end = start + len(result.data)
         shown = {"index": index, "embed_dtype": fields.embed_dtype, "endianness": fields.endianness}
         items.append({**shown, "start": start, "end": end, "shape": [*result.shape]})

@@ -83,7 +83,8 @@ class ResumableRequest:
         """Abort what still runs. Safe at any time, more than once."""
         if self.handle is not None:
             self.handle.abort()
-        for_each(self.sequences, ResumableSequence.abort)
+        if self.running:  # a batch of inputs that has ended has very many
+            for_each(self.sequences, ResumableSequence.abort)
 
     @property
     def has_output(self) -> bool:

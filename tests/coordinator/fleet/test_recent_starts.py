@@ -51,6 +51,20 @@ def test_finishes() -> None:
     assert survivors == [named_submit("0")]
 
 
+def test_a_request_of_many_sequences_survives_once_in_a_frame() -> None:
+    """However many of them the frame ends: a batch of inputs has thousands."""
+    survivors: list[Submission] = []
+    recent_starts = RecentStarts(survivors.append)
+    batch, other = named_submit("batch"), named_submit("other")
+    recent_starts.on_submit(range(8), batch)
+    recent_starts.on_submit([8], other)
+    finishes = [pb.Finish(slot=slot, reason=pb.FINISH_REASON_STOP) for slot in range(9)]
+    recent_starts.on_frame(pb.StepFrame(finishes=finishes))
+
+    assert survivors == [batch, other]
+    assert recent_starts.take_all() == []
+
+
 def test_a_reused_slot_is_another_request() -> None:
     """The first request does not affect the second."""
     recent_starts = RecentStarts()
