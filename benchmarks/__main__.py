@@ -75,7 +75,7 @@ PARTS: Mapping[str, Callable[[Amounts], Part]] = {
     "rest": _rest,
     "streaming": _streaming,
     "per-request": lambda amounts: {"per_request": list(per_request.run(amounts.streams))},
-    "embeddings": lambda _: {"embeddings": list(embeddings.run())},
+    "embeddings": lambda _: embeddings.run(),
     "fleet": lambda _: {"fleet": list(streaming.run_fleets())},
     "parsing": lambda _: {"parsing": list(parsing.run())},
     "cold-prompts": lambda _: {"cold_prompts": list(cold_prompts.run())},

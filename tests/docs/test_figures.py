@@ -52,6 +52,21 @@ def long_prompts() -> Iterator[tuple[str, list[float]]]:
         yield shown, gaps + ([row["prompt_p50_ms"]] if row["prompts"] else [])
 
 
+def embedded_texts() -> Iterator[tuple[str, list[float]]]:
+    """Yield the CPU time of a text in each server, by the texts of a request and their encoding."""
+    rows = {tuple(row.values())[:3]: row["us_per_text"] for row in results("embeddings", "embeddings")}
+    for texts in (64, 1):
+        for shown, encoding in (("base64", "base64"), ("numbers", "float")):
+            yield f"{texts}, {shown}", [rows[case, encoding, texts] for case in ("coordinator", "vllm serve")]
+
+
+def pictures() -> Iterator[tuple[str, list[float]]]:
+    """Yield gaps between tokens, and the time to the reply to a picture, without and with pictures."""
+    for shown, row in zip(("none", "8 new ones a second"), results("pictures", "pictures"), strict=True):
+        gaps = [row["itl_p50_ms"], row["itl_p99_ms"], row["itl_max_ms"]]
+        yield shown, gaps + ([row["picture_p50_ms"]] if row["pictures"] else [])
+
+
 def history() -> Iterator[tuple[str, list[float]]]:
     """Yield the CPU time of a turn by the length of its history; one size of short histories is not shown."""
     for row in results("history", "history_cost"):
@@ -79,7 +94,7 @@ def fairness() -> Iterator[tuple[str, list[float]]]:
 
 
 TABLES = {
-    "why.md": (streaming, long_prompts),
+    "why.md": (streaming, long_prompts, embedded_texts, pictures),
     "scheduling.md": (fleet, routing, fairness),
     "exactness.md": (history,),
 }
