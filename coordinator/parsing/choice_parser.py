@@ -18,6 +18,7 @@ from tokenwire.coordinator.parsing.message import (
     merge,
 )
 from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
+from tokenwire.process.gc_tuning import gc_disabled
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +108,7 @@ class ChoiceParser:
         """Return the finish reason of a stream, given the engine's."""
         return self._rules.streamed_finish(reason, self._tools_streamed)
 
+    @gc_disabled()  # vLLM's parser engine makes objects of each character, and frees them
     def full(self, text: str, token_ids: Sequence[int], reason: str, texts: Sequence[str] = ()) -> ParsedMessage:
         """Parse a complete output. Raises ParserFailed."""
         rules = self._rules
@@ -125,6 +127,7 @@ class ChoiceParser:
         """Return the number of reasoning tokens. Raises ParserFailed."""
         return self._guard(lambda: self._parser.count_reasoning(token_ids))
 
+    @gc_disabled()
     def _completed(self, delta: MessageDelta | None) -> MessageDelta | None:
         """Return the last delta of a stream, with what only a parse of all its text finds."""
         sent = joined(self._sent if delta is None else [*self._sent, delta])

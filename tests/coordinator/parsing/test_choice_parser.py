@@ -1,5 +1,6 @@
 """How a parser's output is returned to a client."""
 
+import gc
 import math
 from collections.abc import Sequence
 
@@ -127,3 +128,26 @@ def test_a_whole_output_is_fed_in_few_calls() -> None:
     (fed,) = [each.texts for each in made if each.fed]
     assert "".join(fed) == "x" * 1000
     assert len(fed) == 3  # the first and the last token are passed alone
+
+
+class WatchedParser(ScriptedRawParser):
+    """Knows whether garbage was collected while it parsed whole outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.collects: list[bool] = []
+
+    def parse(self, text: str, token_ids: Sequence[int]) -> RawMessage:
+        """Parse, and look."""
+        self.collects.append(gc.isenabled())
+        return super().parse(text, token_ids)
+
+
+def test_nothing_is_collected_while_a_whole_output_is_parsed() -> None:
+    """Objects of each of its characters would be scanned again and again, while all threads stand still."""
+    raw = WatchedParser()
+    parser(raw).delta("a", [1], True)
+    parser(raw).full("a", [1], "stop")
+
+    assert raw.collects == [False, False]
+    assert gc.isenabled()
