@@ -14,7 +14,7 @@ def rows(*logprobs: float, width: int = 1) -> pb.LogprobRows:
     return pb.LogprobRows(width=width, token_ids=[0] * len(values), logprobs=values)
 
 
-def step(slots: list[int], logprobs: list[float], counts: list[int] | None = None) -> pb.StepFrame:
+def scored_step(slots: list[int], logprobs: list[float], counts: list[int] | None = None) -> pb.StepFrame:
     """Return a frame whose tokens have these log-probabilities."""
     return pb.StepFrame(slots=slots, token_ids=[7] * len(logprobs), sampled_logprobs=logprobs, counts=counts)
 
@@ -30,10 +30,10 @@ def test_only_recorded_slots_are_taken() -> None:
     """From frames of one token for each slot, and of several."""
     runs = SlotRuns()
     sampled = recorded(runs, 1)
-    runs.on_frame(step([0, 1], [-1.0, -2.0]))
-    runs.on_frame(step([1, 5], [-3.0, -4.0, -5.0], counts=[2, 1]))
+    runs.on_frame(scored_step([0, 1], [-1.0, -2.0]))
+    runs.on_frame(scored_step([1, 5], [-3.0, -4.0, -5.0], counts=[2, 1]))
     runs.end(1)
-    runs.on_frame(step([1], [-6.0]))
+    runs.on_frame(scored_step([1], [-6.0]))
 
     assert sampled.logprobs(3) == array("f", [-2.0, -3.0, -4.0])
     assert sampled.logprobs(2) == array("f", [-2.0, -3.0])
@@ -47,11 +47,11 @@ def test_each_of_many_steps_is_taken_once(steps: int) -> None:
     runs = SlotRuns()
     first, second, other = recorded(runs, 0), recorded(runs, 2), recorded(runs, 1, by_rows=True)
     for number in range(steps):
-        runs.on_frame(step([2, 1, 0], [200.0 + number, 9.0, number]))
+        runs.on_frame(scored_step([2, 1, 0], [200.0 + number, 9.0, number]))
     runs.end(0)
     third = recorded(runs, 0)
     for number in range(steps):
-        runs.on_frame(step([0, 2], [300.0 + number, 200.0 + steps + number]))
+        runs.on_frame(scored_step([0, 2], [300.0 + number, 200.0 + steps + number]))
     runs.take_steps()
 
     assert first.logprobs(steps) == array("f", range(steps))
