@@ -63,6 +63,8 @@ class RequestContext:
             if self._preparing is None or not self._preparing.expired():
                 raise
             raise self.deadline_error from None
+        finally:
+            self._preparing = None  # a stream is submitted later
 
     def time_for_reply_s(self) -> float:
         """Return the time left to a request that is submitted: its reply has a timer. Raises DeadlineExceeded."""

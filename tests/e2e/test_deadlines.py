@@ -96,3 +96,16 @@ async def test_a_model_whose_first_worker_starts_holds_no_request_beyond_its_dea
 ) -> None:
     """However long workers may take for that."""
     await check_late(client, {"model": "awaited", "prompt": "Hi"}, "/v1/completions")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_request_that_is_in_time_is_answered(address: str, stream: bool) -> None:
+    """A stream is submitted when its handler has returned."""
+    app = build_app(CoordinatorSettings((address,)))
+    async with running_worker(address), client_of(app) as client:
+        await until(app.state.pool.is_ready)
+        body = {"prompt": "Hi", "max_tokens": 3, "stream": stream}
+        answer = await client.post("/v1/completions", json=body, headers={"X-Request-Timeout": "600"})
+
+    assert answer.status_code == 200
+    assert '"finish_reason":"length"' in answer.text

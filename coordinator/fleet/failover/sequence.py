@@ -83,8 +83,7 @@ class ResumableRequest:
         """Abort what still runs. Safe at any time, more than once."""
         if self.handle is not None:
             self.handle.abort()
-        if self.running:  # a batch of inputs that has ended has very many
-            for_each(self.sequences, ResumableSequence.abort)
+        for_each(self.sequences, ResumableSequence.abort)  # also of those that have ended: some wait in the queue
 
     @property
     def has_output(self) -> bool:
