@@ -132,7 +132,7 @@ class Failover(PoolListener):
     ) -> ChoiceHandle:
         """Send a request to a worker of a model, and its remainder to another one when that is lost."""
         self.poison_cache.check(model, submission)
-        if not self._settings.attempts:
+        if not self._settings.attempts and not submission.sampled:  # a sequence keeps what is recorded
             return self._below.submit(model, submission, listeners, placement)
         request = ResumableRequest(model, submission, placement)
         sequences = request.listen(listeners, self)

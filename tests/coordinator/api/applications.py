@@ -13,6 +13,7 @@ from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.auth.settings import AdminSettings
+from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
@@ -51,12 +52,14 @@ async def served(
     workers: int = 1,
     api: ApiSettings | None = None,
     auth: AuthSettings | None = None,
+    failover: FailoverSettings | None = None,
     **simulation: object,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Run an application with all routes in front of simulated workers; yield a client with the admin key."""
     addresses = [unix_address(folder, f"worker-{number}") for number in range(workers)]
     settings = replace(all_routes(addresses[0]), workers=tuple(addresses))
-    app = build_app(replace(settings, api=api or settings.api, auth=auth or settings.auth))
+    settings = replace(settings, api=api or settings.api, auth=auth or settings.auth)
+    app = build_app(replace(settings, failover=failover or settings.failover))
     pool: WorkerPool = app.state.pool
     async with AsyncExitStack() as running:
         for address in addresses:

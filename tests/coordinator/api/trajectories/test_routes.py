@@ -9,6 +9,7 @@ import pytest
 from tests.coordinator.api.applications import all_routes, client_of, served
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.api_keys import AuthSettings
+from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
@@ -26,10 +27,13 @@ GENERATING: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.parametrize("attempts", [0, 3], ids=["without failover", "with it"])
 @pytest.mark.parametrize(("path", "body"), GENERATING)
-async def test_every_generating_route_is_recorded(tmp_path: Path, path: str, body: dict[str, Any]) -> None:
+async def test_every_generating_route_is_recorded(
+    tmp_path: Path, path: str, body: dict[str, Any], attempts: int
+) -> None:
     """Below the path of a session; the reply has no log-probabilities that were not asked for, and all nodes do."""
-    async with served(tmp_path) as client:
+    async with served(tmp_path, failover=FailoverSettings(attempts=attempts)) as client:
         plain = await client.post(path, json=body)
         recorded = await client.post(f"/sessions/s{path}", json=body)
         graph = (await client.get("/sessions/s/trajectory")).json()
