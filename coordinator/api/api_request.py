@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tokenwire.coordinator.api.body_shape import check_shape
+from tokenwire.coordinator.api.call_arguments import check_arguments
 from tokenwire.coordinator.api.fields.common import INT64_MAX, RequestFields, checked_identifier
 from tokenwire.coordinator.api.fields.weight_limits import checked_lag, checked_version
 from tokenwire.coordinator.api.json_body import parse_fast, parse_json_in_turns, parse_slowly
@@ -188,6 +189,7 @@ class ApiRequest(Request):
             await context.body.begin_turn(len(body))  # only now: nobody waits for memory in a turn
             content = await parse_json_in_turns(body, context.body.budget.turn)
             await give_way()
+            await check_arguments(content)
         context.record.set_body(content)
         if not self.accepts_transfers:
             check_no_transfer_fields(content)

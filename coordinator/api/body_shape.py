@@ -1,4 +1,4 @@
-"""Limits the number of elements of a body: parsing millions of them would block every stream."""
+"""Limits the number of elements of JSON: parsing millions of them would block every stream."""
 
 import asyncio
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ _VALUE_BYTES = 40
 
 @dataclass(frozen=True, slots=True)
 class ShapeLimits:
-    """Limits on a body. The contents of strings do not count, however long they are."""
+    """Limits on JSON. The contents of strings do not count, however long they are."""
 
     parts: int = 512 * 1024
     """Strings, objects and lists. A field counts twice in addition to its value: for its name, and as an entry."""
     values: int = 3 * 1024 * 1024
     """Values of all kinds: mostly the ids of prompts."""
     unchecked_bytes: int = 128 * 1024
-    """Bodies up to this size are not checked: they have too few elements."""
+    """Texts up to this size are not checked: they have too few elements."""
     piece_bytes: int = 1024 * 1024
     """Bytes checked before the event loop continues with other work."""
 
@@ -33,29 +33,50 @@ async def check_shape(body: bytes | bytearray, limits: ShapeLimits | None = None
         return len(body)
     if b"\0" in body:  # only in UTF-16 and UTF-32, where the counts below would be wrong
         raise InvalidRequest(f"A body of {len(body)} bytes, more than {limits.unchecked_bytes}, must be UTF-8.")
-    quotes = openings = commas = start = 0
-    while start < len(body):
-        end = _include_escapes(body, start, start + limits.piece_bytes)
-        between = body[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        outside = b"".join(between[quotes % 2 :: 2])  # after an odd number of quotes the piece starts in a string
-        quotes += len(between) - 1
-        openings += sum(map(outside.count, (b"{", b"[", b":")))
-        commas += outside.count(b",")
-        start = end
-        parts = quotes // 2 + openings
-        if parts > limits.parts:
-            raise _rejection(parts, "strings, objects, lists and fields", limits.parts, start < len(body))
-        if commas >= limits.values:
-            raise _rejection(commas + 1, "values", limits.values, start < len(body))
-        await asyncio.sleep(0)
-    return len(body) + _PART_BYTES * (quotes // 2 + openings) + _VALUE_BYTES * commas
+    count = ElementCount(limits)
+    await count.add(body, "The body has")
+    await asyncio.sleep(0)
+    return len(body) + _PART_BYTES * count.parts + _VALUE_BYTES * count.commas
 
 
-def _rejection(count: int, what: str, limit: int, has_more: bool) -> InvalidRequest:
-    return InvalidRequest(f"The body has {'at least ' * has_more}{count} {what}, more than {limit}.")
+class ElementCount:
+    """Counts the elements of several texts together."""
+
+    def __init__(self, limits: ShapeLimits) -> None:
+        self.parts = self.commas = 0
+        self._limits = limits
+        self._bytes = 0
+        """Since others had a turn."""
+
+    async def add(self, text: bytes | bytearray, what_has: str, param: str | None = None) -> None:
+        """Add those of a text, with turns for others. Raises InvalidRequest, which begins with `what_has`."""
+        limits, before = self._limits, self.parts
+        quotes = openings = start = 0
+        while start < len(text):
+            end = _include_escapes(text, start, start + limits.piece_bytes)
+            between = text[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+            outside = b"".join(between[quotes % 2 :: 2])  # after an odd number of quotes the piece starts in a string
+            quotes += len(between) - 1
+            openings += sum(map(outside.count, (b"{", b"[", b":")))
+            self.commas += outside.count(b",")
+            self._bytes += end - start
+            start = end
+            self.parts = before + quotes // 2 + openings
+            at_least = what_has + " at least" * (start < len(text))
+            if self.parts > limits.parts:
+                raise _rejection(at_least, self.parts, "strings, objects, lists and fields", limits.parts, param)
+            if self.commas >= limits.values:
+                raise _rejection(at_least, self.commas + 1, "values", limits.values, param)
+            if self._bytes >= limits.piece_bytes:
+                self._bytes = 0
+                await asyncio.sleep(0)
 
 
-def _include_escapes(body: bytes | bytearray, start: int, end: int) -> int:
+def _rejection(at_least: str, count: int, what: str, limit: int, param: str | None) -> InvalidRequest:
+    return InvalidRequest(f"{at_least} {count} {what}, more than {limit}.", param=param)
+
+
+def _include_escapes(text: bytes | bytearray, start: int, end: int) -> int:
     """Return the end of a piece, adjusted so that it does not split an escape."""
-    piece = body[start:end]
+    piece = text[start:end]
     return end + (len(piece) - len(piece.rstrip(b"\\"))) % 2

@@ -18,6 +18,8 @@ _DIGEST_BYTES = 16
 # What templates may use besides role, content and tool calls.
 _MORE = ("name", "task", "tool_call_id", "tools")
 _PLAIN = {"role", "content"}
+_LEAST_WITH_EXPONENT = 1e21
+"""As an integer, 1e300 would have 300 digits."""
 
 
 def digest(*parts: object) -> bytes:
@@ -140,9 +142,9 @@ def _arguments(arguments: object) -> object:
 
 
 def _number(text: str) -> float | int:
-    """Parse a number as JavaScript does, where 1.0 is 1."""
+    """Parse a number as JavaScript does, where 1.0 is 1. Like JavaScript's, large ones keep their exponent."""
     number = float(text)
-    return int(number) if number.is_integer() else number
+    return int(number) if number.is_integer() and abs(number) < _LEAST_WITH_EXPONENT else number
 
 
 def _json(value: object) -> str:

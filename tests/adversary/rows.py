@@ -13,11 +13,13 @@ from tests.adversary.values import (
     Value,
     id_list,
     id_lists,
+    list_of,
     long_text,
     many,
     small,
     texts,
     value_of,
+    with_arguments,
 )
 
 _COMPLETIONS = "/v1/completions"
@@ -84,6 +86,11 @@ _SCORED_ARRAYS = {
     "top_logprobs": small(20)[0],
     "response_format": small("binary")[0],
 }
+_PARSED = {
+    "messages": with_arguments("10,000,000 lists", lambda: list_of("[]", 10_000_000)),
+    "max_tokens": small(4)[0],
+}
+_PARSED_TOGETHER = _PARSED | {"messages": with_arguments("40,000 lists", lambda: list_of("[]", 40_000), calls=240)}
 _CUT_TEXT = {"texts": texts(1, 28 * MIB), "truncate": small("END")[0], "max_tokens": small(10)[0]}
 _CUT_DOCUMENT = {"query": small("x")[0], "documents": texts(1, 28 * MIB), "truncate_prompt_tokens": small(10)[0]}
 
@@ -130,6 +137,8 @@ ROWS = {
             fields={"prompt": small("hi")[0], **_MOST_ALLOWED, "max_tokens": small(1_000)[0]},
             copies=6,
         ),
+        _attack("arguments of a tool call", _CHATS, _PARSED),
+        _attack("arguments of many tool calls", _CHATS, _PARSED_TOGETHER),
         _attack("biases", fields={"prompt": id_lists(256, 3), "logit_bias": SAMPLING["logit_bias"][0]}),
         _attack("bad words", fields={"prompt": id_lists(2_000, 3), "bad_words": SAMPLING["bad_words"][0]}),
         _attack("echoed text, streamed", fields=_TEXT_ECHO),

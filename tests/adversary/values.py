@@ -88,6 +88,17 @@ def deep(depth: int, opening: str = "[", closing: str = "]") -> Value:
     return Value(f"{depth:,} levels of {opening}", lambda: opening * depth + "1" * (":" in opening) + closing * depth)
 
 
+def with_arguments(name: str, arguments: Callable[[], str], calls: int = 1) -> Value:
+    """Return the messages of a chat in which a tool was called, with arguments that are made when they are needed."""
+
+    def messages() -> str:
+        call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments()}}
+        called = {"role": "assistant", "content": None, "tool_calls": [call] * calls}
+        return json.dumps([{"role": "user", "content": "hi"}, called])
+
+    return Value(f"{calls} x {name} as arguments", messages)
+
+
 OPEN_OBJECTS: Sequence[Value] = (
     fields(10_000, "1", "1"),
     fields(150_000, "[]", "[]"),

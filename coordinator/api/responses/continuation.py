@@ -1,11 +1,13 @@
 """What a request continues: the items of a stored response, and of all before it."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from tokenwire.coordinator.api.body_shape import check_shape
+from tokenwire.coordinator.api.call_arguments import check_arguments
 from tokenwire.coordinator.api.json_body import parse_json, parse_json_in_turns
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.http.backpressure import SMALL_BYTES, BodyMemory
@@ -78,13 +80,21 @@ async def parsed_items(texts: Sequence[bytes], memory: BodyMemory) -> list[dict[
     items: list[dict[str, Any]] = []
     for text in texts:
         items += _items_in(await parse_json_in_turns(text, memory.budget.turn))
+    with _counted_again():
+        await check_arguments({"input": items})
     return items
 
 
 async def _checked_shape(texts: Sequence[bytes]) -> int:
     """Check texts together, since all of them become one prompt. Raises and returns what `check_shape` does."""
-    try:
+    with _counted_again():
         return await check_shape(b",".join(texts))
+
+
+@contextmanager
+def _counted_again() -> Iterator[None]:
+    try:
+        yield
     except InvalidRequest as error:
         raise InvalidRequest(f"What is continued counts as if it were sent again. {error.message}") from None
 

@@ -225,6 +225,15 @@ async def test_a_large_body_counts_while_it_is_read_and_parsed() -> None:
     assert bodies.held_bytes == 0
 
 
+async def test_arguments_of_calls_with_very_many_elements_are_rejected() -> None:
+    """They are a string of the body, which would be parsed on the way to the prompt."""
+    call = {"type": "function", "function": {"name": "f", "arguments": "[" + "[]," * 200_000 + "[]]"}}
+    body = json.dumps({"prompt": "x", "messages": [{"role": "assistant", "tool_calls": [call]}]}).encode()
+
+    with pytest.raises(InvalidRequest, match=r"messages\[0\]\.tool_calls\[0\]\.function\.arguments have \d+ .*, more"):
+        await received(body, BodyBudget()).read(Loose, required=True)
+
+
 async def test_what_is_unknown_in_a_body_is_not_kept() -> None:
     """Neither its bytes nor its fields: a stream may last for hours."""
     request = received(json.dumps({"prompt": "x", "zzz": [[]] * 10}).encode(), BodyBudget())

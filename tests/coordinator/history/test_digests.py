@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.history.digests import Transcript, digest
+from tokenwire.coordinator.history.digests import Transcript, digest, message_text
 from tokenwire.coordinator.text.template.messages import PicturePart
 from tokenwire.errors import InvalidRequest
 
@@ -39,6 +39,8 @@ def message_with_call(**function: Any) -> dict[str, Any]:
         (message_with_call(), message_with_call(arguments={"b": [2], "a": 1}, parsed_arguments=None)),
         (message_with_call(arguments=""), message_with_call(arguments="{}")),
         (message_with_call(arguments='{"a": 1, "b": [2]}'), message_with_call(arguments='{"a": 1.0, "b": [2.0]}')),
+        (message_with_call(arguments='{"a": 100000000000000000000}'), message_with_call(arguments='{"a": 1e20}')),
+        (message_with_call(arguments='{"a": 1e+300}'), message_with_call(arguments='{"a": 10.0E299}')),
     ],
 )
 def test_equivalent_messages_have_the_same_key(one: dict[str, Any], other: dict[str, Any]) -> None:
@@ -141,3 +143,8 @@ def test_pictures_are_told_apart_by_their_bytes() -> None:
     assert keys[0] == keys[2]
     assert keys[0][0] != keys[1][0]
     assert keys[0][1] != keys[1][1]
+
+
+def test_large_numbers_of_arguments_keep_their_exponent() -> None:
+    """As an integer one would have 300 digits, and a text of some megabytes a million of them."""
+    assert len(message_text({"role": "assistant", **message_with_call(arguments="[1e300]")}, 0, "string")) < 100

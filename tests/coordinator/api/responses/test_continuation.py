@@ -111,3 +111,14 @@ async def test_turns_before_have_no_more_parts_together_than_a_body() -> None:
     assert len((await continue_after(store, "resp_0", context))[1]) == 2
     with pytest.raises(InvalidRequest, match=r"as if it were sent again\. The body has at least \d+ .*, more than"):
         await continue_after(store, "resp_2", context)
+
+
+async def test_arguments_of_calls_before_have_no_more_parts_together_than_those_of_a_body() -> None:
+    """They are parsed with those of the request."""
+    call = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "[" + "[]," * 60_000 + "[]]"}
+    turns = [stored_turn(number, input=json.dumps([call]).encode()) for number in range(3)]
+    store, context = store_with_responses(*turns), context_of_tenant(max_bytes=2**25)
+
+    assert len((await continue_after(store, "resp_1", context))[1]) == 4
+    with pytest.raises(InvalidRequest, match=r"as if it were sent again\. The arguments of tool calls .* more than"):
+        await continue_after(store, "resp_2", context)
