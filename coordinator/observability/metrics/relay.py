@@ -82,8 +82,10 @@ def merged_texts(texts: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:
     rejected: dict[str, int] = {}
 
     def add(address: str) -> None:
-        if count := families.add(address, texts[address]):
-            rejected[address] = count
+        rejected[address] = families.add(address, texts[address])
 
     for_each(texts, add)
-    return "".join(f"{line}\n" for line in families.lines()).encode(), rejected
+    lines, left_out = families.merged()
+    counts = {address: count + left_out[address] for address, count in rejected.items()}
+    text = "".join(f"{line}\n" for line in lines).encode()
+    return text, {address: count for address, count in counts.items() if count}

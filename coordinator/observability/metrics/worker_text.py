@@ -4,7 +4,10 @@ Its regular expressions are linear in the length of a line. Lines pass unchanged
 """
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from itertools import chain
 
 _LONGEST_TEXT = 1 << 20
 """Characters. vLLM's text with eight engines has about 300 thousand, most of them in histograms."""
@@ -27,14 +30,22 @@ _HELP_LINE = re.compile(rf"# HELP ({_NAME}) ((?:[^\\]|\\[\\n])*)")
 _TYPE_LINE = re.compile(rf"# TYPE ({_NAME}) (gauge|counter)")
 
 
+@dataclass(slots=True)
+class _Announced:
+    """A family as one worker announces it."""
+
+    kind: str
+    help: str
+    samples: list[str] = field(default_factory=list)
+    """Lines."""
+
+
 class RelayedFamilies:
     """The gauges and counters of several workers, merged: one family each, whose samples name their worker."""
 
     def __init__(self) -> None:
-        self._types: dict[str, str] = {}
-        self._helps: dict[str, str] = {}
-        self._samples: dict[str, list[str]] = {}
-        """Lines by family; one without samples is left out."""
+        self._announced: dict[str, dict[str, _Announced]] = {}
+        """By name and address."""
 
     def add(self, address: str, text: str) -> int:
         """Add the metrics of a worker; return how many of its lines were rejected."""
@@ -47,20 +58,29 @@ class RelayedFamilies:
                 break
         return worker.rejected
 
-    def declare(self, name: str, kind: str, help_text: str) -> list[str] | None:
-        """Return the lines of a family, to be added to; None if another worker gives it another type."""
-        if self._types.setdefault(name, kind) != kind:
-            return None
-        self._helps.setdefault(name, help_text)
-        return self._samples.setdefault(name, [])
+    def declare(self, address: str, name: str, kind: str, help_text: str) -> list[str] | None:
+        """Return the lines of a worker's family, to be added to; None if it has given it another type before."""
+        announced = self._announced.setdefault(name, {}).setdefault(address, _Announced(kind, help_text))
+        return announced.samples if announced.kind == kind else None
 
-    def lines(self) -> Iterator[str]:
-        """Yield Prometheus' text format."""
-        for name, samples in self._samples.items():
-            if samples:
-                yield f"# HELP {name} {self._helps[name]}"
-                yield f"# TYPE {name} {self._types[name]}"
-                yield from samples
+    def merged(self) -> tuple[list[str], Counter[str]]:
+        """Return Prometheus' text format, and of whom how many families are left out, since most give another type."""
+        lines: list[str] = []
+        left_out: Counter[str] = Counter()
+        for name, announced in self._announced.items():
+            kind = _kind_of_most(name, announced.values())
+            relayed = [each for each in announced.values() if each.kind == kind]
+            left_out.update(address for address, each in announced.items() if each.kind != kind)
+            if any(each.samples for each in relayed):
+                lines += [f"# HELP {name} {relayed[0].help}", f"# TYPE {name} {kind}"]
+                lines += chain.from_iterable(each.samples for each in relayed)
+        return lines, left_out
+
+
+def _kind_of_most(name: str, announced: Collection[_Announced]) -> str:
+    """Return the type that most workers give a family; of as many for both, the one that its name has in vLLM."""
+    more = 2 * sum(each.kind == "counter" for each in announced) - len(announced)
+    return "counter" if more > 0 or (more == 0 and name.endswith("_total")) else "gauge"
 
 
 class _WorkerText:
@@ -71,6 +91,7 @@ class _WorkerText:
         """Samples so far."""
         self.rejected = 0
         self._families = families
+        self._address = address
         self._label = 'worker="' + address.replace("\\", r"\\").replace('"', r"\"") + '"'
         self._known: set[tuple[str, frozenset[str]]] = set()
         """Series so far: one that appears twice makes Prometheus reject a scrape."""
@@ -104,7 +125,8 @@ class _WorkerText:
         lines = None
         if found is not None:
             self._name, kind = found.groups()
-            lines = self._families.declare(self._name, kind, self._help[1] if self._help[0] == self._name else "")
+            help_text = self._help[1] if self._help[0] == self._name else ""
+            lines = self._families.declare(self._address, self._name, kind, help_text)
         self.rejected += lines is None
         return lines
 

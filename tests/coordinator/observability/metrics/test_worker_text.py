@@ -123,9 +123,35 @@ async def test_a_series_is_relayed_once() -> None:
     assert [sample.value for sample in families["vllm:x"].samples] == [1]
 
 
-async def test_the_type_of_a_family_is_that_of_the_first_worker() -> None:
-    """A worker that gives it another one is left out of it."""
-    families, _ = await _scraped(
-        worker_with_metrics("a:1", GOOD), worker_with_metrics("b:1", "# TYPE vllm:good counter\nvllm:good 1\n")
+_BOTH = "# TYPE vllm:{0} gauge\nvllm:{0} 1\n# TYPE vllm:{0}_total counter\nvllm:{0}_total 1\n".format("good")
+_EXCHANGED = _BOTH.replace(" gauge", " G").replace(" counter", " gauge").replace(" G", " counter")
+
+
+@pytest.mark.parametrize("honest", [["b:1"], ["b:1", "c:1", "d:1"]], ids=["one", "most"])
+@pytest.mark.parametrize("place", [0, 1], ids=["first", "second"])
+async def test_a_worker_with_other_types_hides_no_other(honest: list[str], place: int) -> None:
+    """Wherever it is listed: most decide, and of two the names that vLLM gives; its own samples are left out."""
+    workers = [worker_with_metrics(address, _BOTH) for address in honest]
+    workers.insert(place, worker_with_metrics("a:1", _EXCHANGED))
+
+    relay = Relay(lambda: workers)
+    lines = (await relay.text()).decode().splitlines()
+
+    assert [line for line in lines if line.startswith("# TYPE")] == [
+        "# TYPE vllm:good gauge",
+        "# TYPE vllm:good_total counter",
+    ]
+    assert Counter(line for line in lines if not line.startswith("#")) == Counter(
+        f'vllm:{name}{{worker="{address}"}} 1' for name in ("good", "good_total") for address in honest
     )
-    assert [sample.labels for sample in families["vllm:good"].samples] == [{"worker": "a:1"}]
+    rejected = {sample.labels["worker"]: sample.value for family in relay.collect() for sample in family.samples}
+    assert rejected == {"a:1": 2, **dict.fromkeys(honest, 0)}
+
+
+async def test_most_workers_decide_a_type_against_its_name() -> None:
+    """As of an engine whose counters have other names."""
+    text = "# TYPE vllm:good counter\nvllm:good 1\n"
+    workers = [worker_with_metrics("a:1", GOOD), *(worker_with_metrics(each, text) for each in ("b:1", "c:1"))]
+    lines = (await Relay(lambda: workers).text()).decode().splitlines()
+
+    assert lines[1:] == ["# TYPE vllm:good counter", 'vllm:good{worker="b:1"} 1', 'vllm:good{worker="c:1"} 1']
