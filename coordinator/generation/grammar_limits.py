@@ -16,6 +16,7 @@ MAX_NESTING = 64
 TAG_NESTING = 16
 """Additional levels of a structural tag around a schema."""
 MAX_REPETITION = 100_000
+_SHOWN_DIGITS = 20
 MAX_REPETITIONS = 256
 """Of bounds such as {1,9} and of lengths in schemas."""
 MAX_LENGTHS = 16
@@ -141,7 +142,8 @@ def _check_expression(bare: str, param: str) -> None:
     bounds = _REPETITION.findall(bare)
     for number in (number.lstrip("0") for pair in bounds for number in pair):
         if len(number) > len(str(MAX_REPETITION)) or int(number or 0) > MAX_REPETITION:
-            raise _rejection(param, f"repeats something more than {MAX_REPETITION} times")
+            asked = number if len(number) <= _SHOWN_DIGITS else f"{number[:_SHOWN_DIGITS]}..."
+            raise _rejection(param, f"repeats something {asked} times, more than {MAX_REPETITION}")
     _check_repetitions(len(bounds), param)
 
 

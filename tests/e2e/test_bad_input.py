@@ -60,7 +60,7 @@ NESTED = '{"a":' * 5000 + "1" + "}" * 5000
             {"messages": MESSAGES, "structured_outputs": {"regex": "a{1,100001}"}},
             400,
             "structured_outputs.regex",
-            "more than 100000 times",
+            "100001 times, more than 100000",
         ),
         (TEXT, {"prompt": ["a"] * 2, "n": 16_384}, 400, "n", "exceeds 16384 sequences"),
         (TEXT, {"prompt": [[1]] * 16_385}, 400, "prompt", "more than 16384"),
