@@ -39,8 +39,8 @@ FAULTS = (
         "no sequence is resumed: failover is off",
         "",
         "coordinator/fleet/failover/failover.py",
-        "        if not self._settings.attempts:\n",
-        "        if True:\n",
+        "        if not self._settings.attempts and not submission.sampled:",
+        "        if True:",
     ),
     PastFault(
         "slots of a session that ends are not aborted",
