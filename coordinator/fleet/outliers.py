@@ -1,41 +1,36 @@
-"""Ejects workers that are much slower than others of their model: outlier detection, as in Envoy.
+"""Ejects workers that are much slower than others of their model, or fail: outlier detection, as in Envoy.
 
-Workers are compared once a second, by what they have sent since. Three kinds are ejected: one whose tokens take many
-times as long as those of the others, in every second of the last ten in which it sent any (a long prompt slows some of
-them); one that has requests and sends no token for long while others do; and one that serves some sequences and
-starves others. An ejected worker gets no new requests, for longer each time, and its sequences move as from a draining
-one. The last worker of a model is never ejected.
+Workers are compared once a second, by what they have sent since. Four kinds are ejected: one whose tokens take many
+times as long as those of the others, in the last ten seconds in which it had any to send; one that has requests and
+sends no token for long while others do; one that serves some sequences and starves others; and one that fails requests
+which others serve. An ejected worker gets no new requests, for longer each time, and its sequences move as from a
+draining one. The last worker of a model is never ejected.
 """
 
 import enum
 import logging
 import statistics
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from tokenwire.coordinator.fleet.pace import Pace, PacedWorker, usual_s
 from tokenwire.coordinator.fleet.session_stats import TokenGaps
-from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.options import Bounds, Option, Section, check_bounds, option
 
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 1.0
-_SECONDS = 10
-"""How many seconds with tokens are compared."""
-_LEAST_SECONDS = 3
-"""Of a worker that others are compared to."""
 _LEAST_GAP_S = 0.25
 """Tokens that come faster than this are not slow."""
-_LONG_PROMPTS = 8192
-"""More tokens of prompts take several steps, which are slow everywhere."""
 PREFILL_S_PER_TOKEN = 0.002
 """As for stalls: slower than any GPU."""
 _MOST_TIMES = 10
 _MOST_STARVED = 2
 """More sequences than this that one session of a worker starved are its fault."""
+_MOST_FAILED = 4
+"""More requests than this that it failed and others served, less those that it served, are its fault."""
 
 
 class EjectionReason(enum.StrEnum):
@@ -47,6 +42,8 @@ class EjectionReason(enum.StrEnum):
     """It has requests, and sends no token while others do."""
     STARVING = "starving"
     """It serves some sequences, and sends no token for others."""
+    FAILING = "failing"
+    """It fails requests that others serve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +83,8 @@ class OutlierSettings:
         10.0,
         Option(
             "--max-ejection-percent",
-            "Largest share of a model's workers that are ejected at a time, at least one. Silent and starving ones "
-            "are ejected beyond it, as long as others generate. 0: never eject any.",
+            "Largest share of a model's workers that are ejected at a time for being slow, at least one. Silent, "
+            "starving and failing ones are ejected beyond it, as long as others serve. 0: never eject any.",
             Section.FAILOVER,
             bounds=Bounds(at_least=0, at_most=100),
         ),
@@ -97,7 +94,7 @@ class OutlierSettings:
         check_bounds(self)
 
 
-class ComparedWorker(Protocol):
+class ComparedWorker(PacedWorker, Protocol):
     """The part of a WorkerSession that is compared."""
 
     ejected: str
@@ -106,22 +103,12 @@ class ComparedWorker(Protocol):
     ejections: dict[EjectionReason, int]
     starved: int
     """Sequences that it starved since it is connected, or was ejected for it."""
+    failed: int
+    """Requests that it failed and others served, less those that it served, since it is connected or was ejected."""
 
     @property
     def address(self) -> str:
         """The worker's address."""
-
-    @property
-    def generates(self) -> bool:
-        """Whether it is there to generate: ready, and not paused or asleep."""
-
-    @property
-    def awaited_slots(self) -> int:
-        """Slots without their terminal event that are not aborted."""
-
-    @property
-    def workload(self) -> Workload:
-        """The worker's workload."""
 
     @property
     def gaps(self) -> TokenGaps | None:
@@ -129,40 +116,6 @@ class ComparedWorker(Protocol):
 
 
 W = TypeVar("W", bound=ComparedWorker)
-
-
-@dataclass(slots=True)
-class _Pace:
-    """How fast one session of a worker generates."""
-
-    gaps: TokenGaps
-    silent_since: float
-    """When it last sent a token, later by the time in which it had nothing to do. That is not life: what its clients
-    gave up may have been all that it had."""
-    checked_at: float
-    seconds: float = 0.0
-    tokens: int = 0
-    """What its gaps were at the last check."""
-    received: int = 0
-    """All tokens, at the last check."""
-    generated_at: float = float("-inf")
-    silence_s: float = 0.0
-    """The longest recent time without a token."""
-    recent: deque[float] = field(default_factory=lambda: deque(maxlen=_SECONDS))
-    """Seconds for a token, in each of the last seconds with tokens."""
-
-    def update(self, worker: ComparedWorker, now: float) -> None:
-        """Take what has come since the last check."""
-        seconds, tokens = self.gaps.seconds - self.seconds, self.gaps.tokens - self.tokens
-        self.seconds, self.tokens = self.gaps.seconds, self.gaps.tokens
-        if tokens and worker.workload.prompt_tokens <= _LONG_PROMPTS:
-            self.recent.append(seconds / tokens)
-        if worker.workload.tokens != self.received:
-            self.silence_s = max(now - self.silent_since, self.silence_s / 2)
-            self.received, self.generated_at, self.silent_since = worker.workload.tokens, now, now
-        if not worker.awaited_slots or not worker.generates:
-            self.silent_since += now - max(self.checked_at, self.silent_since)
-        self.checked_at = now
 
 
 @dataclass(slots=True)
@@ -181,7 +134,7 @@ class OutlierDetector(Generic[W]):
     def __init__(self, settings: OutlierSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
         self._clock = clock
-        self._paces: dict[str, _Pace] = {}
+        self._paces: dict[str, Pace] = {}
         """By address."""
         self._ejections: dict[str, _Ejections] = {}
         """By address."""
@@ -192,11 +145,10 @@ class OutlierDetector(Generic[W]):
         `is_covered` returns whether another one could take a worker's requests.
         """
         now = self._clock()
-        compared = [worker for worker in workers if worker.gaps is not None]
-        self._update(compared, now)
+        self._update([worker for worker in workers if worker.gaps is not None], now)
         changed = [worker for worker in workers if worker.ejected and self._is_readmitted(worker, is_covered, now)]
         groups: dict[str, list[W]] = {}
-        for worker in compared:
+        for worker in workers:
             groups.setdefault(worker.model_name, []).append(worker)
         for group in groups.values():
             changed += self._eject(group, is_covered, now)
@@ -208,7 +160,7 @@ class OutlierDetector(Generic[W]):
             assert worker.gaps is not None
             pace = known.get(worker.address)
             if pace is None or pace.gaps is not worker.gaps:
-                pace = _Pace(worker.gaps, now, now, received=worker.workload.tokens)
+                pace = Pace(worker.gaps, now, now, worker.workload.tokens)
             pace.update(worker, now)
             self._paces[worker.address] = pace
         for address, ejections in list(self._ejections.items()):
@@ -224,7 +176,7 @@ class OutlierDetector(Generic[W]):
         log.info("worker %s is no longer ejected", worker.address)
         worker.ejected = ""
         if worker.address in self._paces:
-            self._paces[worker.address].recent.clear()
+            self._paces[worker.address].forget()
             self._paces[worker.address].silent_since = now
         return True
 
@@ -236,7 +188,8 @@ class OutlierDetector(Generic[W]):
             return ejected
         most = max(1, int(len(group) * settings.max_ejection_percent / 100))
         for worker in group:
-            others = [self._paces[each.address] for each in group if each is not worker and not each.ejected]
+            known = [each for each in group if each is not worker and not each.ejected and each.address in self._paces]
+            others = [self._paces[each.address] for each in known]
             found = None if worker.ejected or not worker.generates else self._judge(worker, others, now)
             if found is None or not is_covered(worker):
                 continue
@@ -247,24 +200,27 @@ class OutlierDetector(Generic[W]):
             ejections.times = min(ejections.times + 1, _MOST_TIMES)
             length = settings.ejection_time_s * ejections.times
             ejections.until = now + length
-            self._paces[worker.address].recent.clear()
+            if worker.address in self._paces:
+                self._paces[worker.address].forget()
             worker.ejected = f"it is ejected for {length:g} s: {why}"
             worker.ejections[reason] += 1
-            worker.starved = 0
+            worker.starved = worker.failed = 0
             log.warning("worker %s gets no new requests for %g s: %s", worker.address, length, why)
             ejected.append(worker)
         return ejected
 
-    def _judge(self, worker: W, others: Sequence[_Pace], now: float) -> tuple[EjectionReason, str] | None:
+    def _judge(self, worker: W, others: Sequence[Pace], now: float) -> tuple[EjectionReason, str] | None:
         """Return why a worker is an outlier; None if it is none."""
-        pace, factor = self._paces[worker.address], self.settings.factor
+        if worker.failed > _MOST_FAILED:
+            return EjectionReason.FAILING, f"{worker.failed} requests failed there that others served"
+        pace, factor = self._paces.get(worker.address), self.settings.factor
+        if pace is None:
+            return None
         if worker.starved > _MOST_STARVED:
             return EjectionReason.STARVING, f"{worker.starved} requests got no token there while others did"
-        typical = [statistics.median(other.recent) for other in others if len(other.recent) >= _LEAST_SECONDS]
-        if len(pace.recent) == _SECONDS and typical:
-            fastest, usual = min(pace.recent), statistics.median(typical)
-            if fastest > max(_LEAST_GAP_S, factor * usual):
-                return EjectionReason.SLOW, f"its tokens take {fastest:.2f} s, those of others {usual:.3f} s"
+        mean_s, others_s = pace.mean_s(), usual_s(others)
+        if mean_s is not None and others_s is not None and mean_s > max(_LEAST_GAP_S, factor * others_s):
+            return EjectionReason.SLOW, f"its tokens take {mean_s:.2f} s, those of others {others_s:.3f} s"
         silent_s = now - pace.silent_since
         generating = [other.silence_s for other in others if other.generated_at > pace.silent_since]
         if generating and worker.awaited_slots:

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -223,6 +223,10 @@ class WorkerPool(SessionListener[WorkerSession]):
         """Return whether a worker of a model (of a revision) that draws with a noise can take a request now."""
         return any(_draws(session, seeded_noise) for session in self._candidates_for(model, adapter_id, revision))
 
+    def has_other(self, model: str, adapter_id: int, revision: ModelRevision | None, than: Collection[str]) -> bool:
+        """Return whether a worker of a model (of a revision) can take a request now, other than at these addresses."""
+        return any(each.address not in than for each in self._candidates_for(model, adapter_id, revision))
+
     def capacity(self, model: str) -> int:
         """Return how many sequences the workers of a model run at a time, including disconnected ones."""
         return sum(each.workload.capacity for each in self.sessions if each.model_name == model)
@@ -292,6 +296,8 @@ class WorkerPool(SessionListener[WorkerSession]):
             found = self._candidates_for(model, adapter_id, placement.revision.tokenizer_only)
         if placement.seeded_noise:
             found = [session for session in found if _draws(session, placement.seeded_noise)]
+        if placement.failed_at:
+            found = [session for session in found if session.address not in placement.failed_at] or found
         if placement.weights is not None:
             versions = self._desired.versions(model)
             found = [session for session in found if versions.admits(placement.weights, session.version_epoch)]

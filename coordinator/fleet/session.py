@@ -63,6 +63,8 @@ class WorkerSession:
     last_error = "not connected yet"
     starved = 0
     """Sequences that it starved since it is connected, or was ejected for it."""
+    failed = 0
+    """Requests that it failed and others served, less those that it served, since it is connected or was ejected."""
     unsupported: frozenset[str] = frozenset()
     """What of a request its engine cannot serve."""
     ejected = ""
@@ -369,7 +371,7 @@ class WorkerSession:
         # Plain vLLM servers have neither heartbeats nor steps.
         self.gaps = TokenGaps(stats, time.monotonic()) if welcome.heartbeat_ms else None
         self._starvation.begin()
-        self.alive, self.starved = True, 0
+        self.alive, self.starved, self.failed = True, 0, 0
         self._evidence.on_connected()
         self._liveness.on_connected()
         self.media.begin(transport)
@@ -421,6 +423,7 @@ class WorkerSession:
 
     def _on_survived(self, submission: Submission) -> None:
         self._evidence.on_served()
+        self.failed = max(0, self.failed - 1)
         self._listener.on_survived(self, submission)
 
     def _on_refusal(self, refusal: pb.Refusal) -> None:

@@ -46,6 +46,19 @@ class ClosingWorker(HostileWorker):
         yield HANG_UP
 
 
+class FailingWorker(HostileWorker):
+    """Refuses each request, or ends it with an error, at once: so it always has the least to do."""
+
+    def answer(self, submit: pb.Submit) -> Iterator[pb.SessionResponse]:
+        """Return that the request is invalid, or that the engine failed."""
+        if self.submits % 2:
+            refusal = pb.Refusal(slots=submit.slots, code=pb.REFUSAL_CODE_INVALID, message="I will not")
+            yield pb.SessionResponse(refusal=refusal)
+        else:
+            finishes = [pb.Finish(slot=slot, reason=pb.FINISH_REASON_ERROR) for slot in submit.slots]
+            yield pb.SessionResponse(frame=pb.StepFrame(finishes=finishes))
+
+
 class DrainingWorker(HostileWorker):
     """Gets no requests: it says from the start that it drains."""
 
@@ -112,6 +125,13 @@ async def hold(cluster: FaultyCluster) -> None:
 async def close_each(cluster: FaultyCluster) -> None:
     """Let two workers join that close their session with each request."""
     async with _joined_by(cluster, ClosingWorker, ClosingWorker) as workers:
+        await _join(cluster)
+        _was_used(workers)
+
+
+async def fail_each(cluster: FaultyCluster) -> None:
+    """Let two workers join that fail each request at once."""
+    async with _joined_by(cluster, FailingWorker, FailingWorker) as workers:
         await _join(cluster)
         _was_used(workers)
 

@@ -16,6 +16,7 @@ from tests.faults.client import ClientRecord
 from tests.faults.cluster import STEP_MS, FaultyCluster, Layout, running_cluster
 from tests.faults.hostile import (
     close_each,
+    fail_each,
     garble_metrics,
     hold,
     only_heartbeats,
@@ -250,6 +251,7 @@ FAULTS = (
     ),
     Fault("hostile worker: keeps requests, and says that it is paused", hold, 40.0, layout=Layout(listed=True)),
     Fault("hostile workers: two that close with each request", close_each, 3.0, layout=Layout(listed=True)),
+    Fault("hostile workers: two that fail each request at once", fail_each, 1.5, layout=Layout(listed=True)),
     Fault(
         "hostile workers: pause, weights and epoch that nobody ordered",
         order_falsely,

@@ -1,6 +1,6 @@
 """A coordinator's end of a reply that moves from worker to worker: Failover over real sessions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, cast
 
 from tests.model.real_session import FedTransport, Input, QuietListener
@@ -176,6 +176,11 @@ class FailoverEnd:
     def draws(self, model: str, adapter_id: int, revision: ModelRevision | None, seeded_noise: str) -> bool:
         """Return that all do."""
         return True
+
+    def has_other(self, model: str, adapter_id: int, revision: ModelRevision | None, than: Collection[str]) -> bool:
+        """Return whether another one is ready."""
+        ready = (each for each in self._sessions if each.state is SessionState.READY)
+        return any(each.address not in than for each in ready)
 
     def is_alive(self, instance_id: str) -> bool | None:
         """Return that no worker has died: connections break."""

@@ -46,6 +46,7 @@ def _could_have_gone(entry: QueuedRequest, placed: PlacedRequest, submission: Su
     """Return whether a queued request could have been sent in place of one that was."""
     revision = entry.placement.revision
     may_go_there = revision is None or placed.session.revision.accepts(revision)
+    may_go_there &= placed.session.address not in entry.placement.failed_at
     draws = entry.placement.seeded_noise in ("", placed.session.capabilities.seeded_noise)
     return may_go_there and draws and entry.submission.lora.id == submission.lora.id
 

@@ -21,7 +21,7 @@ _QueueOrder = tuple[bool, int, float, int]
 _KEPT = 16
 """Priorities that nobody uses, before they are forgotten: clients choose them."""
 
-_Group = tuple[int, ModelRevision | None, bool, str, frozenset[str], bool, WeightLimits | None]
+_Group = tuple[int, ModelRevision | None, bool, str, frozenset[str], bool, frozenset[str], WeightLimits | None]
 """Requests that the same workers may take: those with an adapter, of a revision, begun: bound to just that one, and to
 the noise of their seed; those that have what is needed; and those whose weights are new enough. Large ones that are
 not placed yet wait for memory that others do not."""
@@ -173,7 +173,8 @@ class FairQueue:
 def _group_of(entry: QueuedRequest) -> _Group:
     placement = entry.placement
     workers = entry.submission.lora.id, placement.revision, placement.begun
-    return *workers, placement.seeded_noise, entry.needs, entry.waits_for_memory, placement.weights
+    needs = placement.seeded_noise, entry.needs, entry.waits_for_memory, placement.failed_at
+    return *workers, *needs, placement.weights
 
 
 def _overlap(one: ModelRevision | None, other: ModelRevision | None) -> bool:

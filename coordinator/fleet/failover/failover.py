@@ -78,6 +78,9 @@ class FailoverWorkers(Protocol):
     def draws(self, model: str, adapter_id: int, revision: ModelRevision | None, seeded_noise: str) -> bool:
         """Return whether a worker of a model (of a revision) that draws with a noise can take a request now."""
 
+    def has_other(self, model: str, adapter_id: int, revision: ModelRevision | None, than: Collection[str]) -> bool:
+        """Return whether a worker of a model (of a revision) can take a request now, other than at these addresses."""
+
     def is_alive(self, instance_id: str) -> bool | None:
         """Return whether the process of a lost worker still runs; None while unknown."""
 
@@ -203,6 +206,13 @@ class Failover(PoolListener):
         self._waiting.append(sequence)
         self._schedule()
 
+    def has_other(self, sequence: ResumableSequence) -> bool:
+        """Return whether one more attempt may go to a worker that has not failed the sequence."""
+        if self._stopped or sequence.losses >= self._settings.attempts or sequence.session is None:
+            return False
+        request, tried = sequence.request, {each.address for each in (*sequence.failed_at, sequence.session)}
+        return self._workers.has_other(request.model, request.submission.lora.id, self._revision(sequence), tried)
+
     def on_ended(self, sequence: ResumableSequence) -> None:
         """Drop a sequence, and its request with the last one."""
         self.live.pop(sequence, None)
@@ -274,6 +284,7 @@ class Failover(PoolListener):
             resumed=not preempted,
             preempted=preempted,
             avoid=sequence.avoid,
+            failed_at=frozenset(each.address for each in sequence.failed_at),
             revision=self._revision(sequence),
             begun=request.placement.begun or request.has_output,
             seeded_noise=self._noise_needed(sequence),

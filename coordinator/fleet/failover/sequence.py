@@ -55,6 +55,9 @@ class FailoverPolicy(Protocol):
     def on_ended(self, sequence: "ResumableSequence") -> None:
         """Called when a sequence has ended."""
 
+    def has_other(self, sequence: "ResumableSequence") -> bool:
+        """Return whether there is a worker that has not failed the sequence."""
+
 
 @dataclass(eq=False, slots=True)
 class ResumableRequest:
@@ -72,6 +75,8 @@ class ResumableRequest:
     """When it was first sent to a worker."""
     handle: SubmissionHandle | None = None
     """Its first submission, of all sequences together."""
+    blamed: "tuple[WorkerSession, ...]" = ()
+    """Workers that failed sequences of it which others served."""
 
     def listen(self, listeners: Sequence[SlotListener], policy: FailoverPolicy) -> "Sequence[ResumableSequence]":
         """Return its sequences, which pass everything on to these listeners."""
@@ -120,6 +125,12 @@ class ResumableRequest:
         elif self.handle is not None:
             self.handle.abort_one(sequence)
 
+    def blame(self, session: "WorkerSession") -> None:
+        """Count a request that a worker failed and another one serves, however many sequences it has."""
+        if session not in self.blamed:
+            self.blamed += (session,)
+            session.failed += 1
+
     def explain(self) -> str:
         """Return which workers have it and why, and how often it was lost."""
         own = [sequence.handle for sequence in self.sequences if sequence.handle is not None]
@@ -158,6 +169,7 @@ class ResumableSequence:
         "cached_tokens",
         "ended",
         "engines",
+        "failed_at",
         "forked",
         "handle",
         "index",
@@ -184,6 +196,8 @@ class ResumableSequence:
         """When its worker got it."""
         self.avoid: frozenset[str] = frozenset()
         """Instance ids of the workers that it lost."""
+        self.failed_at: tuple[WorkerSession, ...] = ()
+        """Those where it failed before its first token, until another one has served it: then they are to blame."""
         self.ended = False
         self.engines: tuple[pb.EngineCapabilities, ...] = ()
         """Capabilities of the engines that it ran on."""
@@ -250,6 +264,7 @@ class ResumableSequence:
         """Pass on only the first one: usage is that of the request as the client sent it."""
         if not self._prefilled:
             self._prefilled = True
+            self._blame()
             self.cached_tokens = info.cached_tokens
             self.listener.prefilled(info)
 
@@ -275,14 +290,17 @@ class ResumableSequence:
         """Treat the error as a loss if another worker may succeed; else pass it on."""
         if self.ended:
             return
-        retried = (Unavailable, Overloaded) if self.token_ids else Unavailable
-        # Before it was placed, the error is the admission queue's.
-        if self._session is None or not isinstance(error, retried):
+        if self._session is None:  # not placed yet: the error is the admission queue's
             self.end_with(error)
             return
         lost, draining = isinstance(error, WorkerLost), isinstance(error, WorkerDraining)
-        died = lost and not self._session.worker_drains
         refused = not lost and not draining
+        if refused and self._fails_here(error):
+            return
+        if not isinstance(error, (Unavailable, Overloaded) if self.token_ids else Unavailable):
+            self.end_with(error)
+            return
+        died = lost and not self._session.worker_drains
         counts = died or (isinstance(error, Unavailable) and refused)
         self._lose(died, False, counts, refused, error)
 
@@ -336,15 +354,35 @@ class ResumableSequence:
 
     def _finish(self, token_ids: list[int], finish: pb.Finish) -> bool:
         if not finish.handed_back:
-            return self._close(token_ids, finish)
+            failed = finish.reason == pb.FINISH_REASON_ERROR and not token_ids
+            return not (failed and self._fails_here(finish)) and self._close(token_ids, finish)
         if token_ids and self.step(token_ids, None):
             return True
         died = finish.reason == pb.FINISH_REASON_ERROR
         self._lose(died, died, died, False, finish)
         return False
 
+    def _fails_here(self, result: TokenwireError | pb.Finish) -> bool:
+        """Try it at another worker, if it failed before its first token and there is one; return whether that is so.
+
+        Not a worker that is gone, but one that may fail whatever it gets: only another one can tell.
+        """
+        if self._session is None or self._prefilled or self.token_ids or not self._policy.has_other(self):
+            return False
+        self.failed_at += (self._session,)
+        self._lose(False, False, True, False, result)
+        return True
+
+    def _blame(self) -> None:
+        """Blame the workers where it failed: this one serves it."""
+        for session in self.failed_at:
+            self.request.blame(session)
+        self.failed_at = ()
+
     def _close(self, token_ids: list[int], finish: pb.Finish) -> bool:
         assert not self.ended, "a sequence gets a second terminal event"
+        if self.failed_at and finish.reason not in (pb.FINISH_REASON_ERROR, pb.FINISH_REASON_ABORT):
+            self._blame()
         self.token_ids.extend(token_ids)
         # Ended only afterwards: a listener that raises on its last tokens must still be failed.
         stops = self.listener.step(token_ids, finish)

@@ -16,7 +16,8 @@ class FailoverSettings:
         3,
         Option(
             "--failover-attempts",
-            "Worker losses that a request survives; 0: a lost worker fails its requests.",
+            "Worker losses, and failures before its first token, that a request survives as long as there are other "
+            "workers; 0: each fails it.",
             Section.FAILOVER,
             bounds=Bounds(at_least=0),
         ),

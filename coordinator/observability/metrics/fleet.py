@@ -106,7 +106,8 @@ class FleetCollector(Collector):
         return self._counts(
             "ejections",
             "How often a worker was ejected: slow (its tokens take much longer than those of others), silent (it has "
-            "requests and sends no token while others do), or starving (it serves some requests and others never).",
+            "requests and sends no token while others do), starving (it serves some requests and others never), or "
+            "failing (others serve what it fails).",
             lambda session: session.ejections.items(),
         )
 

@@ -22,6 +22,7 @@ class PacedWorker(LoadedWorker):
     generates: bool = True
     ejected: str = ""
     starved: int = 0
+    failed: int = 0
     ejections: dict[EjectionReason, int] = field(default_factory=lambda: dict.fromkeys(EjectionReason, 0))
 
     def __post_init__(self) -> None:
@@ -34,9 +35,17 @@ class PacedWorker(LoadedWorker):
         """Slots without their terminal event that are not aborted."""
         return self.slots.open - self.slots.given_up
 
+    def burst(self, tokens: int, after_s: float) -> None:
+        """Send some tokens at once, the first one after so much time."""
+        assert self.gaps is not None
+        self.workload.tokens += tokens
+        self.gaps.tokens += tokens
+        self.gaps.seconds += after_s + (tokens - 1) * 0.02
+
     def run(self, seconds: float) -> None:
         """Send what it sends in so much time."""
-        assert self.gaps is not None
+        if self.gaps is None:
+            return
         self._owed_s += seconds
         tokens = int(self._owed_s / self.gap_s)
         self._owed_s -= tokens * self.gap_s
@@ -55,6 +64,7 @@ class ComparedFleet:
         self.detector: OutlierDetector[PacedWorker] = OutlierDetector(settings or OutlierSettings(), time)
         for worker in self.workers:
             worker.take()
+        self.detector.check(self.workers, lambda worker: self.covered)
 
     def run(self, seconds: int) -> list[PacedWorker]:
         """Let time pass, with a check each second; return who was ejected or readmitted."""
@@ -102,7 +112,7 @@ def test_a_worker_whose_tokens_take_30_times_as_long_is_ejected(fleet: ComparedF
     assert fleet.run(9) == []
     assert fleet.run(1) == [slow]
     assert slow.ejected.startswith("it is ejected for 60 s")
-    assert slow.ejections == {EjectionReason.SLOW: 2, EjectionReason.SILENT: 0, EjectionReason.STARVING: 0}
+    assert slow.ejections == dict.fromkeys(EjectionReason, 0) | {EjectionReason.SLOW: 2}
 
 
 @pytest.mark.parametrize(("gap_s", "others_s"), [(0.15, 0.005), (0.5, 0.06)])
@@ -123,6 +133,60 @@ def test_a_worker_that_is_slow_at_times_is_not(fleet: ComparedFleet) -> None:
         assert fleet.run(1) == []
 
 
+def test_a_worker_that_sends_quick_tokens_between_silences_is_slow(fleet: ComparedFleet) -> None:
+    """Five tokens and nine seconds of nothing are two seconds for each, as its clients see it."""
+    bursts = fleet.workers[0]
+    changed = []
+    for _ in range(3):
+        bursts.gap_s = SILENT_GAP_S
+        changed += fleet.run(8)
+        bursts.burst(5, after_s=8.9)
+        bursts.gap_s = SILENT_GAP_S
+        changed += fleet.run(1)
+    assert changed == [bursts]
+    assert bursts.ejected == "it is ejected for 30 s: its tokens take 1.80 s, those of others 0.020 s"
+
+
+def test_one_long_step_is_no_outlier(fleet: ComparedFleet) -> None:
+    """A compilation stops all sequences of a worker for half a minute, once."""
+    stopped = fleet.workers[0]
+    fleet.run(20)
+    stopped.gap_s = SILENT_GAP_S
+    assert fleet.run(25) == []
+    stopped.burst(1, after_s=25.0)
+    stopped.gap_s = 0.02
+    assert fleet.run(60) == []
+
+
+def test_time_in_which_a_worker_was_paused_does_not_count(fleet: ComparedFleet) -> None:
+    """Nor does the first token after it."""
+    paused = fleet.workers[0]
+    for _ in range(10):
+        assert fleet.run(2) == []
+        paused.generates, paused.gap_s = False, SILENT_GAP_S
+        assert fleet.run(5) == []
+        paused.burst(1, after_s=5.0)
+        paused.generates, paused.gap_s = True, 0.02
+
+
+def test_a_worker_that_fails_what_others_serve_is_ejected(fleet: ComparedFleet) -> None:
+    """The fifth one is no chance; also one whose pace is unknown, but never the last one."""
+    failing, other = fleet.workers[:2]
+    failing.failed, failing.gaps = 4, None
+    assert fleet.run(10) == []
+    failing.failed = 5
+    fleet.covered = False
+    assert fleet.run(1) == []
+    fleet.covered = True
+    assert fleet.run(1) == [failing]
+    assert failing.ejected == "it is ejected for 30 s: 5 requests failed there that others served"
+    other.failed = 5
+    assert fleet.run(1) == [other]  # however many are ejected
+    assert fleet.run(28) == []
+    assert fleet.run(1) == [failing]
+    assert failing.failed == 0
+
+
 def test_seconds_with_long_prompts_do_not_count(fleet: ComparedFleet) -> None:
     """Their steps are slow on any worker."""
     fleet.workers[0].gap_s = 0.6
@@ -137,7 +201,7 @@ def test_a_worker_that_sends_no_token_while_others_do_is_ejected(fleet: Compared
     silent.take(prompt=5000)
     for slot in range(len(idle.slots.listeners)):
         idle.slots.release(slot)
-    assert fleet.run(41) == []
+    assert fleet.run(40) == []
     assert fleet.run(1) == [silent]
     assert "sent no token for 41 s" in silent.ejected
     assert silent.ejections[EjectionReason.SILENT] == 1
@@ -304,7 +368,7 @@ def test_a_new_session_starts_anew(fleet: ComparedFleet) -> None:
     slow.gap_s = 0.6
     fleet.run(9)
     slow.gaps = TokenGaps(SessionStats(), 0.0)
-    assert fleet.run(9) == []
+    assert fleet.run(10) == []
     assert fleet.run(1) == [slow]
 
 

@@ -1,7 +1,7 @@
 """Replies of a worker that is ejected go on at another one."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from tokenwire.coordinator.fleet.outliers import EjectionReason, OutlierDetector
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
-from tokenwire.errors import Unavailable
+from tokenwire.errors import InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -152,6 +152,79 @@ async def test_requests_leave_a_worker_that_serves_some_and_starves_others(tmp_p
             assert ejected.ejections[EjectionReason.STARVING] == 1
             assert (failover.stats.poison, failover.stats.failed) == (0, 0)
             await until(lambda: len(script.aborted) == 4)  # the one that it served moves when it is ejected
+
+
+def refused(slot: int) -> pb.SessionResponse:
+    """Return a refusal that blames the request."""
+    return pb.SessionResponse(refusal=pb.Refusal(slots=[slot], code=pb.REFUSAL_CODE_INVALID, message="no"))
+
+
+def broken(slot: int) -> pb.SessionResponse:
+    """Return the end of a sequence that the engine failed."""
+    finish = pb.Finish(slot=slot, reason=pb.FINISH_REASON_ERROR)
+    return pb.SessionResponse(frame=pb.StepFrame(finishes=[finish]))
+
+
+class FailsEach:
+    """Answers each request with a failure, at once."""
+
+    def __init__(self, failure: Callable[[int], pb.SessionResponse]) -> None:
+        self.requests = 0
+        self._failure = failure
+
+    async def session(self, requests: Requests, context: SessionContext) -> None:
+        """Greet, and fail whatever comes."""
+        await anext(requests)
+        greeting = welcome(names=("simulated",))
+        greeting.welcome.heartbeat_ms, greeting.welcome.model.max_num_seqs = 500, 8
+        greeting.welcome.instance_id = f"{id(self)}"
+        await context.write(greeting)
+        async for request in requests:
+            if request.HasField("submit"):
+                self.requests += 1
+                await context.write(self._failure(request.submit.slots[0]))
+
+
+@pytest.mark.parametrize("failure", [refused, broken])
+async def test_requests_leave_a_worker_that_fails_each(
+    failure: Callable[[int], pb.SessionResponse], tmp_path: Path
+) -> None:
+    """Every one is served by the other one, and the worker is ejected, though it has the least to do."""
+    failing, good = unix_address(tmp_path, "failing"), unix_address(tmp_path, "good")
+    script = FailsEach(failure)
+    async with (
+        scripted_worker(failing, script.session),
+        running_worker(good),
+        impatient(failing, good) as (pool, failover),
+    ):
+        ejected, other = pool.sessions
+        while not ejected.ejected:
+            listener = Listener()
+            failover.submit("simulated", greedy_submit(max_tokens=5), [listener])
+            await listener.ended.wait()
+            assert (listener.error, len(listener.token_ids)) == (None, 5)
+
+        assert script.requests >= 5
+        assert (ejected.ejections[EjectionReason.FAILING], other.ejected) == (1, "")
+
+
+async def test_what_two_workers_refuse_ejects_none(tmp_path: Path) -> None:
+    """The request is to blame, and its client learns why."""
+    addresses = [unix_address(tmp_path, name) for name in ("one", "other")]
+    scripts = [FailsEach(refused) for _ in addresses]
+    async with (
+        scripted_worker(addresses[0], scripts[0].session),
+        scripted_worker(addresses[1], scripts[1].session),
+        impatient(*addresses) as (pool, failover),
+    ):
+        for _ in range(6):
+            listener = Listener()
+            failover.submit("simulated", greedy_submit(max_tokens=5), [listener])
+            await listener.ended.wait()
+            assert isinstance(listener.error, InvalidRequest)
+
+        assert [script.requests for script in scripts] == [6, 6]
+        assert [(session.failed, session.ejected) for session in pool.sessions] == [(0, "")] * 2
 
 
 async def test_without_failover_a_starved_request_ends_with_an_error(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ One file, since all decisions are about the same fake workers.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,15 @@ from tokenwire.coordinator.fleet.request_handle import NEW, LateTenant, Placemen
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
-from tokenwire.errors import Overloaded, PoisonRequest, Unavailable, WorkerLost
+from tokenwire.errors import (
+    EngineFailed,
+    InvalidRequest,
+    Overloaded,
+    PoisonRequest,
+    TokenwireError,
+    Unavailable,
+    WorkerLost,
+)
 from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -78,6 +86,7 @@ class SuccessiveWorkers:
         """Of the worker for all requests, if it is one."""
         self.proven = True
         self.free = 9
+        self.total = 99
         self.invariant: int | None = None
         self.checked: list[str] = []
         self.read_at: list[int] = []
@@ -99,6 +108,10 @@ class SuccessiveWorkers:
     def draws(self, model: str, adapter_id: int, revision: ModelRevision | None, seeded_noise: str) -> bool:
         """Return that they do."""
         return True
+
+    def has_other(self, model: str, adapter_id: int, revision: ModelRevision | None, than: Collection[str]) -> bool:
+        """Return whether there are more than these."""
+        return len(than) < self.total
 
     def is_alive(self, instance_id: str) -> bool | None:
         """Return what the test set."""
@@ -427,6 +440,97 @@ async def test_a_refused_request_is_sent_again(failover: Failover, workers: Succ
     (await workers.part(1)).listeners[0].step([7], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
 
     assert (listener.token_ids, listener.error) == ([7], None)
+
+
+ERROR = pb.Finish(reason=pb.FINISH_REASON_ERROR)
+FAILURES = [InvalidRequest("no"), Overloaded("full"), Unavailable("away"), EngineFailed("broken"), ERROR]
+
+
+def _fail(part: LosablePart, failure: TokenwireError | pb.Finish) -> None:
+    for listener in part.listeners:
+        if isinstance(failure, pb.Finish):
+            listener.step([], failure)
+        else:
+            listener.fail(failure)
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
+async def test_a_worker_is_to_blame_for_what_another_one_serves(
+    failover: Failover, workers: SuccessiveWorkers, failure: TokenwireError | pb.Finish
+) -> None:
+    """A request that fails before its first token is tried elsewhere; it counts once, however many sequences it has."""
+    listeners = submitted(failover, n=2)
+    first = workers.parts[0].session
+
+    _fail(workers.parts[0], failure)
+    parts = [await workers.part(number) for number in (1, 2)]
+
+    assert [part.placement.failed_at for part in parts] == [frozenset({"nowhere:0"})] * 2
+    assert first is not None
+    assert first.failed == 0
+    parts[0].listeners[0].prefilled(pb.PrefillInfo())
+    parts[1].listeners[0].step([6], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+    assert first.failed == 1
+    parts[0].listeners[0].step([5], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+    assert [(listener.token_ids, listener.error) for listener in listeners] == [([5], None), ([6], None)]
+    assert (first.failed, failover.live) == (1, {})
+
+
+@pytest.mark.parametrize("failure", FAILURES[:-1], ids=lambda failure: type(failure).__name__)
+async def test_a_request_that_fails_everywhere_is_itself_to_blame(
+    failover: Failover, workers: SuccessiveWorkers, failure: TokenwireError
+) -> None:
+    """Its client gets the last worker's error."""
+    workers.total = 2
+    (listener,) = submitted(failover)
+    _fail(workers.parts[0], EngineFailed("the first one"))
+
+    _fail(await workers.part(1), InvalidRequest("the last one"))
+
+    assert str(listener.error) == "the last one"
+    assert [part.session.failed for part in workers.parts if part.session] == [0, 0]
+    assert failover.live == {}
+
+
+async def test_what_fails_after_its_first_token_is_not_tried_elsewhere(
+    failover: Failover, workers: SuccessiveWorkers
+) -> None:
+    """The client has a part of the reply, and the engine has shown that it takes the request."""
+    (listener,) = submitted(failover)
+    workers.parts[0].listeners[0].step([5], None)
+
+    _fail(workers.parts[0], ERROR)
+
+    assert listener.finish is not None
+    assert (listener.finish.reason, len(workers.parts)) == (pb.FINISH_REASON_ERROR, 1)
+
+
+async def test_failures_use_up_attempts(workers: SuccessiveWorkers) -> None:
+    """As losses do; without any, each is the client's."""
+    failover = Failover(workers, FailoverSettings(attempts=2), workers)
+    (listener,) = submitted(failover)
+    for number in range(3):
+        assert listener.error is None
+        _fail(await workers.part(number), EngineFailed(str(number)))
+    assert str(listener.error) == "2"
+
+    (listener,) = submitted(Failover(workers, FailoverSettings(attempts=0), workers))
+    _fail(workers.parts[3], EngineFailed("at once"))
+    assert str(listener.error) == "at once"
+
+
+async def test_an_aborted_request_that_fails_is_not_tried_elsewhere(
+    failover: Failover, workers: SuccessiveWorkers
+) -> None:
+    """It ends as aborted."""
+    (listener,) = submitted(failover)
+    failover.abort(["r"])
+
+    _fail(workers.parts[0], EngineFailed("broken"))
+
+    await listener.ended.wait()
+    assert is_aborted(listener)
+    assert len(workers.parts) == 1
 
 
 async def test_work_is_read_before_a_sequence_goes_on_elsewhere(failover: Failover, workers: SuccessiveWorkers) -> None:
