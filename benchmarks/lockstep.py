@@ -64,6 +64,7 @@ class SteppedWorker(ChannelFactory):
         model = self._model()
         model.max_token_id, model.max_num_seqs, model.engine = MODEL.max_token_id, 1024, "stepped"
         model.tokenizer_digest = tokenizer_digest(MODEL.files)
+        model.weights_digest, model.dtype, model.quantization = "stepped", "float32", "none"
         welcome = pb.Welcome(protocol=protocol_version(), instance_id="stepped", model=model, heartbeat_ms=10**9)
         welcome.capabilities.sampled_logprobs = True
         self._send(pb.SessionResponse(welcome=welcome))

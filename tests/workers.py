@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -115,6 +116,10 @@ async def scripted_worker(address: str, script: Script) -> AsyncIterator[None]:
         yield
     finally:
         await server.stop(grace=None)
+
+
+IDENTITY: dict[str, Any] = {"tokenizer_digest": "t", "weights_digest": "w", "dtype": "float32", "quantization": "none"}
+"""What a scripted worker of this version has to say of itself, to be taken for one."""
 
 
 def welcome(major: int = MAJOR, draining: bool = False, names: Sequence[str] = ("scripted",)) -> pb.SessionResponse:

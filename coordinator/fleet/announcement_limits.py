@@ -1,9 +1,11 @@
-"""Limits on what workers announce of themselves, which becomes labels of metrics, lines of logs and the status page."""
+"""What workers have to announce of themselves, and how much: it becomes labels of metrics, and lines of logs."""
 
 import itertools
 from collections.abc import Iterable
 
 from tokenwire.errors import InvalidRequest, ProtocolError
+from tokenwire.protocol.model_revision import ModelRevision
+from tokenwire.protocol.version import announces_identity
 from tokenwire.v1 import inference_pb2 as pb
 
 LONGEST_NAME = 512
@@ -53,6 +55,7 @@ def check_welcome(welcome: pb.Welcome) -> None:
         raise ProtocolError(f"the worker announces more than {_LONGEST_TEXT:,} characters of sampling defaults")
     _check_texts(model)
     check_state(welcome.serving)
+    _check_identity(welcome)
 
 
 def check_state(state: pb.ServingState) -> None:
@@ -68,6 +71,16 @@ def check_ordered_name(name: str, param: str) -> None:
     """Check a name that an operation sets: workers are to announce it. Raises InvalidRequest."""
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise InvalidRequest(f"`{param}` must be at most {LONGEST_NAME} printable characters.", param=param)
+
+
+def _check_identity(welcome: pb.Welcome) -> None:
+    """Check that a worker says what it is, if it can: what is not known is taken to be equal to others."""
+    unknown = ModelRevision.of(welcome.model).unknown
+    if unknown and announces_identity(welcome.protocol):
+        raise ProtocolError(
+            f"the worker does not announce its {' and its '.join(unknown)}, as all of its version of the protocol do: "
+            "its replies could not be told from those of others"
+        )
 
 
 def _check_texts(model: pb.Model) -> None:

@@ -41,6 +41,13 @@ async def test_requests_that_a_worker_holds_by_a_pause_of_its_own_are_answered_b
         assert await fleet.hold() == []
 
 
+@pytest.mark.slow
+async def test_a_worker_that_leaves_out_what_it_is_gets_nothing() -> None:
+    """It would be taken to be equal to all others, and continue their replies."""
+    async with lying_fleet() as fleet:
+        assert await fleet.hide() == []
+
+
 @pytest.mark.long
 async def test_pictures_that_a_worker_does_not_look_at_are_answered_by_others() -> None:
     """It never answers a call about them, and has the least to do."""

@@ -82,14 +82,29 @@ class CaptorWorker(HostileWorker):
             await asyncio.sleep(HEARTBEAT_S)
 
 
-class BlindWorker(HostileWorker):
-    """Serves text, and never says what pictures are; it has nothing to do, so that it is asked first."""
+class ServingWorker(HostileWorker):
+    """Serves text, with a model of its own."""
 
     def answer(self, submit: pb.Submit) -> Iterator[pb.SessionResponse]:
         """Return a token and the end."""
         slots = submit.slots
         finishes = [pb.Finish(slot=slot, reason=pb.FINISH_REASON_STOP) for slot in slots]
         yield pb.SessionResponse(frame=pb.StepFrame(slots=slots, token_ids=[65] * len(slots), finishes=finishes))
+
+
+class NamelessWorker(ServingWorker):
+    """Leaves out what its tokens depend on, so that nothing tells it from others."""
+
+    def welcome(self) -> pb.Welcome:
+        """Return a welcome without its identity."""
+        welcome = super().welcome()
+        for field in ("architecture", "tokenizer_digest", "weights_digest", "dtype", "quantization", "root"):
+            welcome.model.ClearField(field)
+        return welcome
+
+
+class BlindWorker(ServingWorker):
+    """Serves text, and never says what pictures are; it has nothing to do, so that it is asked first."""
 
     async def expand(self, request: pb.ExpandRequest) -> pb.ExpandResponse:
         """Answer nothing, ever."""

@@ -223,6 +223,12 @@ def _other_digest(rng: random.Random, welcome: pb.Welcome) -> None:
     welcome.model.tokenizer_digest = rng.randbytes(32).hex()
 
 
+def _no_identity(rng: random.Random, welcome: pb.Welcome) -> None:
+    fields = ["tokenizer_digest", "weights_digest", "dtype", "quantization"]
+    for field in rng.sample(fields, rng.randint(1, len(fields))):
+        welcome.model.ClearField(field)
+
+
 WELCOMES: dict[str, WelcomeLie] = {
     "other weights": _other_weights,
     "other sizes": _other_sizes,
@@ -231,6 +237,7 @@ WELCOMES: dict[str, WelcomeLie] = {
     "another tokenizer": _other_tokenizer,
     "another protocol": _other_protocol,
     "another pace": _other_pace,
+    "no identity": _no_identity,
 }
 LARGE_TOKENIZER = "a large tokenizer"
 WELCOMES[LARGE_TOKENIZER] = _other_digest

@@ -23,6 +23,7 @@ from tests.adversary.worker_attacks import (
     CaptorWorker,
     Honest,
     LyingWorker,
+    NamelessWorker,
     StarvingWorker,
     WorkerAttack,
 )
@@ -118,6 +119,16 @@ class LyingFleet:
                     problems += await self._use("")
         return problems
 
+    async def hide(self) -> list[str]:
+        """Let a worker join that leaves out what it is; return what is not as it should be: it gets nothing."""
+        worker = NamelessWorker(await server_info(self._honest[0]), await tokenizer_of(self._honest[0]))
+        async with self._joined_by(worker, session="connecting") as address:
+            problems = await self._use("")
+            async with asyncio.timeout(60):
+                while "does not announce" not in ((await self._workers())[address]["reason"] or ""):
+                    problems += await self._use("")
+        return problems + ([f"it got {worker.submits} requests"] if worker.submits else [])
+
     async def blind(self) -> list[str]:
         """Let a worker never expand a prompt with a picture; return what is not as it should be.
 
@@ -149,12 +160,12 @@ class LyingFleet:
         return {"model": "simulated", "max_tokens": 1, "messages": [{"role": "user", "content": content}]}
 
     @asynccontextmanager
-    async def _joined_by(self, worker: HostileWorker) -> AsyncIterator[str]:
+    async def _joined_by(self, worker: HostileWorker, session: str = "ready") -> AsyncIterator[str]:
         """Let a hostile worker come and go; yields its address once it is listed beside the honest ones."""
         self._attacks += 1
         address = f"unix:{self._folder}/hostile-{self._attacks}.sock"
         async with running_hostile_worker(worker, address):
-            await self._list([*self._honest, address])
+            await self._list([*self._honest, address], {address: session})
             yield address
             await self._list(self._honest)
 
@@ -251,10 +262,10 @@ class LyingFleet:
         (process,) = (await self._client.get("/status.json")).json()["processes"]
         return {each["worker"]: each for each in process["workers"]}
 
-    async def _list(self, addresses: Sequence[str]) -> None:
-        """Let the coordinator find these workers; return once it is connected to them and to no others."""
+    async def _list(self, addresses: Sequence[str], states: dict[str, str] | None = None) -> None:
+        """Let the coordinator find these workers; return once they are ready, or as stated, and it has no others."""
         (self._folder / "workers").write_text("\n".join(addresses))
-        expected = dict.fromkeys(addresses, "ready")
+        expected = dict.fromkeys(addresses, "ready") | (states or {})
         async with asyncio.timeout(30):
             while True:
                 if {name: each["session"] for name, each in (await self._workers()).items()} == expected:

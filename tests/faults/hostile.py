@@ -19,7 +19,7 @@ from tests.adversary.hostile_worker import (
     tokenizer_of,
 )
 from tests.adversary.rows import ROWS
-from tests.adversary.worker_attacks import WORKER_ATTACKS, CaptorWorker, Honest, LyingWorker
+from tests.adversary.worker_attacks import WORKER_ATTACKS, CaptorWorker, Honest, LyingWorker, NamelessWorker
 from tests.adversary.worker_draws import METRICS
 from tests.faults.cluster import FaultyCluster
 from tokenwire.v1 import inference_pb2 as pb
@@ -134,6 +134,16 @@ async def fail_each(cluster: FaultyCluster) -> None:
     async with _joined_by(cluster, FailingWorker, FailingWorker) as workers:
         await _join(cluster)
         _was_used(workers)
+
+
+async def hide_identity(cluster: FaultyCluster) -> None:
+    """Let a worker join that leaves out what it is; then another one is killed, whose streams it could continue."""
+    async with _joined_by(cluster, NamelessWorker) as (worker,):
+        await asyncio.to_thread(cluster.coordinator.wait_for, r"hostile-0\.sock: ", 60)
+        cluster.kill(0)
+        await _join(cluster)
+        if worker.submits:
+            raise AssertionError(f"it got {worker.submits} requests")
 
 
 async def order_falsely(cluster: FaultyCluster) -> None:

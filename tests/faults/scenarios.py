@@ -18,6 +18,7 @@ from tests.faults.hostile import (
     close_each,
     fail_each,
     garble_metrics,
+    hide_identity,
     hold,
     only_heartbeats,
     only_heartbeats_alone,
@@ -252,6 +253,12 @@ FAULTS = (
     Fault("hostile worker: keeps requests, and says that it is paused", hold, 40.0, layout=Layout(listed=True)),
     Fault("hostile workers: two that close with each request", close_each, 3.0, layout=Layout(listed=True)),
     Fault("hostile workers: two that fail each request at once", fail_each, 1.5, layout=Layout(listed=True)),
+    Fault(
+        "hostile worker: leaves out what it is, and another one is killed",
+        hide_identity,
+        1.5,
+        layout=Layout(listed=True),
+    ),
     Fault(
         "hostile workers: pause, weights and epoch that nobody ordered",
         order_falsely,

@@ -5,6 +5,7 @@ from typing import NamedTuple, cast
 
 from tests.model.real_session import FedTransport, Input, QuietListener
 from tests.model.stepped_loop import SteppedLoop
+from tests.workers import IDENTITY
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.replay import Replay
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
@@ -78,7 +79,7 @@ class FailoverEnd:
         )
         self._loop.create_task(session.run())
         self._loop.settle()
-        model = pb.Model(names=["model"], max_num_seqs=4)
+        model = pb.Model(names=["model"], max_num_seqs=4, **IDENTITY)
         welcome = pb.Welcome(
             protocol=protocol_version(), instance_id=f"i{worker}", model=model, capabilities=self._engines
         )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn, cast
 import grpc
 
 from tests.model.stepped_loop import SteppedLoop
+from tests.workers import IDENTITY
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.session import FetchFiles, WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
@@ -127,7 +128,8 @@ class CoordinatorEnd:
         )
         loop.create_task(self.session.run())
         loop.settle()
-        welcome = pb.Welcome(protocol=protocol_version(), instance_id="i", model=pb.Model(names=["model"]))
+        model = pb.Model(names=["model"], **IDENTITY)
+        welcome = pb.Welcome(protocol=protocol_version(), instance_id="i", model=model)
         self.feed(Input("event", message=pb.SessionResponse(welcome=welcome).SerializeToString()))
 
     def feed(self, event: Input) -> tuple[bytes, ...]:

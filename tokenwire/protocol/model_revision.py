@@ -1,6 +1,7 @@
 """The revision of a model: what the tokens of a worker depend on, and what may differ between workers of one name."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tokenwire.v1 import inference_pb2 as pb
@@ -10,6 +11,8 @@ _OPERATION = "operation"
 """Stands for weights that an admin operation brought, where it is followed: then workers are kept equal."""
 _DIRECTORY = "directory:"
 """Prefix of the tokenizer digest of a plain vLLM server, whose tokenizer is the coordinator's own."""
+_ALWAYS_ANNOUNCED = ("tokenizer", "weights", "dtype", "quantization")
+"""A simulated engine has no architecture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,11 @@ class ModelRevision:
         return ModelRevision(tokenizer=self.tokenizer)
 
     @property
+    def unknown(self) -> Sequence[str]:
+        """What every worker announces that can, and this one did not."""
+        return [name for name in _ALWAYS_ANNOUNCED if not getattr(self, name)]
+
+    @property
     def is_known(self) -> bool:
         """Whether its weights are known."""
         return bool(self.weights)
@@ -78,8 +86,9 @@ class ModelRevision:
     def accepts(self, other: "ModelRevision") -> bool:
         """Return whether a worker of this revision may continue what one of the other began.
 
-        What is not known of one of them is taken to be equal, so that a rolling upgrade ends no reply. Weights of an
-        operation that is followed are for all workers: which of them have them already is not asked here.
+        What is not known of one of them is taken to be equal, so that a rolling upgrade ends no reply: who does not say
+        what it can say is not served. Weights of an operation that is followed are for all workers: which of them have
+        them already is not asked here.
         """
         return self == other or (
             _equal(self.architecture, other.architecture)

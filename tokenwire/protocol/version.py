@@ -5,11 +5,19 @@ from tokenwire.v1 import inference_pb2 as pb
 
 MAJOR = 1
 MINOR = 9
+FIRST_VERSION = pb.ProtocolVersion(major=MAJOR)
+"""That of servers which announce nothing that later versions brought."""
+_ANNOUNCES_IDENTITY = 6
 
 
 def protocol_version() -> pb.ProtocolVersion:
     """Return this build's protocol version."""
     return pb.ProtocolVersion(major=MAJOR, minor=MINOR)
+
+
+def announces_identity(worker: pb.ProtocolVersion) -> bool:
+    """Return whether workers of this version say what their tokens depend on: older ones do not know the fields."""
+    return worker.minor >= _ANNOUNCES_IDENTITY
 
 
 def check_peer(peer: pb.ProtocolVersion, peer_name: str) -> None:

@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.workers import IDENTITY
 from tokenwire.coordinator.fleet.announcement_limits import LONGEST_NAME, check_ordered_name, check_welcome
 from tokenwire.errors import InvalidRequest, ProtocolError
+from tokenwire.protocol.version import MAJOR, MINOR
 from tokenwire.v1 import inference_pb2 as pb
 
 LONG = "n" * (LONGEST_NAME + 1)
@@ -30,6 +32,22 @@ def welcome_of(change: Callable[[pb.Welcome], object]) -> pb.Welcome:
 def test_an_honest_welcome_is_accepted() -> None:
     """With the longest name, and paths as names."""
     check_welcome(welcome_of(lambda welcome: welcome.model.names.extend([LONG[1:], "/a path/of a model", "Modèle"])))
+
+
+def test_a_worker_says_what_it_is_if_its_version_can() -> None:
+    """One that leaves it out would be taken for any other; a path in place of a tokenizer's digest says nothing."""
+
+    def announce(minor: int, **fields: str) -> None:
+        model = pb.Model(names=["m"], **{**IDENTITY, **fields})
+        check_welcome(pb.Welcome(protocol=pb.ProtocolVersion(major=MAJOR, minor=minor), model=model))
+
+    announce(6)
+    announce(5, weights_digest="", dtype="", quantization="")
+    for minor in (6, MINOR, MINOR + 1):
+        with pytest.raises(ProtocolError, match="does not announce its weights and its dtype, as all"):
+            announce(minor, weights_digest="", dtype="")
+        with pytest.raises(ProtocolError, match="does not announce its tokenizer,"):
+            announce(minor, tokenizer_digest="directory:/model")
 
 
 def test_texts_of_prompts_and_replies_have_any_characters() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tokenwire.errors import InvalidRequest
-from tokenwire.protocol.version import MAJOR, MINOR, check_peer
+from tokenwire.protocol.version import FIRST_VERSION, MAJOR, MINOR, announces_identity, check_peer, protocol_version
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -17,3 +17,9 @@ def test_another_major_version_names_the_side_to_upgrade(major: int, older: str)
     """The older one."""
     with pytest.raises(InvalidRequest, match=f"upgrade tokenwire on {older}"):
         check_peer(pb.ProtocolVersion(major=major), "worker w")
+
+
+def test_older_workers_cannot_say_what_they_are() -> None:
+    """Nor can servers that are not ours."""
+    versions = [FIRST_VERSION, *(pb.ProtocolVersion(major=MAJOR, minor=minor) for minor in (5, 6)), protocol_version()]
+    assert [announces_identity(version) for version in versions] == [False, False, True, True]

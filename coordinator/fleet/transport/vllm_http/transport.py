@@ -23,7 +23,7 @@ from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSet
 from tokenwire.coordinator.fleet.transport.vllm_http.token_buffer import TokenBuffer
 from tokenwire.coordinator.fleet.transport.vllm_http.unsent_media import UnsentMedia
 from tokenwire.errors import InvalidRequest, TokenwireError, Unavailable, Unsupported
-from tokenwire.protocol.version import protocol_version
+from tokenwire.protocol.version import FIRST_VERSION
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.v1 import inference_pb2_grpc
 
@@ -94,7 +94,7 @@ class VllmHttpTransport:
         self._spawn(self._closing(self._handle()))
         self._spawn(self._closing(self._health.watch()))
         welcome = pb.Welcome(
-            protocol=protocol_version(),
+            protocol=FIRST_VERSION,
             instance_id=uuid.uuid4().hex,
             model=model,
             capabilities=pb.EngineCapabilities(unsupported=UNSUPPORTED),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.coordinator.fleet.records import FOREIGN, KEYS, NOW, operation
-from tests.workers import SessionContext, accept, running_worker, scripted_worker, unix_address, until
+from tests.workers import IDENTITY, SessionContext, accept, running_worker, scripted_worker, unix_address, until
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
@@ -32,7 +32,7 @@ async def lie(requests: AsyncIterator[pb.SessionRequest], context: SessionContex
     await anext(requests)
     record = FOREIGN.sign(operation(NOW, "simulated"))
     serving = pb.ServingState(epoch=NOW, revision=1, paused=True, records=[record])
-    model = pb.Model(names=["simulated"], engine="hostile", max_num_seqs=4)
+    model = pb.Model(names=["simulated"], engine="hostile", max_num_seqs=4, **IDENTITY)
     welcome = pb.Welcome(protocol=protocol_version(), model=model, serving=serving, instance_id="hostile")
     await context.write(pb.SessionResponse(welcome=welcome))
     serving.revision = 2

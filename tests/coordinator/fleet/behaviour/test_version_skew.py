@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 from google.protobuf.message import Message
 
 from tests.workers import (
+    IDENTITY,
     Listener,
     Script,
     SessionContext,
@@ -19,10 +21,13 @@ from tests.workers import (
 )
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.protocol.version import MAJOR, MINOR
+from tokenwire.protocol.version import MAJOR, MINOR, protocol_version
 from tokenwire.v1 import inference_pb2 as pb
 
-MODEL = pb.Model(names=["scripted"], engine="scripted", max_num_seqs=1)
+OLDER = pb.ProtocolVersion(major=MAJOR, minor=5)
+"""The last one without what a worker's tokens depend on."""
+OLD_MODEL = pb.Model(names=["scripted"], engine="scripted", max_num_seqs=1)
+MODEL = pb.Model(names=["scripted"], engine="scripted", max_num_seqs=1, **IDENTITY)
 
 
 def with_unknown_field(message: Message) -> None:
@@ -51,8 +56,7 @@ async def test_an_older_worker_is_served(tmp_path: Path) -> None:
 
     async def older(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         await anext(requests)
-        version = pb.ProtocolVersion(major=MAJOR, minor=MINOR - 1)
-        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL)))
+        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=OLDER, model=OLD_MODEL)))
         (slot,) = (await anext(requests)).submit.slots
         await context.write(pb.SessionResponse(frame=pb.StepFrame(slots=[slot], token_ids=[7])))
         finish = pb.Finish(slot=slot, reason=pb.FINISH_REASON_LENGTH)
@@ -113,13 +117,35 @@ async def test_a_newer_worker_may_refuse_for_new_reasons(tmp_path: Path) -> None
     assert listener.error.message == "for a new reason"
 
 
+@pytest.mark.parametrize("field", IDENTITY)
+async def test_a_worker_that_leaves_out_what_it_is_gets_nothing(tmp_path: Path, field: str) -> None:
+    """It would be taken for any other one, and its version has the field; the reason says so."""
+
+    async def nameless(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await anext(requests)
+        welcome = pb.Welcome(protocol=protocol_version(), model=MODEL)
+        welcome.model.ClearField(field)
+        await context.write(pb.SessionResponse(welcome=welcome))
+        await asyncio.Event().wait()
+
+    address = unix_address(tmp_path)
+    async with scripted_worker(address, nameless):
+        pool = WorkerPool("test", accept)
+        pool.update([address])
+        try:
+            missing = field.removesuffix("_digest")
+            await until(lambda: f"does not announce its {missing}," in pool.sessions[0].last_error)
+            assert not pool.is_ready()
+        finally:
+            await pool.stop()
+
+
 async def test_a_worker_without_a_control_call_is_out_of_sync(tmp_path: Path) -> None:
     """An older worker that cannot adopt a state gets no requests, with the reason."""
 
     async def older(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         await anext(requests)
-        version = pb.ProtocolVersion(major=MAJOR, minor=MINOR - 1)
-        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL)))
+        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=OLDER, model=OLD_MODEL)))
         await asyncio.Event().wait()
 
     address = unix_address(tmp_path)
