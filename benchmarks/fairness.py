@@ -24,7 +24,7 @@ _WORKERS = 3
 class FirstComeQueue(FairQueue):
     """Serves the first that came."""
 
-    def heads(self) -> list[QueuedRequest]:
+    def heads(self, may_go: Callable[[QueuedRequest], bool] = bool) -> list[QueuedRequest]:
         """Return the oldest request."""
         return [min(self, key=lambda entry: entry.arrival)]
 
@@ -37,7 +37,7 @@ class TurnsQueue(FairQueue):
         self._turns = count()
         self._last_turn: Counter[str] = Counter()
 
-    def heads(self) -> list[QueuedRequest]:
+    def heads(self, may_go: Callable[[QueuedRequest], bool] = bool) -> list[QueuedRequest]:
         """Return the oldest request of the tenant whose turn is the longest ago."""
         return [min(self, key=lambda entry: (self._last_turn[entry.placement.tenant], entry.arrival))]
 

@@ -8,9 +8,8 @@ import math
 from collections.abc import Sequence
 
 from tokenwire.coordinator.generation.grammar_limits import check_grammar
-from tokenwire.coordinator.output.choice import MOST_DECODED
 from tokenwire.coordinator.types import GenerationRequest, ServedModel
-from tokenwire.errors import InvalidRequest, Malformed, NotFound, PromptTooLong, mib
+from tokenwire.errors import InvalidRequest, Malformed, NotFound, PromptTooLong
 from tokenwire.v1 import inference_pb2 as pb
 
 MAX_N = 16_384
@@ -33,25 +32,6 @@ MAX_IDS = 3 * 2**17
 """Of a list in the sampling parameters: more than any vocabulary."""
 LONG_TEXT_CHARS = 2**19
 """Longer texts are not tokenized as a whole before it is known that their parts have few enough tokens."""
-_REQUEST_BYTES = 26 * 1024
-"""Of a request and its connection."""
-_CHOICE_BYTES = 1536
-"""Of a choice that waits: what listens to it, and its detokenizer."""
-_TOKEN_BYTES = 40
-"""Of an id of a prompt, with its text."""
-_CHAR_BYTES = 2
-"""Of a text that is longer, because most of it is cut off: as the request has it, and rendered."""
-_LOGPROB_BYTES = 240
-"""Of a log-probability of a reply, or of a short prompt, which is kept decoded."""
-_ROW_BYTES = 64
-"""Of one of a prompt, for each choice that gets it. Measured with 20 for each of 24,000 tokens: 7 bytes arrive, 13 are
-kept until the reply is sent, and what is rendered at a time takes 3 more. It is not less because those of a prompt come
-in one event, which may have an eighth of the bytes that a request may take.
-"""
-_EXPECTED_TOKENS = 1024
-"""Of a reply whose request does not say how many it may have."""
-_REPEATED_BYTES = 10
-"""Of a token of a prompt with which each choice begins, as text or as an id."""
 _PART_CHARS = 2**18
 PART_TOKENS = 64
 """Tokens by which the number of a part's tokens may differ from that of the same text within the whole."""
@@ -65,93 +45,6 @@ _OUT_OF_VOCABULARY = {
     "tokens": "Token id {0} is out of vocabulary",
     "kv_transfer_params.prompt_token_ids": "Token id {0} is out of vocabulary",
 }
-
-
-class RequestCost:
-    """The bytes that a request takes, known before any of it is submitted.
-
-    Without those of its output, except for log-probabilities that are kept until it is complete.
-    """
-
-    def __init__(self, request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
-        self.size_bytes = self.placed_bytes = _REQUEST_BYTES
-        """What it takes before its reply begins, and while that is kept."""
-        self._n = request.n
-        self._repeated_bytes = _REPEATED_BYTES if request.repeats_prompt else 0
-        self.parameter_bytes = sampling.ByteSize()
-        self._logprobs = 0
-        """Log-probabilities of each prompt token."""
-        self._logprob_bytes = 0
-        """What they take, of all prompts."""
-        if sampling.HasField("prompt_logprobs"):
-            requested = sampling.prompt_logprobs
-            self._logprobs = 1 + (model.max_token_id if requested < 0 else requested)
-        self._kept = 0
-        """Log-probabilities of each output token that are kept until they are sent."""
-        self._at_once = 1 if request.streams else 2**32
-        """Output tokens of a choice that are kept together."""
-        if sampling.HasField("logprobs"):
-            self._kept = 1 + (model.max_token_id if sampling.logprobs < 0 else sampling.logprobs)
-        elif sampling.logprob_token_ids:
-            self._kept = 1 + len(sampling.logprob_token_ids)
-        self._named = sampling.HasField("max_tokens")
-        self._output_tokens = 0
-        self._prompts = self._tokens = self._prompt_bytes = 0
-
-    def add_prompt(self, tokens: int, max_tokens: int, chars: int = 0) -> None:
-        """Add a prompt of so many tokens, and the most tokens of a reply to it. chars: of its text, before the cut."""
-        self._prompts += 1
-        expected = max_tokens if self._named else min(max_tokens, _EXPECTED_TOKENS)
-        self._output_tokens += min(expected, self._at_once) * self._n
-        self._tokens += tokens
-        scored, each_choice = self._logprobs * tokens, _CHOICE_BYTES + self._repeated_bytes * tokens
-        scored_bytes = _ROW_BYTES * scored * self._n + (_LOGPROB_BYTES - _ROW_BYTES) * min(scored, MOST_DECODED)
-        self._logprob_bytes += scored_bytes
-        prompt_bytes = max(_TOKEN_BYTES * tokens, _CHAR_BYTES * chars)
-        self._prompt_bytes += prompt_bytes
-        self.size_bytes += prompt_bytes + self.parameter_bytes + each_choice * self._n + scored_bytes
-        self.placed_bytes = self.size_bytes + _LOGPROB_BYTES * self._kept * self._output_tokens
-
-    def check(self, most_bytes: int) -> None:
-        """Check that it is not more than so many bytes. Raises InvalidRequest, which says what takes most."""
-        if self.placed_bytes <= most_bytes:
-            return
-        output = self.placed_bytes - self.size_bytes
-        n, tokens, prompts, parameters = self._n, self._tokens, self._prompts, self.parameter_bytes
-        logprobs = self._logprobs
-        size, what, param = max(
-            (output, f"{self._kept} log-probabilities of {self._output_tokens} tokens of a reply at once", "logprobs"),
-            (_CHOICE_BYTES * prompts * n, f"{prompts * n} choices", "n"),
-            (self._repeated_bytes * tokens * n, f"{tokens} prompt tokens that n={n} choices repeat", "n"),
-            (self._prompt_bytes, f"{tokens} prompt tokens with their text", "prompt"),
-            (parameters * prompts, f"{parameters} bytes of parameters for each of {prompts} prompts", "prompt"),
-            (self._logprob_bytes, f"{logprobs} log-probabilities of {tokens} tokens, n={n}", "prompt_logprobs"),
-        )
-        raise InvalidRequest(
-            f"The request takes about {mib(self.placed_bytes)}, more than {mib(most_bytes)} "
-            f"(--max-request-mb): {mib(size)} of them for {what}.",
-            param=param,
-        )
-
-
-def check_inputs(inputs: int, tokens: int, result_bytes: int, repeated_bytes: int, most_bytes: int) -> int:
-    """Return the bytes that a pooling request takes, with its results and the texts that its response repeats, if it is
-    not more. Raises InvalidRequest.
-    """
-    size_bytes = _REQUEST_BYTES + _CHOICE_BYTES * inputs + _TOKEN_BYTES * tokens + result_bytes + repeated_bytes
-    if size_bytes > most_bytes:
-        of_tokens = _TOKEN_BYTES * tokens
-        size, what = max(
-            (result_bytes, "their results"),
-            (of_tokens, f"{tokens} tokens"),
-            (repeated_bytes, "texts that the response repeats"),
-        )
-        raise InvalidRequest(
-            f"The {inputs} inputs take about {mib(size_bytes)}, more than {mib(most_bytes)} (--max-request-mb): "
-            f"{mib(size)} of them for {what}.",
-            param="input",
-        )
-    return size_bytes
 
 
 def check_request(request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:

@@ -18,8 +18,10 @@ from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, Request
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.generation import limits
 from tokenwire.coordinator.generation.context import RequestContext
+from tokenwire.coordinator.generation.growing_reply import GrowingReply
 from tokenwire.coordinator.generation.media import MediaPrompts
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
+from tokenwire.coordinator.generation.request_cost import RequestCost
 from tokenwire.coordinator.generation.token_quota import fit_quota
 from tokenwire.coordinator.history.prefix_watch import PrefixWatch, WatchedPrompt
 from tokenwire.coordinator.history.request_history import HistoryWriter
@@ -56,7 +58,9 @@ class PreparedRequest:
     size_bytes: int = 0
     """What the request takes until its reply begins."""
     placed_bytes: int = 0
-    """What it takes from when it is placed until its reply is sent."""
+    """What it takes from when it is placed until its reply is sent, unless that grows."""
+    growth: tuple[int, int] | None = None
+    """The tokens of the reply that are in that, and the bytes of each that may come beyond; None: none may."""
     reasoning_ended: bool | None = None
     """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
     choices: int = field(init=False)
@@ -193,14 +197,10 @@ class GenerationService:
         """
         params = _with_defaults(request.sampling, model)
         self.check_transfers(request.sampling)
-        if submits:
-            # Checked first, so that under overload a request that will be rejected is not tokenized.
-            adapter_id = 0 if model.lora is None else model.lora.id
-            placement = Placement(tenant=caller.share, weight=caller.weight, weights=request.weights)
-            fleet = self._fleet if request.weights is None else self._limited
-            fleet.check_open(model.base_model, adapter_id, placement)
+        if submits:  # checked first, so that under overload a request that will be rejected is not tokenized
+            self._check_open(request, model, caller)
         limits.check_request(request, params, model)
-        cost = limits.RequestCost(request, params, model)
+        cost = RequestCost(request, params, model)
         prompts: list[PreparedPrompt] = []
         max_tokens: list[int] = []
         options, salt = request.media_options, request.cache_salt
@@ -223,7 +223,15 @@ class GenerationService:
             ended = request.plan.reasoning_ended(prompts[0].new_ids)
         if cost.parameter_bytes > _LARGE_PARAMETERS:
             request = replace(request, sampling=params)  # so that its own are not kept beside these
-        return PreparedRequest(request, model, params, prompts, max_tokens, cost.size_bytes, cost.placed_bytes, ended)
+        bounded = cost.bounded(max_tokens, self._settings.max_request_bytes)
+        size, placed, growth = cost.size_bytes, cost.placed_bytes, cost.growth
+        return PreparedRequest(request, model, params, prompts, bounded, size, placed, growth, ended)
+
+    def _check_open(self, request: GenerationRequest, model: ServedModel, caller: Caller) -> None:
+        adapter_id = 0 if model.lora is None else model.lora.id
+        placement = Placement(tenant=caller.share, weight=caller.weight, weights=request.weights)
+        fleet = self._fleet if request.weights is None else self._limited
+        fleet.check_open(model.base_model, adapter_id, placement)
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:
         """Check that KV transfer parameters are allowed. Raises InvalidRequest."""
@@ -278,7 +286,7 @@ class GenerationService:
         if watched is not None:
             reply = watched.wrap(reply)
         handle.recording = recording = self._recording(prepared, caller, record)
-        context.memory = MemoryClaim(prepared.placed_bytes)
+        context.memory, reply = _claim(prepared, caller, reply)
         placement = _placement(prepared, context)
         fleet = self._fleet if request.weights is None else self._limited
         texts = TextStreams(model.tokenizer, request.text, prepared.sampling.min_tokens)
@@ -336,6 +344,12 @@ def _without_messages(prompt: Prompt) -> Prompt:
     if not isinstance(prompt, ChatPrompt):
         return prompt
     return replace(prompt, messages=(), history=prompt.history and replace(prompt.history, prefix=None))
+
+
+def _claim(prepared: PreparedRequest, caller: Caller, reply: Reply) -> tuple[MemoryClaim, Reply]:
+    """Return what a request is to claim, and its reply, which claims more if it may become longer."""
+    claim = MemoryClaim(prepared.placed_bytes, caller.share, caller.weight)
+    return claim, reply if prepared.growth is None else GrowingReply(reply, claim, *prepared.growth)
 
 
 def _placement(prepared: PreparedRequest, context: RequestContext) -> Placement:

@@ -14,7 +14,8 @@ from tokenwire.coordinator.fleet.placed_memory import MemoryClaim
 from tokenwire.coordinator.fleet.request_handle import Fleet, Placement
 from tokenwire.coordinator.fleet.submission import PooledInputs, Submission
 from tokenwire.coordinator.generation.context import RequestContext
-from tokenwire.coordinator.generation.limits import check_inputs, check_sequences
+from tokenwire.coordinator.generation.limits import check_sequences
+from tokenwire.coordinator.generation.request_cost import check_inputs
 from tokenwire.coordinator.generation.service import GenerationHandle
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -80,7 +81,7 @@ class PoolingService:
         caller, record, model = context.caller, context.record, prepared.model
         _record(record, prepared)
         handle = await _reserve(sum(prepared.lengths), caller.account)
-        context.memory = MemoryClaim(prepared.size_bytes)
+        context.memory = MemoryClaim(prepared.size_bytes, caller.share, caller.weight)
         placement = _placement(prepared, context)
         pieces = list(_pieces(prepared.lengths))
         try:

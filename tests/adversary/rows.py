@@ -58,6 +58,14 @@ _LONG_REPLY = {
     **{"prompt": small("hi")[0], "max_tokens": small(3_000)[0], "logprobs": small(20)[0]},
     **{"ignore_eos": small(True)[0]},
 }
+_UNNAMED_SCORES = {
+    **{"messages": value_of("hi", [{"role": "user", "content": "hi"}]), "n": small(24)[0]},
+    **{"logprobs": small(True)[0], "top_logprobs": small(20)[0], "temperature": small(1.0)[0]},
+    **{"ignore_eos": small(True)[0]},
+}
+_WHOLE_REPLIES = {
+    **{"prompt": small("hi")[0], "n": small(10_000)[0], "max_tokens": small(1_500)[0], "ignore_eos": small(True)[0]},
+}
 _SHORT_MESSAGES = {
     **{"messages": many(2_000, "messages", '{"role":"user","content":"h"}'), "max_tokens": small(1)[0]},
 }
@@ -147,6 +155,8 @@ ROWS = {
         _attack("prompt scores, 24 run", fields=_SCORED_PROMPT | {"max_tokens": small(6_000)[0]}, copies=24),
         _attack("prompt scores, 36 unread", fields=_SCORED_PROMPT, reading="stand still", copies=36),
         _attack("scores, a long reply", fields=_LONG_REPLY),
+        _attack("scores of replies whose length is not named", _CHATS, _UNNAMED_SCORES),
+        _attack("whole replies", fields=_WHOLE_REPLIES),
         _attack("n", fields={"prompt": id_list(CONTEXT - 64), "n": small(16_384)[0]}),
         _attack("chats of 60 KB, five hundred", _CHATS, _SHORT_MESSAGES, copies=500),
         _attack("unknown lists of 60 KB, five hundred", fields={"prompt": small("hi")[0], **_SOME_LISTS}, copies=500),

@@ -93,7 +93,7 @@ def _claim(memory: PlacedMemory | None, context: RequestContext, size_bytes: int
     if memory is not None and size_bytes > SMALL_BYTES:
         if context.memory is not None:
             context.memory.release()
-        context.memory = memory.take_now(size_bytes)
+        context.memory = memory.take_now(size_bytes, context.caller.share, context.caller.weight)
 
 
 def _whole(memory: PlacedMemory | None, context: RequestContext, body: bytes) -> Response:

@@ -60,14 +60,21 @@ class _GroupQueue:
             del self.lanes[of]
             del self._classes[bisect_left(self._classes, of)]
 
-    def first(self) -> tuple[_QueueOrder, QueuedRequest]:
-        """Return the first request, after its order, which no two requests have alike."""
-        is_new, priority = of = self._classes[0]
-        firsts = (next(iter(lane)) for lane in self.lanes[of].values())
-        return min(
-            ((is_new, priority, 0.0 if entry.share is None else entry.share.tag, entry.arrival), entry)
-            for entry in firsts
-        )
+    def first(self, may_go: Callable[[QueuedRequest], bool]) -> tuple[_QueueOrder, QueuedRequest] | None:
+        """Return the first request of the tenants whose first one may go, after its order, which no two requests have
+        alike; None if there is none.
+        """
+        for of in self._classes:
+            is_new, priority = of
+            firsts = (next(iter(lane)) for lane in self.lanes[of].values())
+            orders = [
+                ((is_new, priority, 0.0 if entry.share is None else entry.share.tag, entry.arrival), entry)
+                for entry in firsts
+                if may_go(entry)
+            ]
+            if orders:
+                return min(orders)
+        return None
 
 
 class FairQueue:
@@ -165,9 +172,13 @@ class FairQueue:
         """Whether not all of its requests wait for the same workers."""
         return len(self._groups) > 1
 
-    def heads(self) -> list[QueuedRequest]:
-        """Return the first request of each group, in order, by the shares as last read."""
-        return [entry for _, entry in sorted(group.first() for group in self._groups.values())]
+    def heads(self, may_go: Callable[[QueuedRequest], bool] = lambda entry: True) -> list[QueuedRequest]:
+        """Return the first request of each group that may go, in order, by the shares as last read.
+
+        may_go: without it, others of its tenant do not go either, but those of others do.
+        """
+        firsts = (group.first(may_go) for group in self._groups.values())
+        return [first[1] for first in sorted(each for each in firsts if each is not None)]
 
 
 def _group_of(entry: QueuedRequest) -> _Group:

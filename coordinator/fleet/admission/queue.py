@@ -169,7 +169,8 @@ class AdmissionQueue(PoolListener):
         waiting = [queue for queue in self._queues.values() if queue.requests]
         for queue in waiting:
             queue.read_work()
-        heads = ((queue, head) for queue in waiting for head in queue.heads() if head.waits_since < since)
+        heads = ((queue, head) for queue in waiting for head in queue.heads(self._has_memory_share))
+        heads = ((queue, head) for queue, head in heads if head.waits_since < since)
         allows = self.placed_memory.allows  # for memory no worker can make room
         return [self._late_tenant(queue, head) for queue, head in heads if allows(head.placement.memory)]
 
@@ -237,7 +238,7 @@ class AdmissionQueue(PoolListener):
         self.placed_memory.wait(entry.waits_for_memory)
         self._memory.add(entry)
         self._start_timer(entry)
-        if queue.is_divided:  # those before it may wait for other workers
+        if queue.is_divided or self.placed_memory.has_refused:  # those before it may wait for what it does not
             self.on_capacity()
         self._check_later()
 
@@ -285,8 +286,12 @@ class AdmissionQueue(PoolListener):
         """Place the first entry for which a worker has capacity, as long as there is one."""
         if queue.requests:
             queue.read_work()
-        while queue.requests and any(self._start(entry) for entry in queue.heads()):
+        while queue.requests and any(self._start(entry) for entry in queue.heads(self._has_memory_share)):
             pass
+
+    def _has_memory_share(self, entry: QueuedRequest) -> bool:
+        """Return whether a request is not to wait until others of its tenant give memory back."""
+        return self.placed_memory.is_within_share(entry.placement.memory)
 
     def _start(self, entry: QueuedRequest) -> bool:
         """Place as much of a request as a worker has capacity for; return whether any was placed, or it failed."""

@@ -1,4 +1,7 @@
-"""Which requests may be placed, by what all of them take; the others wait in the queue as for a worker."""
+"""Which requests may be placed, by what all of them take; the others wait in the queue as for a worker.
+
+One file, since the order of those that wait follows from what may be placed.
+"""
 
 import asyncio
 
@@ -96,6 +99,91 @@ def test_who_waits_hears_of_what_is_given_back() -> None:
     assert freed == [0]
 
 
+def fill(memory: PlacedMemory, tenant: str, size_bytes: int = MIB, weight: int = 1) -> int:
+    """Place requests of a tenant as long as that is allowed; return how many."""
+    for number in range(1000):
+        claim = MemoryClaim(size_bytes, tenant, weight)
+        if not memory.allows(claim):
+            return number
+        memory.take(claim)
+    raise AssertionError("there is no end")
+
+
+@pytest.mark.parametrize(("size_bytes", "most"), [(MIB, 48), (2 * MIB, 12)], ids=["small", "large"])
+def test_a_client_leaves_room_to_others(size_bytes: int, most: int) -> None:
+    """A quarter if it is alone. The next ones leave some, too, so there is always room for who has nothing."""
+    memory = memory_of(64)
+
+    assert fill(memory, "greedy", size_bytes) == most
+    assert fill(memory, "second", size_bytes) == most / 4
+    assert memory.allows(MemoryClaim(size_bytes, "third"))
+
+
+def test_room_is_shared_by_weights() -> None:
+    """As the queue is."""
+    memory = memory_of(70)
+
+    assert fill(memory, "heavy", weight=2) == 60
+
+
+def test_who_has_nothing_may_take_what_is_left() -> None:
+    """A request that is large for the whole memory, too."""
+    memory = memory_of(20)
+    memory.take(MemoryClaim(10 * MIB, "a"))
+
+    assert not memory.allows(MemoryClaim(MIB + 1, "b"))
+    assert memory.allows(MemoryClaim(MIB, "b"))
+
+
+def growing_claim(size_bytes: int, tenant: str) -> tuple[MemoryClaim, list[Unavailable]]:
+    """Return a claim that may grow, and what it was refused with."""
+    claim, errors = MemoryClaim(size_bytes, tenant), list[Unavailable]()
+    claim.on_refused = errors.append
+    return claim, errors
+
+
+def test_those_that_grow_begin_while_there_is_room_to() -> None:
+    """Others would be refused by what these grow by."""
+    memory = memory_of(64)
+    for _ in range(32):
+        claim, _ = growing_claim(MIB, "a")
+        assert memory.allows(claim)
+        memory.take(claim)
+
+    assert not memory.allows(growing_claim(MIB, "a")[0])
+    claim.grow(16 * MIB)
+    assert (claim.size_bytes, memory.held_bytes) == (17 * MIB, 48 * MIB)
+
+
+def test_one_that_cannot_grow_is_refused() -> None:
+    """What it had is free for others."""
+    memory = memory_of(16)
+    claim, errors = growing_claim(MIB, "a")
+    memory.take(claim)
+    claim.grow(11 * MIB)
+    assert not errors
+
+    claim.grow(1)
+
+    assert [error.retry_after_s for error in errors] == [1.0]
+    assert (memory.held_bytes, claim.on_refused) == (0, None)
+    claim.grow(MIB)
+    assert memory.held_bytes == 0
+
+
+def test_growth_takes_no_more_of_the_large_half_than_there_is() -> None:
+    """Small requests have the other one."""
+    memory = memory_of(16)
+    claim, errors = growing_claim(2 * MIB, "a")
+    memory.take(claim)
+
+    claim.grow(4 * MIB)
+    assert not errors
+    claim.grow(MIB)
+
+    assert errors
+
+
 def queue_with(workers: CapacityWorkers, mib: int, queue_timeout_s: float = 60.0) -> AdmissionQueue:
     """Return a queue with so much memory for what runs."""
     settings = AdmissionSettings(max_running_bytes=mib * MIB, max_queue=100, queue_timeout_s=queue_timeout_s)
@@ -104,7 +192,7 @@ def queue_with(workers: CapacityWorkers, mib: int, queue_timeout_s: float = 60.0
 
 def taking(size_bytes: int, tenant: str = "") -> Placement:
     """Return the placement of a request that takes so much."""
-    return Placement(memory=MemoryClaim(size_bytes), tenant=tenant)
+    return Placement(memory=MemoryClaim(size_bytes, tenant), tenant=tenant)
 
 
 async def test_a_request_waits_until_another_gives_back_its_memory() -> None:
@@ -156,6 +244,38 @@ async def test_memory_is_shared_fairly_by_tenants() -> None:
     await asyncio.sleep(0)
 
     assert workers.started == ["greedy 0", "other"]
+
+
+@pytest.mark.parametrize("size_bytes", [MIB, 2 * MIB], ids=["small", "large"])
+async def test_a_tenant_that_takes_what_it_can_keeps_no_other_waiting(size_bytes: int) -> None:
+    """Its requests wait in the queue, and others go past them, also without a worker's event."""
+    workers = CapacityWorkers(free=1000)
+    queue = queue_with(workers, 64)
+    for number in range(60):
+        enqueue(queue, f"greedy {number}", taking(size_bytes, "greedy"))
+    begun = len(workers.started)
+    assert begun < 60
+
+    enqueue(queue, "other", taking(size_bytes, "other"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert workers.started[begun:] == ["other"]
+
+
+async def test_a_tenant_beyond_its_share_of_memory_goes_after_others_with_less_work_done() -> None:
+    """Though it would be next by the work of workers: its few requests take much memory."""
+    workers = CapacityWorkers(free=4)
+    queue = queue_with(workers, 16)
+    for number in range(4):
+        enqueue(queue, f"many {number}", taking(MIB, "many"), tokens=10_000)
+    for number in range(4):
+        enqueue(queue, f"few {number}", taking(2 * MIB, "few"), tokens=1)
+    enqueue(queue, "many large", taking(2 * MIB, "many"), tokens=10_000)
+
+    await workers.add_capacity(5)
+
+    assert workers.started[4:] == ["few 0", "few 1", "few 2", "many large"]
 
 
 async def test_the_further_parts_of_a_request_wait_for_no_memory() -> None:

@@ -180,10 +180,10 @@ async def test_log_probabilities_of_all_prompts_count_together() -> None:
     """The error says what was asked, what is allowed, and which option allows more."""
     generation = GenerationService(FakeFleet(), token_history(), ApiSettings(max_request_bytes=90_000))
     prompts, model = [TokenPrompt([1, 2] * 50)] * 2, served_model(200)
-    await generation.prepare(request_for(*prompts, prompt_logprobs=0), model)
+    await generation.prepare(request_for(*prompts, prompt_logprobs=0, max_tokens=1), model)
 
     with pytest.raises(InvalidRequest) as caught:
-        await generation.prepare(request_for(*prompts, prompt_logprobs=1), model)
+        await generation.prepare(request_for(*prompts, prompt_logprobs=1, max_tokens=1), model)
     assert caught.value.param == "prompt_logprobs"
     assert "more than 0.08583 MiB (--max-request-mb): " in caught.value.message
 
@@ -209,6 +209,32 @@ async def test_what_a_request_takes_is_passed_to_the_fleet() -> None:
     (size,) = {part.placement.sequence_bytes for part in fleet.parts}
     assert size == math.ceil(prepared.size_bytes / 4)
     assert size > 40 * 101 / 4
+
+
+async def test_a_reply_without_a_named_length_grows_until_its_request_is_full() -> None:
+    """It begins with memory for a part of that, and takes more for its caller as it comes."""
+    settings = ApiSettings(max_request_bytes=2 * 2**20)
+    generation = GenerationService(FakeFleet(), token_history(), settings)
+
+    prepared = await generation.prepare(request_for(TokenPrompt([1]), n=2), served_model(32_000))
+    context = request_context(caller=Caller(share="search", weight=2))
+    await generation.start(prepared, CollectedReply(2), context)
+
+    (max_tokens,), claim = prepared.max_tokens, context.memory
+    assert 4096 < max_tokens < 2**20 / 100
+    assert claim is not None
+    assert (claim.tenant, claim.weight, claim.size_bytes) == ("search", 2, prepared.size_bytes + 100 * 2 * 4096)
+    assert claim.on_refused is not None
+
+
+async def test_the_least_length_of_a_reply_has_to_fit_into_its_request() -> None:
+    """Else the engine would get a maximum below it."""
+    generation = GenerationService(FakeFleet(), token_history(), ApiSettings(max_request_bytes=2 * 2**20))
+
+    with pytest.raises(InvalidRequest) as caught:
+        await generation.prepare(request_for(TokenPrompt([1]), n=2, min_tokens=11_000), served_model(32_000))
+
+    assert caught.value.param == "max_tokens"
 
 
 async def test_the_caller_is_passed_to_the_fleet() -> None:
