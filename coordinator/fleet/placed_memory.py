@@ -1,6 +1,5 @@
 """The memory of all requests that were placed on workers, until their replies are sent; clients share it."""
 
-from collections import Counter
 from collections.abc import Callable
 
 from tokenwire.errors import InvalidRequest, Unavailable, mib
@@ -41,7 +40,12 @@ class MemoryClaim:
         """Give it back, at the end of its request. Safe at any time, more than once."""
         memory, self.holder, self.on_refused = self.holder, None, None
         if memory is not None:
-            memory.remove(self)
+            memory.add(self, -self.size_bytes)
+            if self in memory.growing:
+                del memory.growing[self]
+            if memory.has_refused:
+                memory.has_refused = False
+                memory.on_freed()
 
 
 class PlacedMemory:
@@ -60,9 +64,9 @@ class PlacedMemory:
         self.has_refused = False
         self.held_bytes = self.large_bytes = 0
         """What all requests take, and large ones of it."""
-        self._of_share = Counter[tuple[str, bool]]()
-        """What each client's requests take, and its large ones."""
-        self._growing: dict[MemoryClaim, None] = {}
+        self._of_share: dict[tuple[str, bool], int] = {}
+        """What each client's small requests take, and its large ones; without nothing."""
+        self.growing: dict[MemoryClaim, None] = {}
         """In the order in which they were placed."""
         self._large_waiting = 0
 
@@ -78,7 +82,8 @@ class PlacedMemory:
         """Return whether a request may be placed; one of which a part was may always be."""
         if claim is None or claim.holder is not None:
             return True
-        allowed = claim.size_bytes <= self._room(claim) and self.is_within_share(claim)
+        room = self._room(claim)
+        allowed = claim.size_bytes <= room and self._leaves_room(claim, claim.size_bytes, room)
         self.has_refused |= not allowed
         return allowed
 
@@ -86,14 +91,15 @@ class PlacedMemory:
         """Return whether a request leaves others room; who has nothing yet need not."""
         if claim is None or claim.holder is not None:
             return True
-        grows = claim.on_refused is not None
-        if not (claim.tenant or grows) or not self._of_share[claim.tenant, claim.is_large]:
-            return True
-        return self._leaves_room(claim, claim.size_bytes, _TIMES_FREE_TO_GROW if grows else _TIMES_FREE)
+        return self._leaves_room(claim, claim.size_bytes, self._room(claim))
 
-    def _leaves_room(self, claim: MemoryClaim, more: int, times_free: int) -> bool:
-        own = self._of_share[claim.tenant, claim.is_large]
-        return own + more <= times_free * claim.weight * (self._room(claim) - more)
+    def _leaves_room(self, claim: MemoryClaim, more: int, room: int) -> bool:
+        own = self._of_share.get((claim.tenant, claim.is_large))
+        begins_to_grow = claim.holder is None and claim.on_refused is not None
+        if own is None or not (claim.tenant or begins_to_grow):
+            return True
+        times_free = _TIMES_FREE_TO_GROW if begins_to_grow else _TIMES_FREE
+        return own + more <= times_free * claim.weight * (room - more)
 
     def _room(self, claim: MemoryClaim) -> int:
         """Return what requests of its kind may take besides what is held."""
@@ -108,35 +114,28 @@ class PlacedMemory:
         """Count a request of which a part was placed. Safe more than once."""
         if claim.holder is None:
             claim.holder = self
-            self._add(claim, claim.size_bytes)
+            self.add(claim, claim.size_bytes)
             if claim.on_refused is not None:
-                self._growing[claim] = None
-
-    def remove(self, claim: MemoryClaim) -> None:
-        """Give back what a claim has taken; see `MemoryClaim.release`."""
-        self._add(claim, -claim.size_bytes)
-        self._growing.pop(claim, None)
-        if self.has_refused:
-            self.has_refused = False
-            self.on_freed()
+                self.growing[claim] = None
 
     def grow(self, claim: MemoryClaim, more: int) -> None:
         """Take more for a claim: without room, the newest one that grows of the client with most is refused for it."""
         while claim.holder is self:
-            fits = more <= self._room(claim)
-            if fits and (not claim.tenant or self._leaves_room(claim, more, _TIMES_FREE)):
+            room = self._room(claim)
+            if more <= room and self._leaves_room(claim, more, room):
                 claim.size_bytes += more
-                self._add(claim, more)
+                self.add(claim, more)
                 return
-            alike = [each for each in reversed(self._growing) if each.is_large == claim.is_large] or [claim]
+            alike = [each for each in reversed(self.growing) if each.is_large == claim.is_large] or [claim]
             self._refuse(max(alike, key=lambda each: self._of_share[each.tenant, each.is_large] / each.weight))
 
-    def _add(self, claim: MemoryClaim, size_bytes: int) -> None:
+    def add(self, claim: MemoryClaim, size_bytes: int) -> None:
+        """Count more of a claim, or less."""
         share = claim.tenant, claim.is_large
         self.held_bytes += size_bytes
         self.large_bytes += size_bytes * claim.is_large
-        self._of_share[share] += size_bytes
-        if not self._of_share[share]:
+        self._of_share[share] = left = self._of_share.get(share, 0) + size_bytes
+        if not left:
             del self._of_share[share]
 
     def _refuse(self, claim: MemoryClaim) -> None:

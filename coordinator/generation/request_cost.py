@@ -38,8 +38,8 @@ class RequestCost:
     """
 
     def __init__(self, request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
-        self.size_bytes = _REQUEST_BYTES
-        """What it takes before its reply begins."""
+        self.size_bytes = self.placed_bytes = _REQUEST_BYTES
+        """What it takes before its reply begins, and with the reply, as far as that is claimed when it is placed."""
         self._n = request.n
         self._repeated_bytes = _REPEATED_BYTES if request.repeats_prompt else 0
         self.parameter_bytes = sampling.ByteSize()
@@ -80,6 +80,7 @@ class RequestCost:
         prompt_bytes = max(_TOKEN_BYTES * tokens, _CHAR_BYTES * chars)
         self._prompt_bytes += prompt_bytes
         self.size_bytes += prompt_bytes + self.parameter_bytes + each_choice * self._n + scored_bytes
+        self.placed_bytes = self.size_bytes + self._token_bytes * self._claimed_tokens
 
     def _add_output(self, max_tokens: int) -> None:
         """Add the reply to a prompt. Log-probabilities are much: of a maximum that is named all are claimed at once, so
@@ -95,11 +96,6 @@ class RequestCost:
         self._claimed_tokens += claimed * self._n
 
     @property
-    def placed_bytes(self) -> int:
-        """What it takes with the reply, as far as that is claimed when it is placed."""
-        return self.size_bytes + self._token_bytes * self._claimed_tokens
-
-    @property
     def growth(self) -> tuple[int, int] | None:
         """The tokens of the reply that are in that, and the bytes of each that may come beyond; None: none may."""
         return (self._claimed_tokens, self._token_bytes) if self._may_grow else None
@@ -109,7 +105,7 @@ class RequestCost:
 
         Raises InvalidRequest if that is less than the minimum.
         """
-        if self._named or not self._may_grow:
+        if self._named:
             return max_tokens
         each = (most_bytes - self.size_bytes) // (self._token_bytes * self._n * self._prompts)
         bounded = [min(tokens, each) for tokens in max_tokens]

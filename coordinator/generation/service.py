@@ -223,8 +223,8 @@ class GenerationService:
             ended = request.plan.reasoning_ended(prompts[0].new_ids)
         if cost.parameter_bytes > _LARGE_PARAMETERS:
             request = replace(request, sampling=params)  # so that its own are not kept beside these
-        bounded = cost.bounded(max_tokens, self._settings.max_request_bytes)
         size, placed, growth = cost.size_bytes, cost.placed_bytes, cost.growth
+        bounded = max_tokens if growth is None else cost.bounded(max_tokens, self._settings.max_request_bytes)
         return PreparedRequest(request, model, params, prompts, bounded, size, placed, growth, ended)
 
     def _check_open(self, request: GenerationRequest, model: ServedModel, caller: Caller) -> None:

@@ -65,15 +65,15 @@ class _GroupQueue:
         alike; None if there is none.
         """
         for of in self._classes:
-            is_new, priority = of
-            firsts = (next(iter(lane)) for lane in self.lanes[of].values())
-            orders = [
-                ((is_new, priority, 0.0 if entry.share is None else entry.share.tag, entry.arrival), entry)
-                for entry in firsts
-                if may_go(entry)
-            ]
-            if orders:
-                return min(orders)
+            first = None
+            for lane in self.lanes[of].values():
+                entry = next(iter(lane))
+                if may_go(entry):
+                    tag = 0.0 if entry.share is None else entry.share.tag
+                    order = *of, tag, entry.arrival
+                    first = (order, entry) if first is None else min(first, (order, entry))
+            if first is not None:
+                return first
         return None
 
 
@@ -177,8 +177,12 @@ class FairQueue:
 
         may_go: without it, others of its tenant do not go either, but those of others do.
         """
-        firsts = (group.first(may_go) for group in self._groups.values())
-        return [first[1] for first in sorted(each for each in firsts if each is not None)]
+        firsts = []
+        for group in self._groups.values():
+            first = group.first(may_go)
+            if first is not None:
+                firsts.append(first)
+        return [entry for _, entry in sorted(firsts)]
 
 
 def _group_of(entry: QueuedRequest) -> _Group:

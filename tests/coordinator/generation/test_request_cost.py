@@ -171,9 +171,11 @@ def test_a_reply_of_no_given_length_gets_what_its_request_may_take() -> None:
     assert cost.bounded([30_000, 20_000], cost.size_bytes + 100 * 2 * 2 * 30_000) == [30_000, 20_000]
 
 
-@pytest.mark.parametrize(
-    ("params", "streams"), [(pb.SamplingParams(max_tokens=5000), False), (pb.SamplingParams(), True)]
-)
-def test_a_length_that_was_named_is_not_changed(params: pb.SamplingParams, streams: bool) -> None:
-    """Nor that of a stream, which takes no memory."""
-    assert cost_of_four(params, streams).bounded([5000], 2**17) == [5000]
+def test_a_length_that_was_named_is_not_changed() -> None:
+    """The request fails instead, if it takes too much."""
+    assert cost_of_four(pb.SamplingParams(max_tokens=5000)).bounded([5000], 2**17) == [5000]
+
+
+def test_a_stream_does_not_grow() -> None:
+    """Its client has what was generated."""
+    assert cost_of_four(pb.SamplingParams(), streams=True).growth is None
