@@ -28,6 +28,8 @@ class Attack:
     headers: Mapping[str, str] = field(default_factory=dict)
     before: tuple["Attack", ...] = ()
     """What is sent before, one after the other, and answered: it stores what the attack is on."""
+    beside: "Attack | None" = None
+    """What another client sends while it runs, which is to be served."""
 
     def body(self, model: str) -> bytes:
         """Return the request's body."""

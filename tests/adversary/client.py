@@ -15,6 +15,8 @@ _UNFINISHED_BYTES = 2**20
 _HOLD_S = 4.0
 """How long a body stays unfinished, and a reader stands still."""
 _LEAVE_AFTER_S = 0.1
+_HERE, ANOTHER_CLIENT = "127.0.0.1", "127.0.0.2"
+"""Addresses of clients: without keys, each is a tenant."""
 _BUFFER_BYTES = 2**16
 """Of each reader: what it reads is thrown away."""
 
@@ -37,14 +39,16 @@ class HostileReply:
         return self.head.partition(b"\r\n\r\n")[2].decode(errors="replace")
 
 
-async def send_attack(url: str, attack: Attack, body: bytes, limit_s: float) -> list[HostileReply]:
+async def send_attack(
+    url: str, attack: Attack, body: bytes, limit_s: float, address: str = _HERE
+) -> list[HostileReply]:
     """Send all copies of an attack at once, without what is before it; return what came of them until the limit."""
     replies = [HostileReply() for _ in range(attack.copies)]
-    await asyncio.gather(*[_send_copy(url, attack, body, limit_s, reply) for reply in replies])
+    await asyncio.gather(*[_send_copy(url, attack, body, limit_s, reply, address) for reply in replies])
     return replies
 
 
-async def _send_copy(url: str, attack: Attack, body: bytes, limit_s: float, reply: HostileReply) -> None:
+async def _send_copy(url: str, attack: Attack, body: bytes, limit_s: float, reply: HostileReply, address: str) -> None:
     parts = urlsplit(url)
     loop = asyncio.get_running_loop()
     unfinished = _UNFINISHED_BYTES if attack.sending == "never finished" else 0
@@ -54,6 +58,7 @@ async def _send_copy(url: str, attack: Attack, body: bytes, limit_s: float, repl
         f"{headers}Content-Length: {len(body) + unfinished}\r\nConnection: close\r\n\r\n"
     )
     with socket.socket() as client, contextlib.suppress(OSError, TimeoutError):
+        client.bind((address, 0))
         client.setblocking(False)
         async with asyncio.timeout(limit_s):
             await loop.sock_connect(client, (str(parts.hostname), int(parts.port or 80)))

@@ -10,7 +10,7 @@ WORST = 20
 
 def line_of(label: str, measurement: Measurement) -> str:
     """Return a line of one attack."""
-    what = "died " if measurement.died else "broke " if measurement.broke else ""
+    what = "died " if measurement.died else "broke " if measurement.broke else "refused " if measurement.refused else ""
     statuses = ",".join(str(status or "-") for status in measurement.statuses)
     verdict = "VIOLATES" if measurement.violates else "ok"
     return (
@@ -60,6 +60,7 @@ def record_of(label: str, measurement: Measurement) -> dict[str, Any]:
         "memory_mb",
         "died",
         "broke",
+        "refused",
         "places",
     )
     figures = {name: getattr(measurement, name) for name in names}

@@ -63,9 +63,16 @@ _UNNAMED_SCORES = {
     **{"logprobs": small(True)[0], "top_logprobs": small(20)[0], "temperature": small(1.0)[0]},
     **{"ignore_eos": small(True)[0]},
 }
+_NAMED_SCORES = _UNNAMED_SCORES | {"n": small(6)[0], "max_tokens": small(3_800)[0]}
 _WHOLE_REPLIES = {
     **{"prompt": small("hi")[0], "n": small(10_000)[0], "max_tokens": small(1_500)[0], "ignore_eos": small(True)[0]},
 }
+_UNNAMED_REPLIES = {
+    **{name: _UNNAMED_SCORES[name] for name in ("messages", "temperature", "ignore_eos")},
+    "n": small(16)[0],
+}
+_ANOTHER_PROMPT = _attack("another client's", fields={"prompt": id_list(30_000)})
+_ANOTHER_REPLY = _attack("another client's", fields={"prompt": small("hi")[0], "max_tokens": small(100)[0]})
 _SHORT_MESSAGES = {
     **{"messages": many(2_000, "messages", '{"role":"user","content":"h"}'), "max_tokens": small(1)[0]},
 }
@@ -156,7 +163,21 @@ ROWS = {
         _attack("prompt scores, 36 unread", fields=_SCORED_PROMPT, reading="stand still", copies=36),
         _attack("scores, a long reply", fields=_LONG_REPLY),
         _attack("scores of replies whose length is not named", _CHATS, _UNNAMED_SCORES),
+        _attack("scores of replies, as long as may be, two", _CHATS, _NAMED_SCORES, copies=2),
         _attack("whole replies", fields=_WHOLE_REPLIES),
+        _attack("whole replies whose length is not named", _CHATS, _UNNAMED_REPLIES, copies=16),
+        _attack(
+            "prompt scores, 24 run, and another client's prompt",
+            fields=_SCORED_PROMPT | {"max_tokens": small(6_000)[0]},
+            copies=24,
+            beside=_ANOTHER_PROMPT,
+        ),
+        _attack(
+            "replies, six hundred, and another client's",
+            fields={"prompt": id_list(20_000), "max_tokens": small(6_000)[0]},
+            copies=600,
+            beside=_ANOTHER_REPLY,
+        ),
         _attack("n", fields={"prompt": id_list(CONTEXT - 64), "n": small(16_384)[0]}),
         _attack("chats of 60 KB, five hundred", _CHATS, _SHORT_MESSAGES, copies=500),
         _attack("unknown lists of 60 KB, five hundred", fields={"prompt": small("hi")[0], **_SOME_LISTS}, copies=500),

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tests.adversary.attack import Attack
-from tests.adversary.client import send_attack
+from tests.adversary.client import ANOTHER_CLIENT, send_attack
 from tests.adversary.draws import POOLING
 from tests.adversary.fleet import AttackedFleet, attacked_fleet
 
 MOST_SILENCE_S = 0.5
 MOST_MEMORY_MB = 256.0
 _AFTERWARDS_S = 0.3
+_BESIDE_AFTER_S = 3.0
+_MOST_WAIT_S = 5.0
+"""Of another client's request."""
 _ATTACKS_PER_FLEET = 50
 _KEPT_MB = 96.0
 """A coordinator that keeps so much after an attack is replaced: the next one could use it and seem small."""
@@ -41,6 +44,8 @@ class Measurement:
     died: bool
     broke: bool
     """Whether the background client's stream ended."""
+    refused: bool = False
+    """Whether another client's request was not served in time."""
     places: dict[str, int] = field(default_factory=dict)
     """Where the coordinator was while it was slow or large."""
 
@@ -52,7 +57,7 @@ class Measurement:
     @property
     def excess(self) -> float:
         """What it cost, as a share of what it may cost."""
-        if self.died or self.broke:
+        if self.died or self.broke or self.refused:
             return float("inf")
         return max(self.blocked_s / MOST_SILENCE_S, self.memory_mb / MOST_MEMORY_MB)
 
@@ -65,7 +70,9 @@ async def measure(attack: Attack, fleet: AttackedFleet, limit_s: float) -> Measu
     await fleet.settle()
     base, breaks, first = fleet.begin(), fleet.background.breaks, len(fleet.background.arrivals) - 1
     began = time.monotonic()
-    replies = await send_attack(fleet.url, attack, body, limit_s)
+    attacking = asyncio.create_task(send_attack(fleet.url, attack, body, limit_s))
+    refused = attack.beside is not None and not await _is_served(attack.beside, fleet)
+    replies = await attacking
     seconds = time.monotonic() - began
     await fleet.settle()
     await asyncio.sleep(_AFTERWARDS_S)
@@ -82,8 +89,16 @@ async def measure(attack: Attack, fleet: AttackedFleet, limit_s: float) -> Measu
         max(0.0, fleet.peak_mb() - base),
         died=not fleet.is_alive,
         broke=fleet.background.breaks > breaks,
+        refused=refused,
         places=dict(fleet.places().most_common(8)),
     )
+
+
+async def _is_served(request: Attack, fleet: AttackedFleet) -> bool:
+    """Return whether another client's request is served while an attack runs."""
+    await asyncio.sleep(_BESIDE_AFTER_S)
+    replies = await send_attack(fleet.url, request, request.body(fleet.target), _MOST_WAIT_S, ANOTHER_CLIENT)
+    return all(reply.status == 200 for reply in replies)
 
 
 def longest_silence(arrivals: Sequence[float], samples: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -27,10 +27,11 @@ def test_cpu_between_samples_is_interpolated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "violates"), [({}, False), ({"blocked_s": 0.6}, True), ({"memory_mb": 257.0}, True)]
+    ("change", "violates"),
+    [({}, False), ({"blocked_s": 0.6}, True), ({"memory_mb": 257.0}, True), ({"refused": True}, True)],
 )
 def test_what_an_attack_may_cost(change: dict[str, float], violates: bool) -> None:
-    """Half a second of silence and 256 MB."""
+    """Half a second of silence and 256 MB, and no request of another client."""
     figures = {"seconds": 9.0, "silence_s": 9.0, "blocked_s": 0.5, "cpu_s": 9.0, "memory_mb": 256.0, **change}
 
     measurement = Measurement(draw(0), (200,), "", **figures, died=False, broke=False)  # type: ignore[arg-type]
