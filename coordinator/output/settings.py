@@ -59,9 +59,11 @@ class ApiSettings:
             "Maximum memory of a request: 26 KiB, 1.5 KiB for each choice, 40 bytes for each token of its prompts or "
             "2 for each character, its sampling parameters once for each prompt, and, times n, 10 bytes for each token "
             "that a choice repeats, "
-            "64 for each log-probability of its prompts (the first 16,384 of a prompt 176 more, once), and 240 for "
-            "each of its reply, of which a stream counts one token unless its end repeats them. Texts that the "
-            "response of a model that pools repeats count too.",
+            "64 for each log-probability of its prompts (the first 16,384 of a prompt 176 more, once), 240 for "
+            "each of its reply, of which a stream counts one token unless its end repeats them, and 100 for each token "
+            "of a reply that is not streamed. If a request names no maximum of these, 4,096 for each choice have to "
+            "fit, and replies end with `length` where they take all of it. Texts that the response of a model that "
+            "pools repeats count too.",
             Section.REPLIES,
             unit=Unit.MiB,
             bounds=Bounds(above=0),

@@ -57,9 +57,11 @@ class AdmissionSettings:
         512 * 2**20,
         Option(
             "--max-running-mb",
-            "Maximum memory of all requests that workers have, each counted as by --max-request-mb with its whole "
-            "reply if that is kept, until the reply is sent. Beyond it requests wait in the queue. Those of more than "
-            "1 MiB take half of it at most, one as well as all together.",
+            "Maximum memory of all requests that workers have, each counted as by --max-request-mb with its "
+            "reply if that is kept (at first 4,096 tokens of each choice), until the reply is sent. Beyond it requests "
+            "wait in the queue, and of replies that become longer the newest of the client with most get a 503. Those "
+            "of more than 1 MiB take half of it at most, one as well as all together; of either part one client takes "
+            "three times at most what it leaves free, times its weight.",
             Section.ADMISSION,
             unit=Unit.MiB,
             bounds=Bounds(above=0),
