@@ -263,19 +263,18 @@ async def test_a_tenant_that_takes_what_it_can_keeps_no_other_waiting(size_bytes
     assert workers.started[begun:] == ["other"]
 
 
-async def test_a_tenant_beyond_its_share_of_memory_goes_after_others_with_less_work_done() -> None:
-    """Though it would be next by the work of workers: its few requests take much memory."""
-    workers = CapacityWorkers(free=4)
+async def test_a_tenant_beyond_its_share_of_memory_goes_after_others() -> None:
+    """Though it has had less of the workers' work, and would be next: its requests are short and take much memory."""
+    workers = CapacityWorkers()
     queue = queue_with(workers, 16)
     for number in range(4):
-        enqueue(queue, f"many {number}", taking(MIB, "many"), tokens=10_000)
-    for number in range(4):
-        enqueue(queue, f"few {number}", taking(2 * MIB, "few"), tokens=1)
-    enqueue(queue, "many large", taking(2 * MIB, "many"), tokens=10_000)
+        enqueue(queue, f"short {number}", taking(2 * MIB, "short"), tokens=1)
+    for number in range(2):
+        enqueue(queue, f"long {number}", taking(MIB + 1, "long"), tokens=10_000)
 
-    await workers.add_capacity(5)
+    await workers.add_capacity(10)
 
-    assert workers.started[4:] == ["few 0", "few 1", "few 2", "many large"]
+    assert sorted(workers.started) == ["long 0", "long 1", "short 0", "short 1"]
 
 
 async def test_the_further_parts_of_a_request_wait_for_no_memory() -> None:
