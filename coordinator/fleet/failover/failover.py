@@ -207,8 +207,8 @@ class Failover(PoolListener):
         self._schedule()
 
     def has_other(self, sequence: ResumableSequence) -> bool:
-        """Return whether one more attempt may go to a worker that has not failed the sequence."""
-        if self._stopped or sequence.losses >= self._settings.attempts or sequence.session is None:
+        """Return whether to try a worker that has not failed the sequence; at most at as many as losses are survived."""
+        if self._stopped or len(sequence.failed_at) >= self._settings.attempts or sequence.session is None:
             return False
         request, tried = sequence.request, {each.address for each in (*sequence.failed_at, sequence.session)}
         return self._workers.has_other(request.model, request.submission.lora.id, self._revision(sequence), tried)

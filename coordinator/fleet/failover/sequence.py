@@ -370,7 +370,7 @@ class ResumableSequence:
         if self._session is None or self._prefilled or self.token_ids or not self._policy.has_other(self):
             return False
         self.failed_at += (self._session,)
-        self._lose(False, False, True, False, result)
+        self._lose(False, False, isinstance(result, Unavailable), False, result)
         return True
 
     def _blame(self) -> None:

@@ -16,8 +16,8 @@ class FailoverSettings:
         3,
         Option(
             "--failover-attempts",
-            "Worker losses, and failures before its first token, that a request survives as long as there are other "
-            "workers; 0: each fails it.",
+            "Worker losses that a request survives, and workers that may fail it before its first token, as long as "
+            "there are others; 0: each fails it.",
             Section.FAILOVER,
             bounds=Bounds(at_least=0),
         ),

@@ -505,17 +505,18 @@ async def test_what_fails_after_its_first_token_is_not_tried_elsewhere(
     assert (listener.finish.reason, len(workers.parts)) == (pb.FINISH_REASON_ERROR, 1)
 
 
-async def test_failures_use_up_attempts(workers: SuccessiveWorkers) -> None:
-    """As losses do; without any, each is the client's."""
+async def test_a_request_fails_at_as_many_workers_as_it_has_attempts(workers: SuccessiveWorkers) -> None:
+    """Besides the losses that it survives; without any, each is the client's."""
     failover = Failover(workers, FailoverSettings(attempts=2), workers)
     (listener,) = submitted(failover)
-    for number in range(3):
+    workers.parts[0].lose()
+    for number in range(1, 4):
         assert listener.error is None
         _fail(await workers.part(number), EngineFailed(str(number)))
-    assert str(listener.error) == "2"
+    assert str(listener.error) == "3"
 
     (listener,) = submitted(Failover(workers, FailoverSettings(attempts=0), workers))
-    _fail(workers.parts[3], EngineFailed("at once"))
+    _fail(workers.parts[4], EngineFailed("at once"))
     assert str(listener.error) == "at once"
 
 
