@@ -1,6 +1,7 @@
 """Faults that somebody makes on purpose: workers that lie or fail for others, and clients that cost much."""
 
 import asyncio
+import itertools
 import multiprocessing
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -13,7 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.adversary.client import send_attack
 from tests.adversary.hostile_worker import (
     HANG_UP,
+    HEARTBEAT_S,
     HostileWorker,
+    SessionContext,
     running_hostile_worker,
     server_info,
     tokenizer_of,
@@ -22,7 +25,9 @@ from tests.adversary.rows import ROWS
 from tests.adversary.worker_attacks import WORKER_ATTACKS, CaptorWorker, Honest, LyingWorker, NamelessWorker
 from tests.adversary.worker_draws import METRICS
 from tests.faults.cluster import FaultyCluster
+from tokenwire.peer_auth.grpc_options import open_channel
 from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.v1 import inference_pb2_grpc
 
 _JOINING = 40
 """Requests that come while a hostile worker is there, or beside an expensive client."""
@@ -36,6 +41,12 @@ _BESIDE = 20
 """Streams that begin before each."""
 _GREEDY_ADDRESS = "127.0.0.2"
 _SCRAPES = 10
+_BURST = 5
+"""Steps that are sent at once."""
+_BEATS = 45
+"""Heartbeats between them: nine seconds."""
+_BURSTS_S = 60.0
+"""At that pace, streams take for many minutes."""
 
 
 class ClosingWorker(HostileWorker):
@@ -57,6 +68,41 @@ class FailingWorker(HostileWorker):
         else:
             finishes = [pb.Finish(slot=slot, reason=pb.FINISH_REASON_ERROR) for slot in submit.slots]
             yield pb.SessionResponse(frame=pb.StepFrame(finishes=finishes))
+
+
+class BurstingWorker(HostileWorker):
+    """Hands on what the engine of another worker generates: a few steps at once, and then nothing for long."""
+
+    behind = ""
+    """The other worker's address."""
+
+    async def Session(self, requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        """Relay a session."""
+        frames: asyncio.Queue[pb.SessionResponse] = asyncio.Queue()
+        async with open_channel(self.behind) as channel, asyncio.TaskGroup() as tasks:
+            events = aiter(inference_pb2_grpc.InferenceStub(channel).Session(self._counted(requests)))
+            await anext(events)
+            await context.write(pb.SessionResponse(welcome=self.welcome()))
+            self.connected.set()
+            sending = tasks.create_task(self._send(frames, context))
+            async for event in events:
+                if event.HasField("frame"):
+                    frames.put_nowait(event)
+            sending.cancel()
+
+    async def _counted(self, requests: AsyncIterator[pb.SessionRequest]) -> AsyncIterator[pb.SessionRequest]:
+        async for request in requests:
+            self.submits += request.HasField("submit")
+            yield request
+
+    async def _send(self, frames: "asyncio.Queue[pb.SessionResponse]", context: SessionContext) -> None:
+        """Send some frames, and heartbeats of an engine that makes steps."""
+        for steps in itertools.count(1):
+            if steps % _BEATS == 0:
+                for _ in range(min(_BURST, frames.qsize())):
+                    await context.write(frames.get_nowait())
+            await context.write(pb.SessionResponse(heartbeat=pb.Heartbeat(steps=steps)))
+            await asyncio.sleep(HEARTBEAT_S)
 
 
 class DrainingWorker(HostileWorker):
@@ -134,6 +180,14 @@ async def fail_each(cluster: FaultyCluster) -> None:
     async with _joined_by(cluster, FailingWorker, FailingWorker) as workers:
         await _join(cluster)
         _was_used(workers)
+
+
+async def send_bursts(cluster: FaultyCluster) -> None:
+    """Let a worker join that sends a few quick tokens in nine seconds; requests there end long before they would."""
+    kind = type("BurstingWorker", (BurstingWorker,), {"behind": cluster.address(0)})
+    async with _joined_by(cluster, kind), asyncio.timeout(_BURSTS_S):
+        await _join(cluster)
+    await asyncio.to_thread(cluster.coordinator.wait_for, r"hostile-0\.sock gets no new requests .*its tokens take", 1)
 
 
 async def hide_identity(cluster: FaultyCluster) -> None:
