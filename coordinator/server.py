@@ -19,6 +19,7 @@ from tokenwire.coordinator.http.uvicorn_server import HttpServer
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.process.gc_tuning import collect_rarely, freeze_heap
 from tokenwire.process.sockets import PublicPort
+from tokenwire.process.threads import take_short_turns
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +103,7 @@ class CoordinatorServer(HttpServer):
         log.info("serving %s", model.names[0])
         freeze_heap()
         collect_rarely()
+        take_short_turns()
         if self._ready_fd is None:
             PublicPort(host, port, self._settings.https.scheme, self._settings.status_page).announce()
         else:

@@ -12,6 +12,9 @@ INLINE_TOKENS = INLINE_CHARS // 8
 """Up to this many tokens, work on them takes a few milliseconds, and a thread would only add to that."""
 
 
-async def aside(tokens: int, work: Callable[[], T]) -> T:
-    """Return what work on so many tokens returns, done in a thread if it is long. Raises what it raises."""
-    return work() if tokens <= INLINE_TOKENS else await in_thread(work)
+async def aside(tokens: int, work: Callable[[], T], inline: int = INLINE_TOKENS) -> T:
+    """Return what work on so many tokens returns, done in a thread if they are more than inline.
+
+    Raises what it raises.
+    """
+    return work() if tokens <= inline else await in_thread(work)

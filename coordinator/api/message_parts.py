@@ -5,11 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from tokenwire.coordinator.api.aside import INLINE_TOKENS
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.output.sse import ChunkOutput
 from tokenwire.coordinator.parsing.message import (
-    MOST_WAITING,
+    MOST_INLINE,
     MessageDelta,
     MessageParser,
     ParsedMessage,
@@ -148,7 +147,8 @@ class PartStream:
         if self._parser is None:
             return self._rendered(self._append("text", text, logprobs or []) if text or logprobs else "", finish)
         parser = self._parser
-        if parser.waiting + len(token_ids) >= MOST_WAITING or (finish is not None and parser.tokens > INLINE_TOKENS):
+        asks = finish is not None or parser.waiting + len(token_ids) > MOST_INLINE
+        if asks and parser.takes_long(text, token_ids, finish is not None):
             return self._late(parser, text, token_ids, finish)
         return self._parsed(parser.delta(text, token_ids, finish is not None), finish)
 

@@ -15,6 +15,8 @@ from tokenwire.errors import TokenwireError, reply_error
 
 _MOST_AT_ONCE = 256 * 1024
 """Bytes that are rendered before other requests have their turn: many choices may begin with a long prompt."""
+_STEP_BYTES = 1024
+"""What a step counts for at least: a parser takes its time for it, whether or not there is something to send."""
 
 ChunkOutput = bytes | Iterator[bytes] | Coroutine[Any, Any, bytes]
 """Output of a choice: long output in parts, made as they are sent, and what takes long to make as a coroutine that
@@ -334,7 +336,7 @@ class StreamedReply:
                     self._send_first(chunk)
                     break
                 sink.write(chunk)
-                sent += len(chunk)
+                sent += max(len(chunk), _STEP_BYTES)
         return sent
 
     def _finish_if_complete(self) -> None:

@@ -9,7 +9,7 @@ second one.
 
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tokenwire.coordinator.parsing.message import MOST_WAITING, MessageDelta, RawParser, merge
@@ -37,7 +37,7 @@ class BatchingFeed:
 
     __slots__ = ("_budget", "_called_at", "_cost", "_escaped", "_marks", "_parser", "_splits_text", "_texts", "waiting")
 
-    def __init__(self, parser: RawParser, marks: Collection[int], splits_text: bool, budget: ParserBudget) -> None:
+    def __init__(self, parser: RawParser, marks: frozenset[int], splits_text: bool, budget: ParserBudget) -> None:
         """`marks` are ids that are passed alone; `splits_text`: so is text with structural characters."""
         self._parser = parser
         self._marks = marks
@@ -60,10 +60,19 @@ class BatchingFeed:
         self.waiting += token_ids
         if not text:
             return None  # an incomplete character: the parser needs its tokens together to count them all
-        budget, waiting = self._budget, len(self.waiting)
+        return self._call_gathered() if self._is_due(len(self.waiting)) else None
+
+    def passes(self, text: str, token_ids: list[int]) -> bool:
+        """Whether the parser would be called with the output of such a step, and with all that waits."""
+        if not self._marks.isdisjoint(token_ids) or (self._splits_text and _STRUCTURE.search(text)):
+            return True
+        return self._is_due(len(self.waiting) + len(token_ids))
+
+    def _is_due(self, waiting: int) -> bool:
+        budget = self._budget
         if waiting >= MOST_WAITING or self._cost <= max(budget.cheap_s, waiting * budget.per_token_s):
-            return self._call_gathered()
-        return self._call_gathered() if budget.wall_clock() - self._called_at >= budget.wait_s else None
+            return True
+        return budget.wall_clock() - self._called_at >= budget.wait_s
 
     def _stands_alone(self, text: str, token_ids: list[int]) -> bool:
         for token_id in token_ids:

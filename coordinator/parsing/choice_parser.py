@@ -2,13 +2,14 @@
 
 import logging
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from tokenwire.coordinator.parsing.agreement import agreed, joined, unsent
 from tokenwire.coordinator.parsing.batching import BatchingFeed, ParserBudget
 from tokenwire.coordinator.parsing.message import (
+    MOST_INLINE,
     MessageDelta,
     ParsedMessage,
     ParserFailed,
@@ -59,7 +60,7 @@ class ChoiceParser:
         new_parser: Callable[[], RawParser],
         rules: MessageRules,
         name: str,
-        marks: Collection[int] = (),
+        marks: frozenset[int] = frozenset(),
         splits_text: bool = True,
         budget: ParserBudget | None = None,
         disagreed: Callable[[], None] = lambda: None,
@@ -83,10 +84,11 @@ class ChoiceParser:
         self._ids: list[int] = []
         self._sent: list[MessageDelta] = []
 
-    @property
-    def tokens(self) -> int:
-        """The tokens of all deltas so far."""
-        return len(self._ids)
+    def takes_long(self, text: str, token_ids: list[int], finished: bool) -> bool:
+        """Whether more than MOST_INLINE tokens are parsed with this delta."""
+        if finished:
+            return len(self._ids) + len(token_ids) > MOST_INLINE
+        return self.waiting + len(token_ids) > MOST_INLINE and self._batches.passes(text, token_ids)
 
     def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         """Add the output of one step; return the delta to send. Raises ParserFailed."""

@@ -14,6 +14,8 @@ MOST_WAITING = 1024
 
 More of them at a time save nothing with parsers that take their time for each character.
 """
+MOST_INLINE = 128
+"""Tokens that are parsed in the event loop, in some milliseconds: of more, parsers take long enough for a thread."""
 
 
 class ParserUnusable(TokenwireError):
@@ -75,15 +77,17 @@ class MessageParser(Protocol):
     """Parses one choice's output into a message, by the rules of its request.
 
     Call either `delta` for every step and then `finish_reason`, or `full` once. They raise ParserFailed and
-    nothing else. What many tokens are parsed by takes a while: let a thread call it.
+    nothing else. Parsing more than MOST_INLINE tokens takes a while: let a thread do it.
     """
 
     waiting: int
     """Tokens of deltas so far that are parsed with later ones, at the latest when they are MOST_WAITING."""
 
-    @property
-    def tokens(self) -> int:
-        """The tokens of all deltas so far: with the last delta, they are parsed once more."""
+    def takes_long(self, text: str, token_ids: list[int], finished: bool) -> bool:
+        """Whether more than MOST_INLINE tokens are parsed with this delta: with the last one, all of them again.
+
+        Without a finish, never if it makes no more than MOST_INLINE together with those that wait.
+        """
 
     def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         """Add the output of one step, token by token if possible; return None if there is nothing to send yet."""

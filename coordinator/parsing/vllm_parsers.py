@@ -21,6 +21,7 @@ from tokenwire.coordinator.parsing.brief_logs import shorten_errors
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
 from tokenwire.coordinator.parsing.disagreements import Disagreements
 from tokenwire.coordinator.parsing.folders import folder_of, harmony_vocabulary
+from tokenwire.coordinator.parsing.gradual_release import releasing_gradually
 from tokenwire.coordinator.parsing.held_calls import HeldCalls, held_from
 from tokenwire.coordinator.parsing.message import MessageParser, ParserPlan, ParserUnusable, RawParser
 from tokenwire.coordinator.parsing.request_model import RequestModel
@@ -133,7 +134,7 @@ class VllmParsers:
             raise ParserUnusable(str(error)) from error
         if cls is None:
             raise ParserUnusable("No parser is configured.")
-        return cls
+        return releasing_gradually(cls)
 
 
 class VllmPlan:

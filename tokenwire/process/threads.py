@@ -1,12 +1,20 @@
-"""Runs work in a thread to its end: who no longer waits for it still has what it takes."""
+"""Threads that compute beside an event loop: how soon they give way, and work that is done to its end."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import ParamSpec, TypeVar
 
 ThreadArguments = ParamSpec("ThreadArguments")
 ThreadResult = TypeVar("ThreadResult")
+
+_TURN_S = 0.001
+
+
+def take_short_turns() -> None:
+    """Let a thread that computes give way five times as soon as by default: an event loop asks several times a step."""
+    sys.setswitchinterval(_TURN_S)
 
 
 async def in_thread(

@@ -29,7 +29,7 @@ from tokenwire.coordinator.media.content import MediaFeatures
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.output.sse import ChunkEncoder
-from tokenwire.coordinator.parsing.message import MessageParser, ParsedMessage, ParserPlan
+from tokenwire.coordinator.parsing.message import MOST_INLINE, MessageParser, ParsedMessage, ParserPlan
 from tokenwire.coordinator.parsing.rules import require_tool_parser
 from tokenwire.coordinator.text.template.messages import ChatMessage, reject_pictures
 from tokenwire.coordinator.types import ChatPrompt, ServedModel, Usage
@@ -196,7 +196,7 @@ async def parse_choices(call: ChatCall, choices: list[CollectedChoice]) -> tuple
     if call.plan is None:
         return [ParsedMessage(choice.text, None, (), choice.finish.reason) for choice in choices], usage
     # Parsers take a second for 32,000 tokens.
-    messages, reasoning_tokens = await aside(usage.completion_tokens, lambda: _parsed(call, choices))
+    messages, reasoning_tokens = await aside(usage.completion_tokens, lambda: _parsed(call, choices), MOST_INLINE)
     if call.counts_reasoning:
         usage.reasoning_tokens = reasoning_tokens
     return messages, usage

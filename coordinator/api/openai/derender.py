@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders, caller_of
-from tokenwire.coordinator.api.aside import aside
+from tokenwire.coordinator.api.aside import INLINE_TOKENS, aside
 from tokenwire.coordinator.api.fields.common import RequestFields
 from tokenwire.coordinator.api.fields.usage import full_usage_object
 from tokenwire.coordinator.api.openai.chat import ChatService
@@ -26,7 +26,7 @@ from tokenwire.coordinator.api.openai.derender_stream import ChatDerenderer, Com
 from tokenwire.coordinator.api.openai.message import message_object
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
-from tokenwire.coordinator.parsing.message import ParsedMessage, ParserPlan
+from tokenwire.coordinator.parsing.message import MOST_INLINE, ParsedMessage, ParserPlan
 from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
 from tokenwire.coordinator.types import ServedModel, Usage
 from tokenwire.errors import InvalidRequest
@@ -42,17 +42,18 @@ def derender_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
         model = await models.resolve(body.model, headers.caller)
         plan = await _plan(service, body, headers, model)
         rules = _text_rules(body.chat_request, plan)
+        inline = INLINE_TOKENS if plan is None else MOST_INLINE
         check_prompt_ids(body.prompt_token_ids, model)
         if not body.stream:
             reply = required(body.generate_response, "generate_response")
             reply.check(model)
             tokens = sum(len(choice.token_ids or ()) for choice in reply.choices)
-            return JSONResponse(await aside(tokens, lambda: _chat(body, reply, model, rules, plan)))
+            return JSONResponse(await aside(tokens, lambda: _chat(body, reply, model, rules, plan), inline))
         if plan is not None:
             required(body.prompt_token_ids, "prompt_token_ids")
         chunk = body.chunk(model, body.prompt_token_ids)
         derenderer = ChatDerenderer(body, model, rules, plan)
-        return JSONResponse(await aside(body.streamed_tokens(), lambda: derenderer.derender(chunk)))
+        return JSONResponse(await aside(body.streamed_tokens(), lambda: derenderer.derender(chunk), inline))
 
     _add_completions(router, models)
     return router

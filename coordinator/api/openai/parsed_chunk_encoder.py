@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tokenwire.coordinator.api.aside import INLINE_TOKENS
 from tokenwire.coordinator.api.json_text import compact
 from tokenwire.coordinator.api.openai.chunk_encoder import PLAIN_ENDING, ChatChunks, ChunkOptions
 from tokenwire.coordinator.api.openai.message import delta_object, joined_message
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.sse import ChunkOutput
-from tokenwire.coordinator.parsing.message import MOST_WAITING, MessageDelta, MessageParser
+from tokenwire.coordinator.parsing.message import MOST_INLINE, MessageDelta, MessageParser
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, Usage
@@ -56,7 +55,8 @@ class ParsedChatChunks(ChatChunks):
         logprobs: list[ScoredPosition] | None,
     ) -> ChunkOutput:
         parser = self._parsers[index]
-        if parser.waiting + len(token_ids) >= MOST_WAITING or (finish is not None and parser.tokens > INLINE_TOKENS):
+        asks = finish is not None or parser.waiting + len(token_ids) > MOST_INLINE
+        if asks and parser.takes_long(text, token_ids, finish is not None):
             return self._late_delta(index, text, token_ids, finish, logprobs)
         message = parser.delta(text, token_ids, finish is not None)
         return self._parsed_delta(index, message, token_ids, finish, logprobs)

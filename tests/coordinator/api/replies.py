@@ -15,7 +15,7 @@ from tokenwire.coordinator.http.connection import ignore
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.output.sse import ChunkOutput
-from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ToolCallDelta
+from tokenwire.coordinator.parsing.message import MOST_INLINE, MessageDelta, ParsedMessage, ToolCallDelta
 from tokenwire.coordinator.parsing.rules import MessageRules
 from tokenwire.coordinator.types import Finish, GenerationRequest, Prefill, TokenPrompt, Usage
 from tokenwire.v1 import inference_pb2 as pb
@@ -28,13 +28,18 @@ class ScriptedMessageParser:
 
     def __init__(self, deltas: Sequence[MessageDelta | None], on_delta: Callable[[], None] = ignore) -> None:
         """on_delta: called with each, by the thread that parses it."""
-        self.tokens = self.waiting = 0
+        self.waiting = 0
+        self._tokens = 0
         self._deltas: Iterator[MessageDelta | None] = iter(deltas)
         self._on_delta = on_delta
 
+    def takes_long(self, text: str, token_ids: list[int], finished: bool) -> bool:
+        """Parse what waits with each delta, and everything again with the last one."""
+        return (self._tokens if finished else self.waiting) + len(token_ids) > MOST_INLINE
+
     def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         """Return the next delta."""
-        self.tokens += len(token_ids)
+        self._tokens += len(token_ids)
         self._on_delta()
         return next(self._deltas)
 

@@ -6,9 +6,8 @@ from collections.abc import Coroutine, Iterator
 import pytest
 
 from tests.coordinator.api.replies import STOP, ScriptedPlan, bytes_of, call_of, tool_call
-from tokenwire.coordinator.api.aside import INLINE_TOKENS
 from tokenwire.coordinator.api.message_parts import MessagePart, PartStream, abort_error, full_parts
-from tokenwire.coordinator.parsing.message import MOST_WAITING, MessageDelta, ParsedMessage, ParserFailed
+from tokenwire.coordinator.parsing.message import MOST_INLINE, MessageDelta, ParsedMessage, ParserFailed
 from tokenwire.coordinator.parsing.rules import ParsedToolCall
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage
@@ -142,7 +141,7 @@ async def test_the_end_of_a_long_message_is_parsed_in_a_thread() -> None:
     assert isinstance(call.plan, ScriptedPlan)
     call.plan.on_delta = lambda: threads.append(threading.get_ident())
     stream = PartStream(call, Notes())
-    stream.delta(0, "", [1] * (INLINE_TOKENS + 1), None)
+    stream.delta(0, "", [1] * (MOST_INLINE), None)
 
     late = stream.delta(0, "", [2], STOP)
 
@@ -219,7 +218,7 @@ async def test_many_tokens_of_a_message_are_parsed_in_a_thread() -> None:
     call.plan.on_delta = lambda: threads.append(threading.get_ident())
     stream = PartStream(call, Notes())
 
-    many = stream.delta(0, "", [1] * MOST_WAITING, None)
+    many = stream.delta(0, "", [1] * (MOST_INLINE + 1), None)
 
     assert isinstance(many, Coroutine)
     assert await many in rendered_parts(text_delta("a"), text_delta("b")).encode()

@@ -164,6 +164,31 @@ async def test_many_buffered_log_probabilities_are_sent_in_parts() -> None:
     assert reader.held_bytes == 0
 
 
+async def test_many_buffered_steps_of_a_parser_are_sent_in_parts() -> None:
+    """A parser takes its time for each, even if there is nothing to send; others have their turn, and none is lost."""
+
+    class QuietEncoder(FakeEncoder):
+        takes_single_steps = True
+
+        def delta(self, *args: Any) -> bytes:
+            parsed.extend(args[2])
+            return b""
+
+    parsed: list[int] = []
+    reply, reader = StreamedReply(QuietEncoder(), 1, 0), RecordedSink()
+    reply.attach(reader)
+    reader.congested = True
+    for number in range(2_000):
+        reply.delta(0, "a", [number], STOP if number == 1_999 else None)
+
+    reader.congested = False
+    reply.resume()
+    assert 0 < len(parsed) < 300
+    await reply.wait()
+
+    assert parsed == [*range(2_000)]
+
+
 async def test_large_buffered_output_is_sent_in_parts() -> None:
     """Choices that all begin with a long text don't keep other requests waiting; nothing is lost or held."""
     reply, reader = StreamedReply(FakeEncoder(), 64, 0), RecordedSink()

@@ -27,7 +27,7 @@ class ExpensiveParser(ScriptedRawParser):
 def batching(parser: RawParser, cpu: Clock, *, per_token_s: float = 1.0, splits_text: bool = True) -> BatchingFeed:
     """Return a feed with clocks that do not advance by themselves."""
     budget = ParserBudget(per_token_s=per_token_s, cpu_clock=cpu, wall_clock=Clock(0.0))
-    return BatchingFeed(parser, {MARK}, splits_text, budget)
+    return BatchingFeed(parser, frozenset({MARK}), splits_text, budget)
 
 
 def expensive(splits_text: bool = True) -> tuple[ScriptedRawParser, BatchingFeed]:
@@ -52,7 +52,7 @@ def test_calls_that_are_cheap_by_themselves_are_made_for_every_token() -> None:
     cpu = Clock(0.0)
     budget = ParserBudget(per_token_s=1.0, cheap_s=5.0, cpu_clock=cpu, wall_clock=Clock(0.0))
     parser = ExpensiveParser(cpu)
-    feed = BatchingFeed(parser, {MARK}, True, budget)
+    feed = BatchingFeed(parser, frozenset({MARK}), True, budget)
     for _ in range(10):
         feed.feed("x", [1], False)
     fed = [text for text, _, _ in parser.fed]
@@ -159,9 +159,29 @@ def test_text_is_delayed_only_up_to_the_limit() -> None:
     """A slow stream is passed on even if the parser is expensive."""
     cpu, wall = Clock(0.0), Clock(0.0)
     parser = ExpensiveParser(cpu)
-    feed = BatchingFeed(parser, (), True, ParserBudget(per_token_s=1.0, wait_s=2.0, cpu_clock=cpu, wall_clock=wall))
+    feed = BatchingFeed(
+        parser, frozenset(), True, ParserBudget(per_token_s=1.0, wait_s=2.0, cpu_clock=cpu, wall_clock=wall)
+    )
     feed.feed("x" * 1000, [1], False)
     wall.now = 1.9
     assert feed.feed("a", [2], False) is None
     wall.now = 2.0
     assert feed.feed("b", [3], False) == MessageDelta(content="ab")
+
+
+def test_a_step_is_foreseen_that_passes_what_waits() -> None:
+    """By a mark, by its structure, by the number of tokens, or by the time since the last call."""
+    wall = Clock(0.0)
+    cpu = Clock(0.0)
+    budget = ParserBudget(per_token_s=1.0, wait_s=2.0, cpu_clock=cpu, wall_clock=wall)
+    feed = BatchingFeed(ExpensiveParser(cpu), frozenset({MARK}), True, budget)
+    feed.feed("x" * 2 * MOST_WAITING, [1], False)
+    feed.feed("a", [2] * (MOST_WAITING - 2), False)
+
+    assert not feed.passes("b", [3])
+    assert feed.passes("b", [3, 3])
+    assert feed.passes("b", [MARK])
+    assert feed.passes("<", [3])
+    wall.now = 2.0
+    assert feed.passes("b", [3])
+    assert len(feed.waiting) == MOST_WAITING - 2

@@ -1,15 +1,24 @@
 """How a parser's output is returned to a client."""
 
 import gc
+import itertools
 import math
 from collections.abc import Sequence
 
 import pytest
 
+from tests.clock import Clock
 from tests.coordinator.parsing.fakes import FIRST, SECOND, ScriptedRawParser
 from tokenwire.coordinator.parsing.batching import ParserBudget
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
-from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, RawMessage, ToolCallDelta
+from tokenwire.coordinator.parsing.message import (
+    MOST_INLINE,
+    MessageDelta,
+    ParsedMessage,
+    ParserFailed,
+    RawMessage,
+    ToolCallDelta,
+)
 from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 
 CALLS = (ParsedToolCall("1", "a", "{}"), ParsedToolCall("2", "b", "{}"))
@@ -151,3 +160,20 @@ def test_nothing_is_collected_while_a_whole_output_is_parsed() -> None:
 
     assert raw.collects == [False, False]
     assert gc.isenabled()
+
+
+def test_a_delta_takes_long_with_which_many_tokens_are_parsed() -> None:
+    """Those that waited for it count, and at the end all of the reply, which is parsed again."""
+    wall = Clock(0.0)
+    budget = ParserBudget(0.0, 0.0, wait_s=2.0, cpu_clock=itertools.count().__next__, wall_clock=wall)
+    choice = ChoiceParser(ScriptedRawParser, AUTO, "tool call parser hermes", budget=budget)
+    assert choice.takes_long("x", [1] * (MOST_INLINE + 1), False)
+    choice.delta("x", [1], False)
+    choice.delta("x", [1] * (MOST_INLINE - 1), False)
+
+    assert not choice.takes_long("x", [1, 1], False)  # it waits, too
+    assert not choice.takes_long("x", [], True)
+    assert choice.takes_long("x", [1], True)
+    wall.now = 2.0
+    assert not choice.takes_long("x", [1], False)
+    assert choice.takes_long("x", [1, 1], False)

@@ -1,7 +1,8 @@
-"""Work in threads ends before those who wait for it do."""
+"""Threads give way soon, and their work ends before those who wait for it do."""
 
 import asyncio
 import gc
+import sys
 import threading
 import weakref
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.workers import until
 from tokenwire.errors import InvalidRequest
-from tokenwire.process.threads import in_thread
+from tokenwire.process.threads import in_thread, take_short_turns
 
 
 async def test_work_is_done_in_a_thread() -> None:
@@ -63,3 +64,13 @@ async def test_who_is_cancelled_waits_for_the_end_of_the_work() -> None:
     may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+def test_a_thread_gives_way_after_a_millisecond() -> None:
+    """An event loop waits for it several times a step."""
+    before = sys.getswitchinterval()
+    try:
+        take_short_turns()
+        assert sys.getswitchinterval() == 0.001
+    finally:
+        sys.setswitchinterval(before)

@@ -7,10 +7,10 @@ from typing import Any
 
 from tests.coordinator.api.applications import served
 from tests.coordinator.api.replies import ScriptedPlan, call_of, choice_of
-from tokenwire.coordinator.api.aside import INLINE_TOKENS
 from tokenwire.coordinator.api.openai.chat import ChatCall, full_response, parse_choices
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
+from tokenwire.coordinator.parsing.message import MOST_INLINE
 from tokenwire.coordinator.parsing.rules import MessageRules
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -83,7 +83,7 @@ async def test_a_long_reply_is_parsed_in_a_thread() -> None:
     call, threads = call_of([None]), list[int]()
     assert isinstance(call.plan, ScriptedPlan)
     call.plan.on_parser = lambda: threads.append(threading.get_ident())
-    for tokens in (INLINE_TOKENS, INLINE_TOKENS + 1):
+    for tokens in (MOST_INLINE, MOST_INLINE + 1):
         await parse_choices(call, [choice_of("a", tokens=tokens)])
 
     assert [thread == threading.get_ident() for thread in threads] == [True, False]

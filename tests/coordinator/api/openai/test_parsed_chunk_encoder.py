@@ -7,11 +7,10 @@ from typing import Any
 
 from tests.coordinator.api.openai.chunks import chunks_of, prepared_digits
 from tests.coordinator.api.replies import ScriptedMessageParser, tool_call
-from tokenwire.coordinator.api.aside import INLINE_TOKENS
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
-from tokenwire.coordinator.parsing.message import MOST_WAITING, MessageDelta
+from tokenwire.coordinator.parsing.message import MOST_INLINE, MessageDelta
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, TokenPrompt, Usage
@@ -67,8 +66,8 @@ async def test_the_end_of_a_long_choice_is_parsed_in_a_thread() -> None:
     threads: list[int] = []
     parser = partial(ScriptedMessageParser, on_delta=lambda: threads.append(get_ident()))
     long, short = (parsed(MessageDelta("a"), MessageDelta("b"), parser=parser, kept=each) for each in (kept, None))
-    long.delta(0, "a", [5] * (INLINE_TOKENS + 1), None)
-    short.delta(0, "a", [5] * INLINE_TOKENS, None)
+    long.delta(0, "a", [5] * (MOST_INLINE), None)
+    short.delta(0, "a", [5] * (MOST_INLINE - 1), None)
 
     late, at_once = long.delta(0, "b", [6], STOP), short.delta(0, "b", [6], STOP)
 
@@ -85,10 +84,10 @@ async def test_many_tokens_are_parsed_in_a_thread() -> None:
     scripted = ScriptedMessageParser([MessageDelta("a"), MessageDelta("b")], lambda: threads.append(get_ident()))
     writer = parsed(parser=lambda _: scripted)
 
-    many = writer.delta(0, "a", [5] * MOST_WAITING, None)
+    many = writer.delta(0, "a", [5] * (MOST_INLINE + 1), None)
     assert isinstance(many, Coroutine)
     assert chunks_of(await many)[0]["choices"][0]["delta"] == {"content": "a"}
-    scripted.waiting = MOST_WAITING - 1
+    scripted.waiting = MOST_INLINE
     last = writer.delta(0, "b", [5], None)
     assert isinstance(last, Coroutine)
     assert chunks_of(await last)[0]["choices"][0]["delta"] == {"content": "b"}
