@@ -150,6 +150,8 @@ class GenerationRequest:
     priority: int = 0
     cache_salt: str | None = None
     conversation_id: str | None = None
+    is_recorded: bool = True
+    """Whether what it samples is kept, if its conversation is a session and sessions are recorded."""
     data_parallel_rank: int | None = None
     truncation: Truncation | None = None
     stream_interval: int = 1

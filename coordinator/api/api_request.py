@@ -291,7 +291,7 @@ class RequestHeaders:
         self.conversation_id = self._session() if headers else None
         """The session that the headers name; see `conversation` for routes whose bodies may name one."""
         self.other_conversation_id: str | None = None
-        """The conversation of a request that names none."""
+        """The conversation of a request that names none, which is no session to be recorded."""
 
     @classmethod
     def of(cls, request: Request) -> "RequestHeaders":

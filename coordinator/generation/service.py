@@ -320,9 +320,9 @@ class GenerationService:
         return WatchedPrompt(self.prefixes, record, caller.tenant, request.conversation_id, prompt)
 
     def _recording(self, prepared: PreparedRequest, caller: Caller, record: RequestRecord) -> TurnRecording | None:
-        """Return what records a request; None if it names no session, or none are recorded."""
+        """Return what records a request; None if it names no session, returns no samples, or none are recorded."""
         request = prepared.request
-        if self.recorder is None or not request.conversation_id:
+        if self.recorder is None or not request.conversation_id or not request.is_recorded:
             return None
         prompts = [prompt.token_ids for prompt in prepared.prompts]
         recorded = RecordedRequest(request, prepared.model, prepared.sampling, prompts, record)

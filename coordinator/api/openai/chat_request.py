@@ -204,6 +204,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             priority=priority,
             cache_salt=self.cache_salt,
             conversation_id=conversation_id,
+            is_recorded=conversation_id != headers.other_conversation_id,
             data_parallel_rank=headers.data_parallel_rank,
             media_options=self.media_options(api),
             weights=self.weight_limits(headers.weights),

@@ -100,6 +100,7 @@ class CompletionRequest(RequestFields):
             priority=headers.priority(self.priority),
             cache_salt=self.cache_salt,
             conversation_id=headers.conversation(self),
+            is_recorded=not self.scores_only,
             data_parallel_rank=headers.data_parallel_rank,
             weights=self.weight_limits(headers.weights),
             truncation=self.truncation(),

@@ -35,7 +35,7 @@ def gateway_worker_routes(pool: WorkerPool, fleet: FleetStatus) -> ApiRouter:
         return JSONResponse([shown(session) for session in pool.sessions])
 
     @router.post(_WORKERS)
-    @router.delete(f"{_WORKERS}/{{worker_id}}")
+    @router.delete(f"{_WORKERS}/{{worker_id:path}}")  # an address, which may have slashes
     async def change_workers(request: Request) -> Response:
         raise InvalidRequest(
             "Workers are neither registered nor removed by requests here: a coordinator finds them by its option "

@@ -15,7 +15,7 @@ from tokenwire.coordinator.api.query_params import check_known, number_of, one_o
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.trajectories.bodies import NewSession, RewardBody
 from tokenwire.coordinator.api.trajectories.export import FORMATS, encode
-from tokenwire.coordinator.api.trajectories.session_paths import path_of
+from tokenwire.coordinator.api.trajectories.session_paths import decoded, path_of
 from tokenwire.coordinator.api.trajectories.sessions import (
     MOST_LISTED,
     RecordedSessions,
@@ -76,12 +76,12 @@ def _session_routes(sessions: RecordedSessions) -> ApiRouter:
 
     @router.get(_SESSION)
     async def show_session(request: Request) -> Response:
-        session_id = request.path_params["session_id"]
+        session_id = _session_id(request)
         return _json(info_of(session_id, await sessions.summary(caller_of(request), session_id, _memory_of(request))))
 
     @router.delete(_SESSION)
     async def delete_session(request: Request) -> Response:
-        session_id = request.path_params["session_id"]
+        session_id = _session_id(request)
         return _json({"deleted": await sessions.delete(caller_of(request), session_id, _memory_of(request))})
 
     @router.post(f"{_SESSION}/rewards", RewardBody, method="PUT")
@@ -89,9 +89,8 @@ def _session_routes(sessions: RecordedSessions) -> ApiRouter:
     @router.post(f"{_SESSION}/nodes/{{node_id}}/rewards", RewardBody, method="PUT")
     @router.post(f"{_SESSION}/nodes/{{node_id}}/rewards", RewardBody)
     async def put_reward(body: RewardBody, request: Request) -> Response:
-        given = request.path_params
-        reward = RewardGiven(time.time(), body.name, body.value, given.get("node_id"))
-        await sessions.reward(caller_of(request), given["session_id"], reward, _memory_of(request))
+        reward = RewardGiven(time.time(), body.name, body.value, request.path_params.get("node_id"))
+        await sessions.reward(caller_of(request), _session_id(request), reward, _memory_of(request))
         return _json({"name": body.name, "value": body.value})
 
     @router.post("/admin/flush")
@@ -117,7 +116,7 @@ def _node_routes(sessions: RecordedSessions) -> ApiRouter:
             head = json_bytes({**info_of(session_id, graph), "has_more": more, "nodes": []})
             return b"".join([head[:-2], b",".join(nodes), head[-2:]])
 
-        return await _encoded(sessions, request, request.path_params["session_id"], encoded)
+        return await _encoded(sessions, request, _session_id(request), encoded)
 
     return router
 
@@ -134,12 +133,13 @@ def _trace_routes(sessions: RecordedSessions) -> ApiRouter:
             traces = (json_bytes(trace_object(session_id, node)) for node in nodes)
             return b"[" + b",".join(within_size(traces, len, _SINCE)) + b"]"
 
-        return await _encoded(sessions, request, request.path_params["session_id"], encoded)
+        return await _encoded(sessions, request, _session_id(request), encoded)
 
     @router.get("/traces/{trace_id}")
     async def show_trace(request: Request) -> Response:
-        session_id, _, node_id = request.path_params["trace_id"].rpartition(":")
-        none = NotFound(f"There is no trace {request.path_params['trace_id'][:200]!r}.", param="trace_id")
+        trace_id = decoded(request.path_params["trace_id"])
+        session_id, _, node_id = trace_id.rpartition(":")
+        none = NotFound(f"There is no trace {trace_id[:200]!r}.", param="trace_id")
         if not session_id:
             raise none
 
@@ -166,7 +166,7 @@ def _export_routes(sessions: RecordedSessions) -> ApiRouter:
         def encoded(session_id: str, graph: SessionGraph) -> bytes:
             return encode(rows_of(session_id, graph, "node" if by == "node" else "path", offset, limit), form)
 
-        return await _encoded(sessions, request, request.path_params["session_id"], encoded, FORMATS[form])
+        return await _encoded(sessions, request, _session_id(request), encoded, FORMATS[form])
 
     return router
 
@@ -176,6 +176,10 @@ def _newest(request: Request, most: int | None = None) -> tuple[float | None, in
     query = request.query_params
     check_known(query, "since", "limit")
     return time_of(query, "since"), number_of(query, "limit", most)
+
+
+def _session_id(request: Request) -> str:
+    return decoded(request.path_params["session_id"])
 
 
 def _json(value: Any) -> Response:

@@ -1,11 +1,12 @@
 """Reads the session of a request from its path, /sessions/{id}/v1/..., or from a suffix of its key, before all else.
 
+An id that an agent has chosen may have slashes, which are %2F in a URL: they stay so until `decoded`.
 Limits on the age of weights may follow the id, as parameters of the path: `{id};max_weight_lag=2`. They are the
 defaults of all requests that come with them, so coordinators need not share what a session's are.
 """
 
 import re
-from urllib.parse import quote
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -15,6 +16,7 @@ from tokenwire.protocol.weight_limits import WeightLimits
 KEY_MARK = b":session:"
 """Stands between a key and the id of a session: `KEY:session:ID`."""
 
+_ROOTS = (b"sessions", b"traces")
 _PATH = re.compile(r"/sessions/([^/]+)(/(?:v1|inference)(?:/.*)?|/(?:generate|chat)/?|/(?:de)?tokenize)")
 _NAME = PLACE_OF_SESSION.encode()
 _KEYS = (b"authorization", b"x-api-key")
@@ -28,7 +30,12 @@ def path_of(session_id: str, limits: WeightLimits) -> str:
     """Return the path below which the requests of a session go that have these limits by default."""
     given = {"max_weight_lag": limits.max_lag, "min_weight_version": limits.min_version}
     named = [f";{name}={quote(str(value), safe='')}" for name, value in given.items() if value is not None]
-    return f"/sessions/{session_id}{''.join(named)}/v1"
+    return f"/sessions/{quote(session_id, safe=':')}{''.join(named)}/v1"
+
+
+def decoded(part: str) -> str:
+    """Return an id as it is, of the part of a path that is one."""
+    return unquote(part)
 
 
 def split_limits(named: bytes) -> tuple[bytes, _Headers]:
@@ -47,14 +54,24 @@ class SessionPaths:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(_named(scope) if scope["type"] == "http" else scope, receive, send)
+        await self._app(_named(_with_id_as_one_part(scope)) if scope["type"] == "http" else scope, receive, send)
+
+
+def _with_id_as_one_part(scope: Scope) -> Scope:
+    """Return a request whose path has an id with escapes as one part."""
+    root, _, rest = scope["raw_path"][1:].partition(b"/")
+    part, slash, rest = rest.partition(b"/")
+    if root not in _ROOTS or b"%" not in part:
+        return scope
+    kept = unquote(part).replace("%", "%25").replace("/", "%2F")
+    return {**scope, "path": f"/{root.decode()}/{kept}{slash.decode()}{unquote(rest)}"}
 
 
 def _named(scope: Scope) -> Scope:
     """Return a request with its session in a header of ours, and its path and key without it."""
     found, (session_id, headers) = _PATH.fullmatch(scope["path"]), _without_suffix(scope["headers"])
     if found is not None:
-        session_id, path = found[1].encode(), found[2]
+        session_id, path = unquote_to_bytes(found[1]), found[2]
         scope = {**scope, "path": path, "raw_path": path.encode()}
     if not session_id:
         return scope

@@ -16,6 +16,7 @@ from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.output.settings import ApiSettings
+from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 
@@ -53,12 +54,14 @@ async def served(
     api: ApiSettings | None = None,
     auth: AuthSettings | None = None,
     failover: FailoverSettings | None = None,
+    responses: ResponseStoreSettings | None = None,
     **simulation: object,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Run an application with all routes in front of simulated workers; yield a client with the admin key."""
     addresses = [unix_address(folder, f"worker-{number}") for number in range(workers)]
     settings = replace(all_routes(addresses[0]), workers=tuple(addresses))
     settings = replace(settings, api=api or settings.api, auth=auth or settings.auth)
+    settings = replace(settings, response_store=responses or settings.response_store)
     app = build_app(replace(settings, failover=failover or settings.failover))
     pool: WorkerPool = app.state.pool
     async with AsyncExitStack() as running:

@@ -25,7 +25,7 @@ async def test_every_route_is_in_it() -> None:
     routes = [route for route in app.routes if isinstance(route, ApiRoute)]
 
     assert described == {
-        (route.path, method) for route in routes if route.path not in files for method in route.methods
+        (route.path_format, method) for route in routes if route.path not in files for method in route.methods
     }
     assert {path for path, _ in described} == set(OPERATIONS)
 

@@ -32,11 +32,13 @@ async def test_a_worker_that_is_not_connected_is_not_healthy() -> None:
 
 
 async def test_workers_are_not_registered_by_requests(tmp_path: Path) -> None:
-    """Nor removed; the error says how a coordinator finds them."""
+    """Nor removed, whatever their addresses; the error says how a coordinator finds them."""
     async with served(tmp_path) as client:
+        (listed,) = (await client.get("/admin/workers")).json()
         for answer in (
             await client.post("/admin/workers", json={"url": "http://127.0.0.1:1/v1", "weight": 1}),
             await client.delete("/admin/workers/127.0.0.1:1"),
+            await client.delete(f"/admin/workers/{listed['worker_id']}"),
         ):
             assert answer.status_code == 400
             assert "--worker" in answer.json()["error"]["message"]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.coordinator.api.applications import all_routes, client_of, served
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
+from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
@@ -93,6 +95,58 @@ async def test_sessions_are_named_by_headers_and_keys_too(tmp_path: Path) -> Non
 
     assert sorted(each["session_id"] for each in listed) == ["by-body", "by-header", "by-key", "by-path"]
     assert unnamed.status_code == 401
+
+
+async def test_ids_that_agents_have_chosen_may_have_slashes(tmp_path: Path) -> None:
+    """Their sessions are continued, read, rewarded and deleted as all are."""
+    async with served(tmp_path) as client:
+        await client.post("/v1/chat/completions", json={**CHAT, "prompt_cache_key": "team/a?1%2F"})
+        path = f"/sessions/{quote('team/a?1%2F', safe='')}"
+        await client.post(f"{path}/v1/chat/completions", json=CHAT)
+        (listed,) = (await client.get("/sessions")).json()
+        traces = (await client.get(f"{path}/traces")).json()
+        trace = await client.get(f"/traces/{quote(traces[0]['trace_id'], safe='')}")
+        rewarded = await client.put(f"{path}/rewards", json={"value": 1})
+        rows = (await client.get(f"{path}/export?by=node")).text.splitlines()
+        deleted = (await client.delete(path)).json()
+
+    assert (listed["session_id"], listed["trace_count"]) == ("team/a?1%2F", 2)
+    assert trace.json() == traces[0]
+    assert (rewarded.status_code, len(rows), deleted) == (200, 2, {"deleted": 2})
+
+
+async def test_a_url_that_is_returned_leads_to_its_session(tmp_path: Path) -> None:
+    """Whatever its id has."""
+    async with served(tmp_path) as client:
+        url = (await client.post("/sessions", json={"session_id": "a?b #1%2F"})).json()["url"]
+        await client.post(f"{url}/chat/completions", json=CHAT)
+        (listed,) = (await client.get("/sessions")).json()
+
+    assert (listed["session_id"], listed["trace_count"]) == ("a?b #1%2F", 1)
+
+
+async def test_what_no_client_is_sent_is_not_recorded(tmp_path: Path) -> None:
+    """To score a prompt, an engine samples a token that is dropped."""
+    scored = {"prompt": "Hi", "max_tokens": 0, "echo": True, "logprobs": 1}
+    async with served(tmp_path) as client:
+        answer = await client.post("/sessions/s/v1/completions", json=scored)
+        missing = await client.get("/sessions/s")
+
+    assert (answer.status_code, missing.status_code) == (200, 404)
+
+
+async def test_stored_responses_that_name_no_session_are_not_recorded(tmp_path: Path) -> None:
+    """Their conversation has an id for routing and history only."""
+    async with served(tmp_path, responses=ResponseStoreSettings(enabled=True)) as client:
+        first = (await client.post("/v1/responses", json={"input": "Hi", "max_output_tokens": 4})).json()
+        body = {"input": "More.", "max_output_tokens": 4, "previous_response_id": first["id"]}
+        assert (await client.post("/v1/responses", json=body)).status_code == 200
+        unnamed = (await client.get("/sessions")).json()
+        assert (await client.post("/sessions/s/v1/responses", json=body)).status_code == 200
+        named = (await client.get("/sessions")).json()
+
+    assert unnamed == []
+    assert [(each["session_id"], each["trace_count"]) for each in named] == [("s", 1)]
 
 
 async def test_a_session_is_rewarded_exported_and_deleted(tmp_path: Path) -> None:

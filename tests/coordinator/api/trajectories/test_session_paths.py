@@ -6,7 +6,7 @@ import pytest
 from starlette.types import Message, Scope
 
 from tokenwire.coordinator.api.api_request import PLACE_OF_SESSION
-from tokenwire.coordinator.api.trajectories.session_paths import SessionPaths, path_of
+from tokenwire.coordinator.api.trajectories.session_paths import SessionPaths, decoded, path_of
 from tokenwire.protocol.weight_limits import WeightLimits
 
 Headers = list[tuple[bytes, bytes]]
@@ -25,9 +25,8 @@ async def seen(path: str, *headers: tuple[bytes, bytes]) -> tuple[str, Headers]:
     async def send(message: Message) -> None:
         raise AssertionError("nothing is sent")
 
-    scope = {"type": "http", "path": path, "raw_path": path.encode(), "headers": [*headers]}
+    scope = {"type": "http", "path": unquote(path), "raw_path": path.encode(), "headers": [*headers]}
     await SessionPaths(app)(scope, receive, send)
-    assert scopes[0]["raw_path"] == scopes[0]["path"].encode()
     return scopes[0]["path"], scopes[0]["headers"]
 
 
@@ -77,8 +76,20 @@ async def test_limits_of_weights_follow_the_name_of_a_session() -> None:
     path = path_of("a", WeightLimits("step 1", 2))
 
     assert path == "/sessions/a;max_weight_lag=2;min_weight_version=step%201/v1"
-    assert await seen(unquote(path), own) == ("/v1", [session("a"), own, version, lag])
+    assert await seen(path, own) == ("/v1", [session("a"), own, version, lag])
     key = (b"x-api-key", b"sesame:session:b;max_weight_lag=2")
     assert await seen("/v1/messages", key) == ("/v1/messages", [session("b"), (b"x-api-key", b"sesame"), lag])
     assert await seen("/sessions/a;other=1/v1") == ("/v1", [session("a;other=1")])
     assert path_of("a", WeightLimits()) == "/sessions/a/v1"
+
+
+async def test_an_id_with_slashes_is_one_part_of_a_path() -> None:
+    """Escaped, as in any URL; so is what else would end it there."""
+    named = path_of("a/b%2F?#", WeightLimits())
+
+    assert named == "/sessions/a%2Fb%252F%3F%23/v1"
+    assert await seen(f"{named}/messages") == ("/v1/messages", [session("a/b%2F?#")])
+    for path in ("/sessions/a%2Fb%252F/trajectory", "/traces/a%2Fb%252F"):
+        assert (await seen(path))[0] == path
+        assert decoded(path.split("/")[2]) == "a/b%2F"
+    assert (await seen("/sessions/a%20b/nodes/c%2Fd"))[0] == "/sessions/a b/nodes/c/d"
