@@ -289,7 +289,7 @@ class RequestHeaders:
         self._rank = headers.get("x-data-parallel-rank")
         self.request_id = self.identifier("X-Request-Id") if headers else None
         self.conversation_id = self._session() if headers else None
-        """The session that the headers name; see `conversation` for routes whose bodies may name one."""
+        """The session that the headers name; see `session` for routes whose bodies may name one."""
         self.other_conversation_id: str | None = None
         """The conversation of a request that names none, which is no session to be recorded."""
 
@@ -336,10 +336,14 @@ class RequestHeaders:
         """Return the id of the session that this header, or another one, names. Raises InvalidRequest."""
         return self._session(self.identifier(name))
 
-    def conversation(self, body: RequestFields) -> str | None:
+    def session(self, body: RequestFields) -> str | None:
         """Return the id of the session that the body or the headers name; see `_session`. Raises InvalidRequest."""
         extra = None if body.vllm_xargs is None else body.vllm_xargs.get("session_id")
-        return self._session(body.session_id, extra, body.prompt_cache_key) or self.other_conversation_id
+        return self._session(body.session_id, extra, body.prompt_cache_key)
+
+    def conversation(self, body: RequestFields) -> str | None:
+        """Return the id of the session, or of what a request continues that names none. Raises InvalidRequest."""
+        return self.session(body) or self.other_conversation_id
 
     def _session(self, body: str | None = None, extra: object = None, cache_key: str | None = None) -> str | None:
         """Return the id of the session: the first one that is named, in the order of `docs/reference/api.md`.

@@ -187,7 +187,8 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         keeps = not self.echo and self.add_generation_prompt != self.continue_final_message
         logprobs = self.wanted_logprobs
         response_id = headers.response_id(id_prefix, self.request_id)
-        conversation_id, priority = headers.conversation(self), headers.priority(self.priority)
+        session_id, priority = headers.session(self), headers.priority(self.priority)
+        conversation_id = session_id or headers.other_conversation_id
         prompt = self.prompt(api, headers, conversation_id, keeps)
         request = GenerationRequest(
             request_id=response_id,
@@ -204,7 +205,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             priority=priority,
             cache_salt=self.cache_salt,
             conversation_id=conversation_id,
-            is_recorded=conversation_id != headers.other_conversation_id,
+            is_recorded=session_id is not None,
             data_parallel_rank=headers.data_parallel_rank,
             media_options=self.media_options(api),
             weights=self.weight_limits(headers.weights),

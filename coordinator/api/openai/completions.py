@@ -99,7 +99,7 @@ class CompletionRequest(RequestFields):
             text=self.text_rules(),
             priority=headers.priority(self.priority),
             cache_salt=self.cache_salt,
-            conversation_id=headers.conversation(self),
+            conversation_id=headers.session(self),
             is_recorded=not self.scores_only,
             data_parallel_rank=headers.data_parallel_rank,
             weights=self.weight_limits(headers.weights),

@@ -142,11 +142,13 @@ async def test_stored_responses_that_name_no_session_are_not_recorded(tmp_path: 
         body = {"input": "More.", "max_output_tokens": 4, "previous_response_id": first["id"]}
         assert (await client.post("/v1/responses", json=body)).status_code == 200
         unnamed = (await client.get("/sessions")).json()
+        second = (await client.post("/sessions/s/v1/responses", json=body)).json()
+        body["previous_response_id"] = second["id"]
         assert (await client.post("/sessions/s/v1/responses", json=body)).status_code == 200
         named = (await client.get("/sessions")).json()
 
     assert unnamed == []
-    assert [(each["session_id"], each["trace_count"]) for each in named] == [("s", 1)]
+    assert [(each["session_id"], each["trace_count"]) for each in named] == [("s", 2)]
 
 
 async def test_a_session_is_rewarded_exported_and_deleted(tmp_path: Path) -> None:
