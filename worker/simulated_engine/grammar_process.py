@@ -39,6 +39,8 @@ class ReplyWriter:
         self._tokenizer = model.tokenizer()
         self._eos = model.eos_token_id
         self._size = model.max_token_id + 1
+        ends = self._tokenizer.token_to_id(_THINKING_ENDS)
+        self._thinking_ends = [] if ends is None else [ends]
         self._words = np.zeros(self._size, bool)
         blank = {token for token in model.words if not self._decode([token]).strip()}
         self._words[[token for token in model.words if token not in blank]] = True
@@ -110,7 +112,10 @@ class ReplyWriter:
 
     def _write(self, grammar: Any, job: dict[str, Any], closers: list[list[int]], context: int, key: int) -> list[int]:
         matcher = self._xgrammar.GrammarMatcher(grammar)
-        ids: list[int] = []
+        # Without its mark, parsers take all of a reply for reasoning.
+        ids: list[int] = [*self._thinking_ends] if job["reasons"] else []
+        for token in ids:
+            context = next_context(context, token)
         while len(ids) < job["max_tokens"]:
             if len(ids) == MAX_TOKENS:
                 raise GrammarError(f"has no reply that ends within {MAX_TOKENS} tokens; a lower max_tokens cuts it")

@@ -1,10 +1,13 @@
 """Replies are written token by token under a mask."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer
 
+from tests.e2e.scripted import write_model
 from tokenwire.worker.simulated_engine.grammar_process import GrammarError, ReplyWriter
 from tokenwire.worker.simulated_engine.model import load_model
 
@@ -47,6 +50,18 @@ def test_what_is_free_ends(writer: ReplyWriter) -> None:
     for kind, grammar in grammars.items():
         job = {**JOB, "kind": kind, "grammar": grammar, "draws": [[seed, 0] for seed in range(50)]}
         assert max(map(len, writer.replies(job))) < 500
+
+
+def test_a_reply_that_may_reason_does_not(tmp_path: Path) -> None:
+    """It ends its reasoning at once, as its own token, or parsers would take all of it for reasoning."""
+    folder = write_model(tmp_path / "model")
+    writer = ReplyWriter(load_model(folder, None), pytest.importorskip("xgrammar"))
+    job = {**JOB, "kind": "regex", "grammar": "yes", "draws": [[0, 0]]}
+    ends = Tokenizer.from_file(str(folder / "tokenizer.json")).token_to_id("</think>")
+
+    assert writer.replies({**job, "reasons": True}) == [[ends, *b"yes"]]
+    assert writer.replies({**job, "reasons": True, "max_tokens": 1}) == [[ends]]
+    assert writer.replies(job) == [[*b"yes"]]
 
 
 def test_a_grammar_that_the_allowed_ids_do_not_fit_is_an_error(writer: ReplyWriter) -> None:
