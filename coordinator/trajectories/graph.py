@@ -154,12 +154,12 @@ class _Builder:
     ) -> "tuple[GraphNode | None, Link | None, array[int], IdDigest]":
         """Return the parent of a turn, what links them, the ids after its parent's, and the digest of its prompt."""
         nodes = self._graph.nodes
-        if turn.base is not None:
-            return nodes[turn.base], "ids", turn.prompt_ids, self._digests[turn.base].followed_by(turn.prompt_ids)
-        digest = IdDigest()
+        digest = IdDigest() if turn.base is None else self._digests[turn.base].followed_by(array("I"))
         found = self._ends.longest(turn.prompt_ids, digest)
-        if found is not None:
+        if found is not None:  # also of another process, which the turn's own does not know
             return nodes[found[0]], "ids", turn.prompt_ids[found[1] :], digest
+        if turn.base is not None:
+            return nodes[turn.base], "ids", turn.prompt_ids, digest
         parent = self._by_messages(messages)
         return parent, None if parent is None else "messages", turn.prompt_ids, digest
 

@@ -2,6 +2,7 @@
 
 import time
 from array import array
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
@@ -17,7 +18,7 @@ _MOST_CONVERSATIONS = 8
 _MOST_SESSIONS = 1024
 MOST_BYTES = 64 * 2**20
 """Of all indexes together."""
-_END_BYTES = 280
+_END_BYTES = 290
 """Measured, of a node by its ids, and without digests of one by its messages."""
 
 
@@ -51,6 +52,8 @@ class KnownEnds:
     def __init__(self) -> None:
         self._nodes: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
         """Length and node by digest."""
+        self._lengths: list[int] = []
+        """Those of all nodes, in order."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -58,20 +61,28 @@ class KnownEnds:
     def put(self, digest: IdDigest, node: str, most: int | None = None) -> None:
         """Add a node; beyond `most` the oldest one is dropped."""
         value = digest.value()
+        if value not in self._nodes:
+            insort(self._lengths, digest.length)
         self._nodes[value] = (digest.length, node)
         self._nodes.move_to_end(value)
         if most is not None and len(self._nodes) > most:
-            self._nodes.popitem(last=False)
+            _, (length, _) = self._nodes.popitem(last=False)
+            del self._lengths[bisect_left(self._lengths, length)]
 
     def longest(self, token_ids: "array[int]", digest: IdDigest) -> tuple[str, int] | None:
-        """Return the node with the most ids that a prompt begins with, and their number; digest all of the prompt."""
-        found = None
-        for length in sorted({length for length, _ in self._nodes.values() if 0 < length <= len(token_ids)}):
-            digest.add(token_ids[digest.length : length])
+        """Return the node with the most ids that a prompt begins with, and how many of `token_ids` these are.
+
+        token_ids: the ids of the prompt after those of `digest`, which digests all of it then. A node without any of
+        them is not found.
+        """
+        found, start = None, digest.length
+        first, after_last = bisect_right(self._lengths, start), bisect_right(self._lengths, start + len(token_ids))
+        for length in dict.fromkeys(self._lengths[first:after_last]):
+            digest.add(token_ids[digest.length - start : length - start])
             known = self._nodes.get(digest.value())
             if known is not None:
-                found = known[1], length
-        digest.add(token_ids[digest.length :])
+                found = known[1], length - start
+        digest.add(token_ids[digest.length - start :])
         return found
 
 

@@ -26,6 +26,23 @@ def test_a_prompt_that_begins_with_a_nodes_ids_comes_after_it() -> None:
     assert [node.id for node in graph.leaves()] == ["c", "d", "e"]
 
 
+def test_a_turn_comes_after_that_of_another_process() -> None:
+    """Each process refers to the longest one of its own, and the graph knows them all."""
+    graph = build_graph(
+        [
+            turn_of([1], sampled_choice("a", [2])),
+            turn_of([1, 2, 3], sampled_choice("b", [4])),
+            turn_of([3, 4, 5], sampled_choice("c", [6]), base="a"),
+            turn_of([3, 4, 5, 6, 7], sampled_choice("d", [8]), base="a"),
+            turn_of([3, 5], sampled_choice("e", [6]), base="a"),
+        ]
+    )
+
+    parents = {node.id: node.parent and (node.parent.id, [*node.prompt_ids]) for node in graph.nodes.values()}
+    assert parents == {"a": None, "b": ("a", [3]), "c": ("b", [5]), "d": ("c", [7]), "e": ("a", [3, 5])}
+    assert [node.id for node in graph.leaves()] == ["d", "e"]
+
+
 def test_a_prompt_that_was_rendered_anew_comes_after_its_messages() -> None:
     """The longest conversation that it goes on after; one that was edited begins a line of its own."""
     first = [said_by_user("one")]

@@ -51,6 +51,21 @@ def test_the_oldest_ends_are_dropped_beyond_a_number() -> None:
 
     assert ends.longest(array_of(0, 1), IdDigest()) is None
     assert ends.longest(array_of(2, 1), IdDigest()) == ("2", 1)
+    ends.put(digest_of(2), "again", most=2)
+    ends.put(digest_of(2, 1), "longer", most=2)
+    assert ends.longest(array_of(1), IdDigest()) is None
+    assert ends.longest(array_of(2, 5), IdDigest()) == ("again", 1)
+
+
+def test_ends_are_looked_for_from_a_place_on() -> None:
+    """Those before it are not found; the digest is that of all ids in any case."""
+    ends = KnownEnds()
+    ends.put(digest_of(1, 2), "a")
+    ends.put(digest_of(1, 2, 3, 4), "b")
+    for rest, found in (([3, 4, 5], ("b", 2)), ([3, 4], ("b", 2)), ([3], None), ([], None), ([4, 4], None)):
+        digest = digest_of(1, 2)
+        assert ends.longest(array_of(*rest), digest) == found
+        assert digest.value() == digest_of(1, 2, *rest).value()
 
 
 def test_messages_are_shared_with_the_node_that_has_most_of_them() -> None:
