@@ -186,14 +186,12 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         # A reply that echoes a message, or has another role, is not sent back as it was returned.
         keeps = not self.echo and self.add_generation_prompt != self.continue_final_message
         logprobs = self.wanted_logprobs
-        response_id = headers.response_id(id_prefix, self.request_id)
         session_id, priority = headers.session(self), headers.priority(self.priority)
         conversation_id = session_id or headers.other_conversation_id
-        prompt = self.prompt(api, headers, conversation_id, keeps)
         request = GenerationRequest(
-            request_id=response_id,
+            request_id=headers.response_id(id_prefix, self.request_id),
             model=self.model or "",
-            prompts=[prompt],
+            prompts=[self.prompt(api, headers, conversation_id, keeps)],
             sampling=self.sampling(
                 self.max_completion_tokens if completion_limit else self.max_tokens,
                 logprobs,
