@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 
 from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.coordinator.media.content import IMAGE, IMAGE_EMBEDS, MediaContent
 from tokenwire.protocol.engine_defaults import ENGINE_DEFAULTS
 from tokenwire.protocol.seeds import has_seed
 from tokenwire.v1 import inference_pb2 as pb
@@ -14,6 +15,7 @@ MEDIA_OPTIONS = "mm_processor_kwargs"
 """What a request needs whose media have options, media_io_kwargs among them."""
 MEDIA_FEATURES = "mm_payload"
 """What a rendered request with media needs."""
+_MODALITIES = frozenset({IMAGE, IMAGE_EMBEDS})
 _REMEDIES = {
     "seed": "On CPUs, a worker without --worker-extension-cls after `--` does.",
     "prompt_logprobs": "On CPUs, a worker without --enable-lora after `--` does.",
@@ -55,11 +57,29 @@ def needs_of(submission: Submission) -> frozenset[str]:
         needs.add(f"structured_outputs.{kind}")
     if submission.lora.id:
         needs.add("lora")
-    if submission.media is not None and submission.media.options_json is not None:
-        needs.add(MEDIA_OPTIONS)
+    if submission.media is not None:
+        needs.update(media_needs(submission.media.items, submission.media.options_json))
     if submission.pooled is not None and submission.pooled.second_begins:
         needs.add("token_types")
     return frozenset(needs)
+
+
+def media_needs(items: Iterable[MediaContent], options_json: str | None) -> set[str]:
+    """Return what media of a request need."""
+    needs = {item.modality for item in items}
+    if options_json is not None:
+        needs.add(MEDIA_OPTIONS)
+    return needs
+
+
+def lacks_of(welcome: pb.Welcome) -> frozenset[str]:
+    """Return what of requests an engine cannot serve, as it announces it, and which media it does not take of those
+    that others of its kind may.
+    """
+    lacks = frozenset(welcome.capabilities.unsupported)
+    if not welcome.model.media:
+        return lacks
+    return lacks | _MODALITIES.difference(kind.modality for kind in welcome.model.media)
 
 
 def remedy_for(lacking: str) -> str:

@@ -3,14 +3,14 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from typing import NamedTuple, Protocol
 
-from tokenwire.coordinator.fleet.capabilities import MEDIA_FEATURES, MEDIA_OPTIONS, remedy_for
+from tokenwire.coordinator.fleet.capabilities import MEDIA_FEATURES, MEDIA_OPTIONS, media_needs, remedy_for
 from tokenwire.coordinator.fleet.media_answers import MOST_TOKEN_IDS, Expansion
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
-from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
+from tokenwire.coordinator.media.content import IMAGE, IMAGE_EMBEDS, MediaContent, MediaPrompt
 from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, Unavailable, Unsupported
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class MediaExpander:
         Overloaded, Unavailable or EngineFailed.
         """
         most = min(max_token_ids, MOST_TOKEN_IDS)
-        needs = () if options_json is None else (MEDIA_OPTIONS,)
+        needs = media_needs(items, options_json)
         expanded = await self._ask(
             _Question(model, items, placement, needs),
             lambda session: session.media.expand(token_ids, items, options_json, most, cache_salt),
@@ -71,7 +71,7 @@ class MediaExpander:
 
         Raises what `expand` does, and Unsupported.
         """
-        needs = (MEDIA_FEATURES,) if media.options_json is None else (MEDIA_FEATURES, MEDIA_OPTIONS)
+        needs = {MEDIA_FEATURES, *media_needs(media.items, media.options_json)}
         given = media.token_ids, media.items, media.options_json
         try:
             expanded = await self._ask(
@@ -114,7 +114,7 @@ class MediaExpander:
     def _choose(self, question: "_Question", failed: Sequence[WorkerSession]) -> WorkerSession:
         able = self._able(question)
         if not able and (takes := self._taking(question)):
-            lacking = next(need for need in question.needs if any(need in each.unsupported for each in takes))
+            lacking = next(need for need in sorted(question.needs) if any(need in each.unsupported for each in takes))
             raise _unable(lacking, question.model)
         found = [each for each in able if each not in failed]
         if not found:
@@ -136,7 +136,7 @@ class _Question(NamedTuple):
     model: str
     items: Sequence[MediaContent]
     placement: Placement
-    needs: Sequence[str]
+    needs: Set[str]
     """What of workers, by the names with which they announce what they lack."""
 
     def rank(self, session: WorkerSession) -> tuple[bool, int, int, int, bytes]:
@@ -149,5 +149,9 @@ class _Question(NamedTuple):
 def _unable(lacking: str, model: str) -> TokenwireError:
     if lacking == MEDIA_FEATURES:
         return Unsupported("plain vLLM servers cannot")
+    if lacking == IMAGE_EMBEDS:  # here and below as vLLM says it, which clients may match
+        return InvalidRequest("You must set `--enable-mm-embeds` to input `image_embeds`", param=IMAGE_EMBEDS)
+    if lacking == IMAGE:
+        return InvalidRequest("At most 0 image(s) may be provided in one prompt.", param="messages")
     message = f"No worker of {model} supports mm_processor_kwargs or media_io_kwargs."
     return InvalidRequest(message + remedy_for(MEDIA_OPTIONS), param=MEDIA_OPTIONS)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from tokenwire.coordinator.fleet.announcement_limits import check_state, check_welcome
+from tokenwire.coordinator.fleet.capabilities import lacks_of
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.death_evidence import DeathEvidence
 from tokenwire.coordinator.fleet.frame_parts import is_large, parts_of
@@ -365,7 +366,7 @@ class WorkerSession:
         self.revision = self._revision_of(welcome.model, welcome.serving)
         self.version_epoch = version_epoch_of(welcome.serving)
         self.capabilities = welcome.capabilities
-        self.unsupported = frozenset(welcome.capabilities.unsupported)
+        self.unsupported = lacks_of(welcome)
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
         stats = self._slots.discard.stats = self._stats_by_model.setdefault(self.model_name, SessionStats())
         # Plain vLLM servers have neither heartbeats nor steps.

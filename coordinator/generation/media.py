@@ -7,14 +7,13 @@ from typing import Any, Protocol
 
 from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
-from tokenwire.coordinator.media.content import MediaContent, MediaFeatures, MediaPrompt
+from tokenwire.coordinator.media.content import IMAGE_EMBEDS, MediaContent, MediaFeatures, MediaPrompt
 from tokenwire.coordinator.media.loader import MediaLoader, MediaReference
-from tokenwire.coordinator.text.template.messages import PicturePart, extra_fields, picture_of
+from tokenwire.coordinator.text.template.messages import extra_fields
+from tokenwire.coordinator.text.template.pictures import NamedPicture, PicturePart, picture_of
 from tokenwire.coordinator.types import ChatPrompt, ServedModel
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
-
-_IMAGE = "image"
 
 
 class Expander(Protocol):
@@ -45,13 +44,16 @@ class MediaPrompts:
 
     async def load(self, prompt: ChatPrompt, model: ServedModel, tenant: str) -> tuple[ChatPrompt, list[MediaContent]]:
         """Return a chat with its pictures loaded, and these in their order. Raises what MediaLoader does."""
-        kind = next((each for each in model.media if each.modality == _IMAGE), None)
-        if kind is None:
+        if not model.media:
             return prompt, []
         named = [_pictures_of(message, i) for i, message in enumerate(prompt.messages)]
-        references = [MediaReference(*each, position=i) for i, each in enumerate(chain(*(of.values() for of in named)))]
+        references = [
+            MediaReference(each.source, each.uuid, each.modality, i)
+            for i, each in enumerate(chain(*(of.values() for of in named)))
+        ]
         if not references:
             return prompt, []
+        kind = _kind_of(references, model.media)
         _check(prompt, kind, len(references))
         items = await self.loader.load(references, tenant)
         loaded = enumerate(items)
@@ -99,8 +101,8 @@ def _pictures_in(messages: Iterable[Mapping[str, Any]]) -> int:
     return sum(isinstance(part, PicturePart) for content in contents if isinstance(content, list) for part in content)
 
 
-def _pictures_of(message: Mapping[str, Any], number: int) -> dict[int, tuple[str | None, str | None]]:
-    """Return the URLs and uuids of a message's pictures by their places in it."""
+def _pictures_of(message: Mapping[str, Any], number: int) -> dict[int, NamedPicture]:
+    """Return a message's pictures by their places in it."""
     content = message.get("content") if isinstance(message, Mapping) else None
     if not isinstance(content, list | tuple):
         return {}
@@ -119,6 +121,15 @@ def _replace(
         text = placeholders[min(number, len(placeholders) - 1)] if placeholders else ""
         parts[place] = PicturePart(text, extra_fields(parts[place]), item.digest)
     return {**message, "content": parts}
+
+
+def _kind_of(references: Sequence[MediaReference], kinds: Sequence[pb.MediaKind]) -> pb.MediaKind:
+    """Return the kind of all pictures of a request. Raises InvalidRequest."""
+    modalities = {each.modality for each in references}
+    if len(modalities) > 1:
+        raise InvalidRequest("Mixing raw image and embedding inputs is not allowed", param=IMAGE_EMBEDS)
+    # Another worker of the model may take what this announcement does not have.
+    return next((kind for kind in kinds if kind.modality in modalities), kinds[0])
 
 
 def _check(prompt: ChatPrompt, kind: pb.MediaKind, count: int) -> None:

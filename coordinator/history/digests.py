@@ -11,7 +11,8 @@ from hashlib import blake2b
 from typing import Any
 
 from tokenwire.coordinator.text.template.content_format import ContentFormat
-from tokenwire.coordinator.text.template.messages import PicturePart, parse_content
+from tokenwire.coordinator.text.template.messages import parse_content
+from tokenwire.coordinator.text.template.pictures import PicturePart
 
 _DIGEST_BYTES = 16
 

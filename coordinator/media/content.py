@@ -7,13 +7,17 @@ from tokenwire.process.value_class import value_class
 from tokenwire.protocol.prefix_hash import media_marker
 from tokenwire.v1 import inference_pb2 as pb
 
+IMAGE = "image"
+IMAGE_EMBEDS = "image_embeds"
+"""Embeddings of a picture in its place: the modality, and the type of the parts that bring them."""
+
 
 class MediaContent:
     """Bytes with their digest. Not a value: a store finds it for as long as anybody holds it."""
 
     __slots__ = ("__weakref__", "data", "digest", "modality")
 
-    def __init__(self, data: bytes, modality: str = "image") -> None:
+    def __init__(self, data: bytes, modality: str = IMAGE) -> None:
         self.data = data
         self.modality = modality
         self.digest = hashlib.sha256(data).digest()
@@ -71,7 +75,9 @@ class MediaPrompt:
         """Ids of the expanded prompt that stand for items, by modality."""
         counts: dict[str, int] = {}
         for item, (_, length) in zip(self.items, self.spans, strict=True):
-            counts[item.modality] = counts.get(item.modality, 0) + length
+            # Embeddings count as what they stand for, as in vLLM.
+            modality = item.modality.removesuffix("_embeds")
+            counts[modality] = counts.get(modality, 0) + length
         return counts
 
 

@@ -7,7 +7,8 @@ from contextlib import nullcontext
 
 import pybase64
 
-from tokenwire.coordinator.media.content import MediaContent
+from tokenwire.coordinator.media.content import IMAGE, IMAGE_EMBEDS, MediaContent
+from tokenwire.coordinator.media.embeddings import EmbeddingSource, embedding_bytes, encoded_chars
 from tokenwire.coordinator.media.fetching import GuardedFetcher, too_large
 from tokenwire.coordinator.media.image_header import read_header
 from tokenwire.coordinator.media.settings import MediaSettings
@@ -30,12 +31,18 @@ _MOST_NAME_CHARS = 1024
 class MediaReference:
     """A picture as a request names it."""
 
-    url: str | None
-    """None: one that the tenant has named before."""
+    source: EmbeddingSource | None
+    """A URL, or what embeddings are; None: one that the tenant has named before."""
     uuid: str | None = None
     """The tenant's own name for it."""
+    modality: str = IMAGE
     position: int = 0
     """Its place among those of the request."""
+
+    @property
+    def key(self) -> object:
+        """What is equal of references to the same."""
+        return (self.modality, self.source) if isinstance(self.source, str) else self.position
 
 
 class MediaLoader:
@@ -44,7 +51,7 @@ class MediaLoader:
     def __init__(self, settings: MediaSettings, fetcher: GuardedFetcher | None = None) -> None:
         self.store = MediaStore(settings.memory_bytes)
         self.outcomes: Counter[tuple[str, str]] = Counter()
-        """How many pictures were loaded, by source (data, fetch, uuid) and outcome (ok, refused, failed)."""
+        """How many pictures were loaded, by source (data, fetch, uuid, embeds) and outcome (ok, refused, failed)."""
         self.fetched_bytes = 0
         self._settings = settings
         self._large = asyncio.Semaphore(_MOST_LARGE)
@@ -67,13 +74,13 @@ class MediaLoader:
 
         Raises InvalidRequest, MediaUnavailable or Overloaded; the first picture that cannot be loaded decides.
         """
-        tasks: dict[str, asyncio.Task[MediaContent]] = {}
+        tasks: dict[object, asyncio.Task[MediaContent]] = {}
         try:
             for each in references:
-                if each.url is not None and each.url not in tasks:
-                    tasks[each.url] = asyncio.create_task(self._from_url(each.url, tenant))
+                if each.source is not None and each.key not in tasks:
+                    tasks[each.key] = asyncio.create_task(self._loaded(each.source, each.modality, tenant))
             return [
-                self._named(each, tenant) if each.url is None else self._name(each, tenant, await tasks[each.url])
+                self._named(each, tenant) if each.source is None else self._name(each, tenant, await tasks[each.key])
                 for each in references
             ]
         finally:
@@ -93,6 +100,8 @@ class MediaLoader:
 
     def _named(self, reference: MediaReference, tenant: str) -> MediaContent:
         content = self.store.find(tenant, reference.uuid or "")
+        if content is not None and content.modality != reference.modality:
+            content = None
         self.outcomes["uuid", "refused" if content is None else "ok"] += 1
         if content is None:
             raise InvalidRequest(
@@ -100,22 +109,37 @@ class MediaLoader:
             )
         return content
 
-    async def _from_url(self, url: str, tenant: str) -> MediaContent:
-        source = "data" if url[:5].lower() == "data:" else "fetch"
+    async def _loaded(self, source: EmbeddingSource, modality: str, tenant: str) -> MediaContent:
+        label, chars = _origin(source, modality)
         try:
-            async with self._large if source == "data" and len(url) > _LARGE_CHARS else nullcontext():
+            async with self._large if chars > _LARGE_CHARS else nullcontext():
                 with self.store.arriving() as count:
-                    data = await (self._decode(url, count) if source == "data" else self._fetch(url, tenant, count))
-                    content = await self._checked(data)
+                    if not isinstance(source, str) or modality == IMAGE_EMBEDS:
+                        content = await self._embeddings(source, chars, count)
+                    elif label == "data":
+                        content = await self._checked(await self._decode(source, count))
+                    else:
+                        content = await self._checked(await self._fetch(source, tenant, count))
                 content = self.store.add(content)
         except InvalidRequest as error:
-            self.outcomes[source, "refused" if error.http_status == 400 else "failed"] += 1
+            self.outcomes[label, "refused" if error.http_status == 400 else "failed"] += 1
             raise
         except TokenwireError:
-            self.outcomes[source, "failed"] += 1
+            self.outcomes[label, "failed"] += 1
             raise
-        self.outcomes[source, "ok"] += 1
+        self.outcomes[label, "ok"] += 1
         return content
+
+    async def _embeddings(self, source: EmbeddingSource, chars: int, count: Callable[[int], None]) -> MediaContent:
+        size = chars * 3 // 4
+        if size > self._settings.max_bytes:
+            raise too_large(size, self._settings.max_bytes)
+        count(size)
+
+        def content() -> MediaContent:
+            return MediaContent(embedding_bytes(source), IMAGE_EMBEDS)
+
+        return content() if size <= _INLINE_BYTES else await in_thread(content)
 
     async def _fetch(self, url: str, tenant: str, count: Callable[[int], None]) -> bytes:
         if not self._settings.fetch:
@@ -152,3 +176,10 @@ class MediaLoader:
                 param="messages",
             )
         return MediaContent(data) if len(data) <= _INLINE_BYTES else await in_thread(MediaContent, data)
+
+
+def _origin(source: EmbeddingSource, modality: str) -> tuple[str, int]:
+    """Return where something comes from, and how many characters of base64 it has."""
+    if modality == IMAGE_EMBEDS or not isinstance(source, str):
+        return "embeds", encoded_chars(source)
+    return ("data", len(source)) if source[:5].lower() == "data:" else ("fetch", 0)

@@ -35,7 +35,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> PlainReplies:
     """Return the responses of both, which have ended by then: there is one engine at a time."""
     folder, model = tmp_path_factory.mktemp("stock"), vision_model()
     server = VllmServer(folder, (*PLAIN, *LIMIT), model)
-    asked = {name: asked_for(messages) for name, messages in picture_chats().items()}
+    asked = {name: asked_for(messages, logprobs=True) for name, messages in picture_chats().items()}
     asked |= {name: asked_for([{"role": "user", "content": each}]) for name, each in WRONG.items()}
     try:
         server.wait_ready()

@@ -105,7 +105,8 @@ class SimulatedEngine(Engine):
             self._log = open_log(settings.token_log)
         self._model = model
         tokens, memory_bytes, seconds = settings.image_tokens, settings.received_media_bytes, settings.image_ms / 1000
-        self._media = SimulatedMedia(model, tokens, memory_bytes, seconds) if tokens else None
+        embeds = settings.image_embeds
+        self._media = SimulatedMedia(model, tokens, memory_bytes, seconds, embeds) if tokens else None
         self._planner = RequestPlanner(settings, model)
         self._pool_planner = PoolPlanner(settings, model) if settings.embedding_width else None
         self._searches = ScriptSearches(Scripts(self._planner, replies, grammars))

@@ -47,17 +47,25 @@ class SimulatedProcessing:
 class SimulatedMedia(EngineMedia):
     """Expands placeholders; pictures are stored and never decoded."""
 
-    def __init__(self, model: SimulatedModel, tokens: int, memory_bytes: int, seconds: float = 0.0) -> None:
-        """`tokens`: ids for each picture, which takes `seconds`; `memory_bytes` is for what coordinators put."""
+    def __init__(
+        self, model: SimulatedModel, tokens: int, memory_bytes: int, seconds: float = 0.0, embeds: bool = False
+    ) -> None:
+        """`tokens`: ids for each picture, which takes `seconds`; `memory_bytes` is for what coordinators put.
+
+        embeds: whether embeddings are taken in the place of pictures.
+        """
         self._placeholder = model.tokenizer().encode(PLACEHOLDER, add_special_tokens=False).ids
         self._words = model.words
         self._tokens = tokens
+        self._modalities = ("image", "image_embeds") if embeds else ("image",)
         self._received = ReceivedMedia(memory_bytes)
         self._processing = SimulatedProcessing(seconds) if seconds else None
 
     def kinds(self) -> Sequence[pb.MediaKind]:
-        """Return the only kind."""
-        return [pb.MediaKind(modality="image", limit=MOST_PICTURES, placeholders=[PLACEHOLDER])]
+        """Return the kinds."""
+        return [
+            pb.MediaKind(modality=each, limit=MOST_PICTURES, placeholders=[PLACEHOLDER]) for each in self._modalities
+        ]
 
     async def put(self, chunks: AsyncIterator[pb.PutRequest]) -> None:
         """Store an item."""

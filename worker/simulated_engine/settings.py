@@ -123,6 +123,14 @@ class SimulationSettings:
             bounds=Bounds(at_least=0),
         ),
     )
+    image_embeds: bool = option(
+        False,
+        Option(
+            "--sim-image-embeds",
+            "Take embeddings in the place of pictures, as a worker does with --enable-mm-embeds after `--`.",
+            Section.SIMULATION,
+        ),
+    )
     seed: int = option(
         0, Option("--sim-seed", "Seed of the model: another one generates other tokens.", Section.SIMULATION)
     )

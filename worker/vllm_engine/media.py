@@ -8,6 +8,7 @@ import pickle
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from importlib import import_module
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -25,6 +26,8 @@ from tokenwire.worker.media.processor_pool import ProcessorPool
 from tokenwire.worker.media.received import ReceivedMedia
 from tokenwire.worker.vllm_engine.errors import vllm_errors
 from tokenwire.worker.vllm_engine.media_processor import (
+    EMBEDDINGS_MODULE,
+    IMAGE_EMBEDS,
     MediaJob,
     MediaOptions,
     ProcessedMedia,
@@ -36,8 +39,11 @@ log = logging.getLogger(__name__)
 
 _IMAGE = "image"
 _MOST_PLACEHOLDERS = 64
+_NO_LIMIT = 2**32 - 1
 _TENSORS = "tensors"
 _NO_FEATURES = "its vLLM is older than 0.32"
+_Key = tuple[str, bytes, str]
+"""The modality, digest and options of an item."""
 _PROCESSOR_MODULE = "tokenwire.worker.vllm_engine.media_processor"
 
 
@@ -50,6 +56,8 @@ class _ProcessedItem:
     """vLLM's MultiModalKwargsItem; its tensors lie in the shared memory."""
     prompt_updates: Sequence[Any]
     memory: mmap.mmap
+    rows: int | None = None
+    """Of embeddings; None: it is a picture."""
 
 
 class _Entries(TransientCache):
@@ -78,12 +86,12 @@ class VllmMedia(EngineMedia):
         self._received = ReceivedMedia(memory_bytes)
         config = llm.model_config
         self._pool = ProcessorPool(_PROCESSOR_MODULE, cloudpickle.dumps(config), processes)
-        self._kinds = _kinds(llm, self._processor)
-        self._entries: OrderedDict[tuple[bytes, str], _ProcessedItem] = OrderedDict()
-        """Processed items by digest and options, least recently used first."""
+        self._kinds = _kinds(llm)
+        self._entries: OrderedDict[_Key, _ProcessedItem] = OrderedDict()
+        """Processed items, least recently used first."""
         self._entries_bytes = 0
         self._capacity = int(config.multimodal_config.mm_processor_cache_gb * 2**30)
-        self._processing: dict[tuple[bytes, str], asyncio.Task[_ProcessedItem]] = {}
+        self._processing: dict[_Key, asyncio.Task[_ProcessedItem]] = {}
         self._rendering = asyncio.Lock()
         self._expanded = self._reused = 0
 
@@ -112,7 +120,7 @@ class VllmMedia(EngineMedia):
 
     async def expand(self, request: pb.ExpandRequest) -> pb.ExpandResponse:
         """Return a prompt as the engine sees it."""
-        reused = sum((item.digest, item.options_json) in self._entries for item in request.media)
+        reused = sum(_key(item) in self._entries for item in request.media)
         made, entries = await self._made(list(request.token_ids), request.media)
         spans = [pb.MediaSpan(offset=each.offset, length=each.length) for each in made["mm_placeholders"][_IMAGE]]
         response = pb.ExpandResponse(token_ids=made["prompt_token_ids"], spans=spans)
@@ -141,11 +149,11 @@ class VllmMedia(EngineMedia):
         """Return vLLM's input, and the item at each of its places."""
         self._check(media)
         options_json = media[0].options_json
-        missing = [each.digest for each in media if not self._has(each.digest, options_json)]
+        missing = [each.digest for each in media if not self._has(each)]
         if missing:
             raise MediaMissing(missing)
         options = _options(options_json)
-        entries = await asyncio.gather(*(self._entry(each.digest, options_json, options) for each in media))
+        entries = await asyncio.gather(*(self._entry(each, options) for each in media))
         end = len(token_ids) if end is None else end
         with vllm_errors():
             cache = _Entries({entry.item_hash: entry for entry in entries})
@@ -153,40 +161,46 @@ class VllmMedia(EngineMedia):
             names = [each.digest.hex() for each in media]
             inputs = processor_inputs(self._processor, _IMAGE, nothing, names, options, cache, token_ids[:end])
             made = self._processor.apply(inputs, TimingContext(enabled=False))
+        for place, entry in zip(made["mm_placeholders"][_IMAGE], entries, strict=True):
+            if entry.rows is not None and place.get_num_embeds() != entry.rows:  # the engine would end
+                message = f"`{IMAGE_EMBEDS}` has {entry.rows} rows, but {place.get_num_embeds()} places in the prompt."
+                raise InvalidRequest(message, param=IMAGE_EMBEDS)
         made["prompt_token_ids"] = [*made["prompt_token_ids"], *token_ids[end:]]
         return made, entries
 
     def _check(self, media: Sequence[pb.MediaItem]) -> None:
-        limit = self._kinds[0].limit
-        if len(media) > limit:
-            raise InvalidRequest(f"At most {limit} image(s) may be provided in one prompt.", param="messages")
-        if not media or any(each.modality != _IMAGE for each in media):
-            raise InvalidRequest("The media of a prompt must be images.", param="messages")
+        modalities = {each.modality for each in media}
+        kind = next((each for each in self._kinds if {each.modality} == modalities), None)
+        if kind is None:
+            taken = " or ".join(each.modality for each in self._kinds)
+            raise InvalidRequest(f"The media of a prompt must be of one kind: {taken}.", param="messages")
+        if len(media) > kind.limit:
+            raise InvalidRequest(f"At most {kind.limit} image(s) may be provided in one prompt.", param="messages")
         if any(each.options_json != media[0].options_json for each in media):
             raise InvalidRequest("The media of a prompt have different options.", param="mm_processor_kwargs")
 
-    def _has(self, digest: bytes, options_json: str) -> bool:
-        key = digest, options_json
-        return key in self._entries or key in self._processing or self._received.get(digest) is not None
+    def _has(self, item: pb.MediaItem) -> bool:
+        key = _key(item)
+        return key in self._entries or key in self._processing or self._received.get(item.digest) is not None
 
-    async def _entry(self, digest: bytes, options_json: str, options: MediaOptions) -> _ProcessedItem:
+    async def _entry(self, item: pb.MediaItem, options: MediaOptions) -> _ProcessedItem:
         """Return a processed item; of those who need it at a time, one has it processed."""
-        key = digest, options_json
+        key = _key(item)
         known = self._entries.get(key)
         if known is not None:
             self._entries.move_to_end(key)
             return known
         task = self._processing.get(key)
         if task is None:
-            task = self._processing[key] = asyncio.create_task(self._process(digest, options))
+            task = self._processing[key] = asyncio.create_task(self._process(item, options))
             task.add_done_callback(lambda done: self._on_processed(key, done))
         return await asyncio.shield(task)
 
-    async def _process(self, digest: bytes, options: MediaOptions) -> _ProcessedItem:
-        data = self._received.get(digest)
+    async def _process(self, item: pb.MediaItem, options: MediaOptions) -> _ProcessedItem:
+        data = self._received.get(item.digest)
         if data is None:
-            raise MediaMissing([digest])
-        job = MediaJob(_IMAGE, data, digest.hex(), options)
+            raise MediaMissing([item.digest])
+        job = MediaJob(item.modality, data, item.digest.hex(), options)
         answer, memory = await self._pool.run(pickle.dumps(job))
         processed: ProcessedMedia = pickle.loads(answer)  # noqa: S301  (a process of this worker)
         if processed.error or memory is None:
@@ -197,9 +211,9 @@ class VllmMedia(EngineMedia):
             start += size
         (features,) = MsgpackDecoder(list[MultiModalKwargsItem]).decode(buffers)
         updates = pickle.loads(processed.prompt_updates)  # noqa: S301  (as above)
-        return _ProcessedItem(processed.item_hash, features, updates, memory)
+        return _ProcessedItem(processed.item_hash, features, updates, memory, processed.rows)
 
-    def _on_processed(self, key: tuple[bytes, str], task: "asyncio.Task[_ProcessedItem]") -> None:
+    def _on_processed(self, key: _Key, task: "asyncio.Task[_ProcessedItem]") -> None:
         del self._processing[key]
         if task.cancelled() or task.exception() is not None:
             return
@@ -229,18 +243,38 @@ def takes_pictures(llm: Any) -> bool:
     if missing:
         log.warning("this vLLM lacks %s: the worker takes text only", ", ".join(missing))
         return False
-    return bool(llm.renderer.get_mm_processor().info.allowed_mm_limits.get(_IMAGE, 0))
+    return bool(_limits(llm))
 
 
-def _kinds(llm: Any, processor: Any) -> list[pb.MediaKind]:
+def _limits(llm: Any) -> dict[str, int]:
+    """Return how many items of each kind a prompt may have."""
+    limit = int(min(llm.renderer.get_mm_processor().info.allowed_mm_limits.get(_IMAGE, 0), _NO_LIMIT))
+    limits = {_IMAGE: limit} if limit else {}
+    if llm.model_config.multimodal_config.enable_mm_embeds:
+        try:
+            import_module(EMBEDDINGS_MODULE)
+        except ImportError as error:
+            log.warning("this vLLM lacks what embeddings of pictures need (%s): the worker takes none", error)
+        else:
+            limits[IMAGE_EMBEDS] = limit or _NO_LIMIT  # vLLM limits those of models whose encoder it leaves out to none
+    return limits
+
+
+def _kinds(llm: Any) -> list[pb.MediaKind]:
     from vllm.model_executor.model_loader import get_model_cls
 
-    limit = int(min(processor.info.allowed_mm_limits[_IMAGE], 2**32 - 1))
+    limits = _limits(llm)
+    limit = max(limits.values())
     model = get_model_cls(llm.model_config)
     texts = [model.get_placeholder_str(_IMAGE, number) for number in range(1, min(limit, _MOST_PLACEHOLDERS) + 1)]
     while len(texts) > 1 and texts[-1] == texts[-2]:
         texts.pop()
-    return [pb.MediaKind(modality=_IMAGE, limit=limit, placeholders=[text for text in texts if text])]
+    texts = [text for text in texts if text]
+    return [pb.MediaKind(modality=name, limit=most, placeholders=texts) for name, most in limits.items()]
+
+
+def _key(item: pb.MediaItem) -> _Key:
+    return item.modality, item.digest, item.options_json
 
 
 def check_tensors(size: int) -> None:

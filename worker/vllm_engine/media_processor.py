@@ -4,8 +4,9 @@ An item is processed by itself, as vLLM does where its processor cache has the o
 """
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -19,6 +20,8 @@ from vllm.v1.serial_utils import MsgpackEncoder
 
 from tokenwire.worker.media.fork_server import Buffers, ForkHandler
 
+EMBEDDINGS_MODULE = "tokenwire.worker.vllm_engine.media_embeddings"
+IMAGE_EMBEDS = "image_embeds"
 _IN_HEADER_BYTES = 256
 """Smaller tensors are in the message, not in buffers of their own."""
 
@@ -55,6 +58,8 @@ class ProcessedMedia:
     """Of the buffers of the encoded item, in shared memory."""
     prompt_updates: bytes = b""
     """How prompts get the ids of the item, pickled."""
+    rows: int | None = None
+    """Of embeddings; None: it is a picture."""
 
 
 class TransientCache(BaseMultiModalProcessorCache):  # type: ignore[misc]
@@ -95,7 +100,15 @@ def load_handler(configuration: bytes) -> ForkHandler:
     config = pickle.loads(configuration)  # noqa: S301  (the worker's own)
     processor = MULTIMODAL_REGISTRY.create_processor(config, tokenizer=cached_tokenizer_from_config(config))
     io_defaults = config.multimodal_config.media_io_kwargs or {}
-    return lambda job: _handle(processor, io_defaults, pickle.loads(job))  # noqa: S301  (the worker's own)
+    embeds = import_module(EMBEDDINGS_MODULE) if config.multimodal_config.enable_mm_embeds else None
+
+    def handle(data: bytes) -> tuple[bytes, Buffers]:
+        job: MediaJob = pickle.loads(data)  # noqa: S301  (the worker's own)
+        if job.modality == IMAGE_EMBEDS:
+            return _handle_embeddings(processor, config, embeds, job)
+        return _handle(processor, io_defaults, job)
+
+    return handle
 
 
 def _handle(processor: Any, io_defaults: dict[str, Any], job: MediaJob) -> tuple[bytes, Buffers]:
@@ -109,19 +122,34 @@ def _handle(processor: Any, io_defaults: dict[str, Any], job: MediaJob) -> tuple
         return pickle.dumps(ProcessedMedia(error=str(error) or type(error).__name__)), ()
     if capture.found is None:
         return pickle.dumps(ProcessedMedia(error="This model's processor cannot process single pictures.")), ()
-    item_hash, features, updates = capture.found
+    return _answer(*capture.found)
+
+
+def _handle_embeddings(processor: Any, config: Any, embeds: Any, job: MediaJob) -> tuple[bytes, Buffers]:
+    try:
+        with embeds.bounded_memory(len(job.data)):
+            items = embeds.load_embeddings(processor, config, job.data)
+            inputs = processor_inputs(processor, "image", items, [job.name], job.options, None)
+            made = processor._apply_hf_processor(inputs, TimingContext(enabled=False))
+            (features,), (updates,) = made.kwargs["image"], made.prompt_updates["image"]
+            return _answer(made.hashes["image"][0], features, updates, embeds.rows_of(features))
+    except Exception as error:  # a client's bytes can raise any, in torch, NumPy and vLLM
+        return pickle.dumps(ProcessedMedia(error=f"Failed to load image_embeds: {error or type(error).__name__}")), ()
+
+
+def _answer(item_hash: str, features: Any, updates: Sequence[Any], rows: int | None = None) -> tuple[bytes, Buffers]:
     buffers = [memoryview(each).cast("B") for each in MsgpackEncoder(_IN_HEADER_BYTES).encode([features])]
     sizes = tuple(each.nbytes for each in buffers)
-    return pickle.dumps(ProcessedMedia("", item_hash, sizes, cloudpickle.dumps(list(updates)))), buffers
+    return pickle.dumps(ProcessedMedia("", item_hash, sizes, cloudpickle.dumps(list(updates)), rows)), buffers
 
 
 def processor_inputs(
     processor: Any,
     modality: str,
-    items: list[Any],
+    items: Any,
     names: list[str],
     options: MediaOptions,
-    cache: BaseMultiModalProcessorCache,
+    cache: BaseMultiModalProcessorCache | None,
     prompt: list[int] | None = None,
 ) -> Any:
     """Return vLLM's inputs of a processor; an item is None where the cache has it."""

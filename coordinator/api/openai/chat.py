@@ -31,7 +31,8 @@ from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.output.sse import ChunkEncoder
 from tokenwire.coordinator.parsing.message import MOST_INLINE, MessageParser, ParsedMessage, ParserPlan
 from tokenwire.coordinator.parsing.rules import require_tool_parser
-from tokenwire.coordinator.text.template.messages import ChatMessage, reject_pictures
+from tokenwire.coordinator.text.template.messages import ChatMessage
+from tokenwire.coordinator.text.template.pictures import reject_pictures
 from tokenwire.coordinator.types import ChatPrompt, ServedModel, Usage
 from tokenwire.process.threads import in_thread
 from tokenwire.process.value_class import value_class

@@ -18,7 +18,8 @@ class MediaCollector(Collector):
         """Yield the families."""
         loads = CounterMetricFamily(
             "tokenwire_media_loads",
-            "Pictures of requests, by where they came from (data, fetch, uuid) and outcome (ok, refused, failed).",
+            "Pictures of requests, by what they came from "
+            "(data, fetch, uuid, embeds) and outcome (ok, refused, failed).",
             labels=("source", "outcome"),
         )
         for labels, count in self._loader.outcomes.items():

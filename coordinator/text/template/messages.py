@@ -5,10 +5,10 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tokenwire.coordinator.text.template.content_format import ContentFormat
+from tokenwire.coordinator.text.template.pictures import PICTURE_TYPES, PicturePart
 from tokenwire.errors import InvalidRequest, Malformed
 
 log = logging.getLogger(__name__)
@@ -27,9 +27,8 @@ _TEXT_FIELDS = {
     "refusal": "refusal",
     "thinking": "thinking",
 }
-_PICTURES = ("image_url", "input_image")
 _MEDIA = (
-    *(*_PICTURES, "image_pil", "image_embeds", "audio_url", "input_audio", "audio_embeds"),
+    *(*PICTURE_TYPES, "image_pil", "audio_url", "input_audio", "audio_embeds"),
     *("video_url", "video_embeds", "prompt_embeds", "file"),
 )
 # Fields handled here; all others are passed to the template with the text.
@@ -37,49 +36,6 @@ _OWN_FIELDS = frozenset(
     {*_MEDIA, "closed", "data", "name", "prompt_cache_breakpoint", "refusal", "text", "thinking", "type", "uuid"}
 )
 _BILLING_HEADER = re.compile("x-anthropic-billing-header:[^\r\n\x85\u2028\u2029]*(\r\n|[\r\n\x85\u2028\u2029])?")
-
-
-@dataclass(frozen=True, slots=True)
-class PicturePart:
-    """A picture in a message's content, in the place of the client's part once it is loaded."""
-
-    placeholder: str
-    """What stands for it where content is a string."""
-    extra: Mapping[str, Any]
-    """Other fields of the part, for the template."""
-    digest: bytes
-    """Of its bytes: what makes two conversations with pictures the same."""
-
-
-def picture_of(part: object, where: str) -> tuple[str | None, str | None] | None:
-    """Return the URL and the uuid of a part that is a picture, as vLLM reads them; None for other parts.
-
-    Raises InvalidRequest. Without a URL it is one that the client has named before.
-    """
-    if not isinstance(part, Mapping):
-        return None
-    kind, uuid = part.get("type"), part.get("uuid")
-    if kind not in _PICTURES and not (kind is None and "image_url" in part):
-        return None
-    value = part.get("image_url")
-    url = value.get("url") if isinstance(value, Mapping) else value
-    if uuid is not None and not isinstance(uuid, str | int):
-        raise InvalidRequest(f"{where}.uuid must be a string.", param="messages")
-    if not isinstance(url, str) and (url is not None or uuid is None):
-        raise InvalidRequest(f"{where}.image_url must have a url, which is a string.", param="messages")
-    return url or None, None if uuid is None else str(uuid)
-
-
-def reject_pictures(messages: Iterable[object]) -> None:
-    """Raise InvalidRequest if a message has a picture: ids that a request gives cannot stand for it."""
-    for i, message in enumerate(messages):
-        content = message.get("content") if isinstance(message, Mapping) else None
-        for j, part in enumerate(content if isinstance(content, list | tuple) else ()):
-            where = f"messages[{i}].content[{j}]"
-            if picture_of(part, where) is not None:
-                raise InvalidRequest(
-                    f"{where} is a picture, in a request that gives its prompt as ids.", param="messages"
-                )
 
 
 def extra_fields(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,7 +188,7 @@ def _reject(part: Mapping[str, Any], kind: object, where: str) -> NoReturn:
         kind = next((name for name in _MEDIA if name in part), None)
     if kind is None:
         raise InvalidRequest(f"{where}.type is required.", param="messages")
-    if kind in _PICTURES:
+    if kind in PICTURE_TYPES:
         others = "in other APIs: input_image, image"  # whose parts were translated
         raise InvalidRequest(
             f"{where} is of type {kind!r} ({others}), but this model takes text only.", param="messages"

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.fleet.capabilities import common_capabilities, needs_of, remedy_for
+from tokenwire.coordinator.fleet.capabilities import common_capabilities, lacks_of, needs_of, remedy_for
 from tokenwire.coordinator.fleet.submission import PooledInputs, Submission
+from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
 from tokenwire.v1 import inference_pb2 as pb
 
 ALL = pb.EngineCapabilities(seeds=True, positional_seeds=True, batch_invariant=True)
@@ -64,3 +65,25 @@ def test_what_an_engine_lacks_for_its_options_has_a_remedy() -> None:
     """What its vLLM lacks has none but another vLLM, which the error names."""
     assert "--enable-sleep-mode" in remedy_for("sleep")
     assert remedy_for("watermarking") == ""
+
+
+def test_media_are_a_need_by_their_kind() -> None:
+    """So a fleet may have workers that take pictures, and some that take their embeddings."""
+    media = MediaPrompt([MediaContent(b"x", "image_embeds")], [1], 1, [(0, 1)], "{}")
+    assert needs_of(Submission("r", [1], media=media)) == {"image_embeds", "mm_processor_kwargs"}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "lacks"),
+    [
+        ([], {"lora"}),
+        (["image"], {"lora", "image_embeds"}),
+        (["image_embeds"], {"lora", "image"}),
+        (["image", "image_embeds"], {"lora"}),
+    ],
+)
+def test_a_worker_lacks_the_kinds_of_media_that_it_does_not_announce(kinds: list[str], lacks: set[str]) -> None:
+    """One that takes text only lacks none of them by name: it gets no media at all."""
+    welcome = pb.Welcome(capabilities=pb.EngineCapabilities(unsupported=["lora"]))
+    welcome.model.media.extend(pb.MediaKind(modality=kind) for kind in kinds)
+    assert lacks_of(welcome) == lacks

@@ -1,6 +1,7 @@
 """Tests of expansions of prompts: which workers are asked."""
 
 import asyncio
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -207,3 +208,20 @@ async def test_without_another_worker_a_silent_one_is_waited_for() -> None:
     await until(lambda: pool.looks > 5)
     assert not waiting.done()
     waiting.cancel()
+
+
+@pytest.mark.parametrize(
+    ("modality", "message"),
+    [
+        ("image_embeds", "You must set `--enable-mm-embeds` to input `image_embeds`"),
+        ("image", "At most 0 image(s) may be provided in one prompt."),
+    ],
+)
+async def test_media_go_to_workers_that_take_their_kind(modality: str, message: str) -> None:
+    """Where there is none, the request is refused in vLLM's words."""
+    cannot, can = Asked(unsupported=frozenset({modality})), Asked(slots=9)
+    item = MediaContent(b"x", modality)
+    await expander_of(cannot, can).expand("m", [1], [item])
+    assert (cannot.asked, can.asked) == (0, 1)
+    with pytest.raises(InvalidRequest, match=re.escape(message)):
+        await expander_of(cannot).expand("m", [1], [item])

@@ -15,7 +15,7 @@ from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
 from tokenwire.coordinator.media.loader import MediaLoader
 from tokenwire.coordinator.media.settings import MediaSettings
-from tokenwire.coordinator.text.template.messages import PicturePart
+from tokenwire.coordinator.text.template.pictures import PicturePart
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, KnownPrefix
 from tokenwire.errors import InvalidRequest, Overloaded
@@ -173,3 +173,22 @@ async def test_features_of_rendered_requests_count_as_long_as_they_are_sent() ->
         await prompts.features(media, SEES, "tensors")
     del features
     assert prompts.loader.store.used_bytes == 0
+
+
+TENSOR = base64.b64encode(b"PK\x03\x04").decode()
+
+
+async def test_embeddings_take_the_places_of_pictures() -> None:
+    """Templates get the same, and their bytes are of their own modality."""
+    prompts = MediaPrompts(MediaLoader(MediaSettings()), Expands())
+    part = {"type": "image_embeds", "image_embeds": TENSOR}
+    loaded, items = await prompts.load(picture_chat([part, "a", part]), SEES, "")
+    assert [item.modality for item in items] == ["image_embeds"] * 2
+    first, _, second = loaded.messages[0]["content"]
+    assert (first.placeholder, second.placeholder) == ("<one>", "<more>")
+
+
+async def test_pictures_and_embeddings_are_not_mixed() -> None:
+    """In vLLM's words."""
+    with pytest.raises(InvalidRequest, match="Mixing raw image and embedding inputs is not allowed"):
+        await loaded_pictures(picture_chat([image()], [{"type": "image_embeds", "image_embeds": TENSOR}]))

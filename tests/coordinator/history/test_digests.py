@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tokenwire.coordinator.history.digests import Transcript, digest, message_text
-from tokenwire.coordinator.text.template.messages import PicturePart
+from tokenwire.coordinator.text.template.pictures import PicturePart
 from tokenwire.errors import InvalidRequest
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1, "b": [2]}'}}

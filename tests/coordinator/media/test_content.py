@@ -27,6 +27,8 @@ def test_items_are_counted_by_modality_and_named_by_digest() -> None:
     prompt = MediaPrompt([item, item], [9, 9], length=7, spans=[(0, 3), (3, 4)], options_json="{}")
     assert prompt.tokens == {"image": 7}
     assert [(each.digest, each.options_json) for each in prompt.messages()] == [(item.digest, "{}")] * 2
+    embeds = MediaPrompt([MediaContent(b"x", "image_embeds")], [9], length=3, spans=[(0, 3)])
+    assert (embeds.tokens, embeds.messages()[0].modality) == ({"image": 3}, "image_embeds")
 
 
 def test_names_of_prefixes_tell_pictures_apart() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.coordinator.media import pictures
+from tokenwire.coordinator.media.content import IMAGE_EMBEDS
 from tokenwire.coordinator.media.fetching import GuardedFetcher
 from tokenwire.coordinator.media.loader import MediaLoader, MediaReference
 from tokenwire.coordinator.media.settings import MediaSettings
@@ -121,7 +122,30 @@ async def test_a_uuid_names_a_picture_for_its_tenant_alone() -> None:
     (content,) = await loader.load([named], "one")
     assert await loader.load([MediaReference(None, "cat")], "one") == [content]
     with pytest.raises(InvalidRequest, match="Cache miss for image at index 1 but data is not provided"):
-        await loader.load([named, MediaReference(None, "cat", 1)][1:], "two")
+        await loader.load([named, MediaReference(None, "cat", position=1)][1:], "two")
+
+
+async def test_embeddings_are_loaded_as_bytes_of_their_own_kind() -> None:
+    """Equal ones are one, a uuid names them, and they are counted; a picture's name is not theirs."""
+    loader = MediaLoader(MediaSettings())
+    tensor = base64.b64encode(b"PK\x03\x04...").decode()
+    embeds = MediaReference(tensor, "cat", IMAGE_EMBEDS)
+    one, same = await loader.load([embeds, embeds], "one")
+    assert one is same
+    assert (one.data, one.modality) == (b"PK\x03\x04...", IMAGE_EMBEDS)
+    assert await loader.load([MediaReference(None, "cat", IMAGE_EMBEDS)], "one") == [one]
+    with pytest.raises(InvalidRequest, match="Cache miss for image at index 0"):
+        await loader.load([MediaReference(None, "cat")], "one")
+    assert loader.outcomes["embeds", "ok"] == 1
+    assert loader.store.used_bytes == len(one.data)
+
+
+async def test_embeddings_are_bounded_as_pictures_are() -> None:
+    """Before anything is decoded."""
+    loader = MediaLoader(MediaSettings(max_bytes=1000))
+    with pytest.raises(InvalidRequest, match="max-media-mb"):
+        await loader.load([MediaReference({"a": "!" * 700, "b": "!" * 700}, modality=IMAGE_EMBEDS)], "")
+    assert loader.outcomes["embeds", "refused"] == 1
 
 
 async def test_pictures_beyond_the_memory_are_rejected_until_others_end() -> None:

@@ -94,3 +94,10 @@ async def test_features_of_rendered_requests_are_named_and_placed() -> None:
         "kwargs_data": None,
         "mm_metadata": None,
     }
+
+
+def test_embeddings_are_a_kind_of_their_own_where_they_are_taken() -> None:
+    """As of a worker with --enable-mm-embeds."""
+    for embeds, kinds in ((False, ["image"]), (True, ["image", "image_embeds"])):
+        media = SimulatedMedia(MODEL, 5, 2**20, embeds=embeds)
+        assert [kind.modality for kind in media.kinds()] == kinds

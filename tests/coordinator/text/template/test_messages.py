@@ -4,12 +4,8 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.text.template.messages import (
-    PicturePart,
-    developer_as_system,
-    parse_messages,
-    reject_pictures,
-)
+from tokenwire.coordinator.text.template.messages import developer_as_system, parse_messages
+from tokenwire.coordinator.text.template.pictures import PicturePart
 from tokenwire.errors import InvalidRequest
 
 
@@ -187,16 +183,6 @@ def test_pictures_in_developer_messages_need_a_template_for_them() -> None:
     messages = parse_messages([{"role": role, "content": [PICTURE]} for role in ("system", "developer")], "openai")
     with pytest.raises(InvalidRequest, match="must not have pictures"):
         developer_as_system(messages)
-
-
-def test_pictures_beside_the_ids_of_a_prompt_are_named() -> None:
-    """The ids say nothing of them, and the engine would see none."""
-    picture = {"type": "image_url", "image_url": {"url": "data:x"}}
-    reject_pictures(
-        [{"role": "user", "content": ["a", {"type": "text", "text": "b"}]}, {"role": "user", "content": "c"}]
-    )
-    with pytest.raises(InvalidRequest, match=r"messages\[1\]\.content\[1\] is a picture"):
-        reject_pictures([{"role": "user"}, {"role": "user", "content": ["a", picture]}])
 
 
 def test_a_body_cannot_bring_what_stands_for_a_picture() -> None:
