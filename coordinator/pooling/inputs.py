@@ -14,7 +14,7 @@ from tokenwire.coordinator.generation.limits import (
 from tokenwire.coordinator.generation.prompts import encode_truncated, kept_ids
 from tokenwire.coordinator.pooling.pairs import BATCH_CHARS, encode_pairs
 from tokenwire.coordinator.pooling.types import Input, PoolingRequest, TextPair
-from tokenwire.coordinator.types import ChatPrompt, ServedModel, TextPrompt, TokenPrompt, Truncation
+from tokenwire.coordinator.types import ChatPrompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import InvalidRequest
 from tokenwire.process.batches import batches_by_size
 from tokenwire.process.threads import in_thread
@@ -49,12 +49,15 @@ async def prepare_inputs(request: PoolingRequest, model: ServedModel) -> Prepare
             token_ids[position] = _ids_of(each, request.truncation, limit)
         elif isinstance(each, TextPair):
             pairs.append(each)
+        elif isinstance(each, ChatPrompt):
+            texts[position] = await model.template.render_messages_async(each.messages, each.options)
         else:
-            texts[position] = await _text_of(each, model, request, limit)
+            texts[position] = each.text
         if position % _INPUTS_BETWEEN_YIELDS == _INPUTS_BETWEEN_YIELDS - 1:
             await asyncio.sleep(0)
     if pairs:
         return await _prepare_pairs(pairs, request, model, limit)
+    await _prepare_texts(texts, model, request, limit)
     for batch in _batches(texts, request.truncation is not None):
         token_ids_of_batch = await _encode(batch, model, request, limit)
         for position, ids in zip(batch, token_ids_of_batch, strict=True):
@@ -64,7 +67,9 @@ async def prepare_inputs(request: PoolingRequest, model: ServedModel) -> Prepare
     for position, ids in enumerate(found):
         if padding is not None:
             found[position] = ids = [*ids, *[padding] * (limit - len(ids))]
-        _check_input(request.inputs[position], ids, model, limit)
+        given = request.inputs[position]
+        if not 0 < len(ids) <= limit or isinstance(given, TokenPrompt):
+            _check_input(given, ids, model, limit)
     return PreparedInputs(found, [])
 
 
@@ -84,21 +89,19 @@ async def _prepare_pairs(
     return PreparedInputs([ids for ids, _ in encoded], [begins for _, begins in encoded] if types else [])
 
 
-async def _text_of(each: Input, model: ServedModel, request: PoolingRequest, limit: int) -> str:
-    """Return the text to tokenize of an input that is no ids. Raises InvalidRequest if it is too long."""
-    if isinstance(each, ChatPrompt):
-        text = await model.template.render_messages_async(each.messages, each.options)
-    elif isinstance(each, TextPrompt):
-        text = each.text
-    else:
-        raise TypeError(f"not one text: {type(each).__name__}")
+async def _prepare_texts(texts: dict[int, str], model: ServedModel, request: PoolingRequest, limit: int) -> None:
+    """Put texts in the form that is tokenized. Raises InvalidRequest if one is too long."""
     if model.pooling is not None and model.pooling.lower_case:
-        text = text.lower()
-    if request.truncation is None:
-        check_text_length(text, model, limit)
-        if len(text) > LONG_TEXT_CHARS:
-            await in_thread(check_token_count, text, model)
-    return text
+        for position, text in texts.items():
+            texts[position] = text.lower()
+    if request.truncation is not None or not texts:
+        return
+    longest = max(texts.values(), key=len)
+    check_text_length(longest, model, limit)
+    if len(longest) > LONG_TEXT_CHARS:
+        for text in texts.values():
+            if len(text) > LONG_TEXT_CHARS:
+                await in_thread(check_token_count, text, model)
 
 
 def _batches(texts: dict[int, str], truncated: bool) -> Iterator[dict[int, str]]:

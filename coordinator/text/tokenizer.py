@@ -11,12 +11,16 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from tokenwire.coordinator.text import special_tokens, token_cache
+from tokenwire.coordinator.text.word_ids import WordIds, word_ids_of
 from tokenwire.errors import InvalidRequest
 from tokenwire.process.batches import batches_by_size
 from tokenwire.process.threads import in_thread
 
 # Up to this many characters encoding takes less than about 2 ms, and a thread would only add to that.
 INLINE_CHARS = 4096
+
+# Up to this many characters words are looked up in less than about 2 ms; a thread would keep others from running too.
+_WORDS_CHARS = 32 * 1024
 
 # What incomplete or invalid bytes decode to.
 REPLACEMENT_CHARACTER = "\ufffd"
@@ -56,6 +60,7 @@ class ModelTokenizer:
         """Length of the longest token: text longer than n times this has more than n tokens. The largest id of any."""
         self._cutting_tokens = token_cache.cutting_tokens(backend, self._template_tokens())
         self._cache = token_cache.TokenCache()
+        self._words = word_ids_of(backend)
         self._cuts: dict[str, bool] = {}
         self._starts: dict[tuple[int, bool], bool] = {}
 
@@ -132,16 +137,32 @@ class ModelTokenizer:
 
     async def encode_many_async(self, texts: list[str], add_special_tokens: bool = True) -> list[list[int]]:
         """Encode texts to ids, together, without blocking the event loop for long."""
-        if sum(map(len, texts)) <= INLINE_CHARS:
+        chars = sum(map(len, texts))
+        if self._words is not None and chars <= _WORDS_CHARS:
+            return await self._encode_words(texts, add_special_tokens, self._words)
+        if chars <= INLINE_CHARS:
             return self._encode_all(texts, add_special_tokens)
         return await in_thread(self._encode_all, texts, add_special_tokens)
+
+    async def _encode_words(self, texts: list[str], add_special_tokens: bool, words: WordIds) -> list[list[int]]:
+        unknown = words.unknown(texts)
+        try:
+            if sum(map(len, unknown)) <= INLINE_CHARS:
+                found = words.find(unknown) if unknown else {}
+            else:
+                found = await in_thread(words.find, unknown)
+            return words.encode(texts, add_special_tokens, found)
+        except KeyError:  # meanwhile other texts have brought too many words to keep all
+            return await in_thread(self._encode_all, texts, add_special_tokens)
+        except TypeError as error:
+            raise _unpaired() from error
 
     def _encode_all(self, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
         try:
             # Unlike `encode`, the batch form releases the GIL, and the fast one skips offsets.
             encodings = self.backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
-        except TypeError as error:  # the only text without a UTF-8 encoding
-            raise InvalidRequest("The prompt contains an unpaired surrogate.") from error
+        except TypeError as error:
+            raise _unpaired() from error
         return [encoding.ids for encoding in encodings]
 
     def _encode_in_parts(self, texts: list[str]) -> Iterator[list[int]]:
@@ -262,3 +283,8 @@ def _decodes_additively(backend: Tokenizer) -> bool:
         return False
     # Stripping the start removes the same from a and from a + b.
     return not parts[3:] or (len(parts) == 4 and parts[3]["type"] == "Strip" and parts[3]["stop"] == 0)
+
+
+def _unpaired() -> InvalidRequest:
+    """Return the error for the only text without a UTF-8 encoding."""
+    return InvalidRequest("The prompt contains an unpaired surrogate.")

@@ -1,20 +1,24 @@
 """Writes results as responses: as JSON with numbers or base64, or as bytes."""
 
-import binascii
 import json
 import sys
 from array import array
+from binascii import b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
 
+from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.pooling.fields import EncodingFields
 from tokenwire.coordinator.pooling.types import Results, numbers
 from tokenwire.protocol.vllm_names import NUMBER_BYTES
+from tokenwire.v1 import inference_pb2 as pb
 
 _TYPECODES = {2: "H", 4: "I"}
+_GROUP_BYTES = 16 * 1024
+"""Of results, about, that are made to JSON at a time."""
 _BYTES_PER_FLOAT = 32
 """Of a number in JSON, with what it takes until it is written."""
 
@@ -37,17 +41,29 @@ def encoded(results: Results, fields: EncodingFields, body: Mapping[str, Any], k
     if fields.encoding_format in ("bytes", "bytes_only"):
         return _as_bytes(results, fields, body)
     as_floats, swaps = fields.encoding_format == "float", _swaps(fields)
-    head, text = f',"object":"{kind}","{name}":'.encode(), b'{"index":%d%b"%b"}'
+    text = f'{{"index":%d,"object":"{kind}","{name}":"%b"}}'.encode()
 
     def elements() -> Iterator[dict[str, Any] | bytes]:
-        for index, result in enumerate(results.pooled):
+        for first, some in _groups(results.pooled):
             if as_floats:
-                yield {"index": index, "object": kind, name: floats(result.data, result.shape)}
+                objects = [
+                    {"index": index, "object": kind, name: floats(result.data, result.shape)}
+                    for index, result in enumerate(some, first)
+                ]
+                yield objects[0] if len(objects) == 1 else json_bytes(objects)[1:-1]
             else:  # base64 needs no escapes
-                data = _swapped(result.data, fields) if swaps else result.data
-                yield text % (index, head, binascii.b2a_base64(data, newline=False))
+                data = (_swapped(result.data, fields) if swaps else result.data for result in some)
+                yield b",".join(
+                    [text % (index, b2a_base64(each, newline=False)) for index, each in enumerate(data, first)]
+                )
 
     return long_response({**body, "data": elements()}, "data")
+
+
+def _groups(pooled: Sequence[pb.Pooled]) -> Iterator[tuple[int, Sequence[pb.Pooled]]]:
+    """Yield results that become a piece of JSON together, with the position of the first."""
+    size = max(1, _GROUP_BYTES // max(1, len(pooled[0].data))) if pooled else 1
+    return ((start, pooled[start : start + size]) for start in range(0, len(pooled), size))
 
 
 def floats(data: bytes, shape: Sequence[int]) -> list[Any]:
