@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -24,8 +25,9 @@ _BATCHES = 10
 _ROUNDS = 4
 """In each, one server after the other, so that what else the machine does meets both."""
 _WARM_UP = 6
-_WORDS = ("retrieval", "needs", "vectors", "of", "every", "passage", "that", "somebody", "may", "ask", "for,", "and")
-_WORDS_EACH = 24
+_DOCUMENTS = Path(__file__).parents[1] / "docs"
+"""Passages of these are the texts: a coordinator keeps the ids of words, so that these must not be a few."""
+_WORDS_EACH = 16
 _SERVER = "vllm.entrypoints.launchers.api_server.entry"
 _ENGINE = (
     *("--dtype", "float32", "--enforce-eager"),
@@ -51,10 +53,10 @@ def run() -> dict[str, list[dict[str, Any]]]:
 
 
 def _compared(servers: Mapping[str, _Server], encoding: str, texts: int) -> Iterator[dict[str, Any]]:
-    source = random.Random(1)
+    source, words = random.Random(1), _words()
     costs: dict[str, list[float]] = {name: [] for name in servers}
     for _ in range(_ROUNDS):
-        batches = [_texts(source, texts) for _ in range(_WARM_UP + _BATCHES)]
+        batches = [_texts(source, words, texts) for _ in range(_WARM_UP + _BATCHES)]
         for name, (process, url) in servers.items():
             costs[name].append(_cost(process, url, encoding, batches))
     for name, each in costs.items():
@@ -87,8 +89,13 @@ def _started(stack: ExitStack) -> list[_Server]:
     return [(coordinator, url), (server, f"http://127.0.0.1:{port}")]
 
 
-def _texts(source: random.Random, count: int) -> list[str]:
-    return [" ".join(source.choices(_WORDS, k=_WORDS_EACH)) for _ in range(count)]
+def _words() -> list[str]:
+    return [word for path in sorted(_DOCUMENTS.rglob("*.md")) for word in path.read_text().split()]
+
+
+def _texts(source: random.Random, words: list[str], count: int) -> list[str]:
+    starts = [source.randrange(len(words) - _WORDS_EACH) for _ in range(count)]
+    return [" ".join(words[start : start + _WORDS_EACH]) for start in starts]
 
 
 def _cost(process: Measured, url: str, encoding: str, batches: Sequence[list[str]]) -> float:
@@ -111,8 +118,8 @@ def _send(client: httpx.Client, encoding: str, batches: Sequence[list[str]]) -> 
 def _tokenizer_cost() -> float:
     """Return what the tokenizers library alone takes for a text."""
     backend = ModelTokenizer.from_directory(find_embedding_model()).backend
-    source = random.Random(1)
-    batches = [_texts(source, _BATCH) for _ in range(_ROUNDS * _BATCHES)]
+    source, words = random.Random(1), _words()
+    batches = [_texts(source, words, _BATCH) for _ in range(_ROUNDS * _BATCHES)]
     for batch in batches[:_WARM_UP]:
         backend.encode_batch_fast(batch)
     before = time.process_time()
