@@ -207,7 +207,7 @@ class Failover(PoolListener):
         self._schedule()
 
     def has_other(self, sequence: ResumableSequence) -> bool:
-        """Return whether to try a worker that has not failed the sequence; at most at as many as losses are survived."""
+        """Return whether to try a worker that has not failed the sequence, at most as many as losses are survived."""
         if self._stopped or len(sequence.failed_at) >= self._settings.attempts or sequence.session is None:
             return False
         request, tried = sequence.request, {each.address for each in (*sequence.failed_at, sequence.session)}
