@@ -75,7 +75,9 @@ def _start_long_ago(core: Core) -> None:
         (lambda core: core.failover._draining.append(object()), "draining workers"),
         (lambda core: core.failover.poison_cache.poison.update(_many_fingerprints()), "1025 poison requests"),
         (
-            lambda core: _queue(core)._groups.update({(0, None, False, "", frozenset(), False, None): _GroupQueue()}),
+            lambda core: _queue(core)._groups.update(
+                {(0, None, False, "", frozenset(), False, frozenset(), None): _GroupQueue()}
+            ),
             "keeps 1 groups of queued requests",
         ),
         (
