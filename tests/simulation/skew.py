@@ -72,6 +72,9 @@ def as_read(node: Node, message: M) -> M:
     """Return a message as a process of its version reads it."""
     if node.minor < MINOR:
         _cut(message, node.minor)
+        for each in _tree(message):  # the code that plays it knows what newer ones have to send
+            if isinstance(each, pb.ProtocolVersion):
+                each.minor = min(each.minor, node.minor)
     elif node.minor > MINOR:
         message.DiscardUnknownFields()  # its version has them; the code that plays it does not
     return message
