@@ -41,7 +41,28 @@ class RecordedFleet:
         self.workers = [process for process, _ in started]
         self.addresses = [address for _, address in started]
         self.coordinator, self.url = stack.enter_context(coordinator(folder, self.addresses, ENABLED, *options))
+        self.killed = ""
+        """The session in whose reply the first worker was killed."""
         wait_routable(self.url, workers)
+
+    def kill_at_work(self) -> None:
+        """Kill the first worker in the midst of a reply, of a session of its own."""
+        for number in range(100):
+            body = {
+                "model": "sim",
+                "prompt": f"Begin {number}.",
+                "max_tokens": 1000,
+                "ignore_eos": True,
+                "stream": True,
+            }
+            self.killed = f"killed-{number}"
+            url = f"{self.url}/sessions/{self.killed}/v1/completions"
+            with httpx.stream("POST", url, json=body, timeout=60) as reply:
+                if self.addresses[0] in reply.headers["X-Tokenwire-Worker"]:
+                    self.workers[0].signal(signal.SIGKILL)
+                    reply.read()
+                    return
+        raise AssertionError("the first worker got no request")
 
 
 @pytest.mark.parametrize("count", [24, pytest.param(200, marks=pytest.mark.long)])
@@ -51,8 +72,8 @@ def test_each_sampled_token_is_recorded_once(folder: Path, count: int) -> None:
     kinds = Counter[str]()
     with ExitStack() as stack:
         store = ("--trajectories-store", str(folder / "store"))
-        fleet = RecordedFleet(folder, stack, *store)
-        asyncio.run(run_all(fleet.url, sessions, halfway=lambda: fleet.workers[0].signal(signal.SIGKILL)))
+        fleet = RecordedFleet(folder, stack, *store, "--enable-debug-headers")
+        asyncio.run(run_all(fleet.url, sessions, halfway=fleet.kill_at_work))
         assert fleet.workers[0].wait_exit() == -signal.SIGKILL
         runs = runs_of(fleet.logs)
         with httpx.Client(base_url=fleet.url) as client:
@@ -61,8 +82,11 @@ def test_each_sampled_token_is_recorded_once(folder: Path, count: int) -> None:
                 kinds += check_session(session, graph, runs)
                 exported = client.get(f"/sessions/{session.id}/export").text.splitlines()
                 check_rows(graph, [json.loads(line) for line in exported])
+            (node,) = client.get(f"/sessions/{fleet.killed}/trajectory").json()["nodes"]
+        check_sampled(node, node["prompt_ids"], runs[node["request_id"]])
+        assert len(runs[node["request_id"]]) > 1
         assert "Traceback" not in fleet.coordinator.log, fleet.coordinator.log
-    assert {"stop", "length", "abort", "resumed"} <= {kind for kind, number in kinds.items() if number}, kinds
+    assert {"stop", "length", "abort"} <= {kind for kind, number in kinds.items() if number}, kinds
     for dialect in DIALECTS:
         done = sum((session.kinds for session in sessions if session.dialect == dialect), Counter[str]())
         assert {*KINDS, *(["/v1/responses/compact"] if dialect == "responses" else [])} == {*done}, (dialect, done)

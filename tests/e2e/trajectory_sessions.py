@@ -189,7 +189,7 @@ async def _events(response: httpx.Response) -> AsyncIterator[Mapping[str, Any]]:
 async def run_all(
     url: str, sessions: Sequence[ScriptedSession], halfway: Callable[[], None], at_once: int = 16
 ) -> None:
-    """Run sessions, some at a time; `halfway` is called while others of them are under way."""
+    """Run sessions, some at a time; a thread calls `halfway` while others of them are under way."""
     ended = 0
     room = asyncio.Semaphore(at_once)
     limits = httpx.Limits(max_connections=2 * at_once)
@@ -201,7 +201,7 @@ async def run_all(
                 await session.run(client)
             ended += 1
             if ended == len(sessions) // 2:
-                halfway()
+                await asyncio.to_thread(halfway)
 
         async with asyncio.TaskGroup() as group:
             for session in sessions:
