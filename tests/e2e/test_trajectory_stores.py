@@ -72,6 +72,28 @@ def test_a_redis_that_dies_and_comes_back_loses_no_reply(folder: Path) -> None:
     assert len(first["messages"]) + 2 == len(messages) - 1
 
 
+def test_a_session_at_two_coordinators_is_one_line(folder: Path) -> None:
+    """They share a directory: whoever takes a turn, it comes after the one before, and one row has all of them."""
+    messages: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        _, address = stack.enter_context(simulated_worker(folder, *WORKER))
+        clients = []
+        for name in ("one", "two"):
+            (folder / name).mkdir()
+            store = (ENABLED, "--trajectories-store", str(folder / "store"))
+            _, url = stack.enter_context(coordinator(folder / name, [address], *store))
+            clients.append(stack.enter_context(httpx.Client(base_url=url, timeout=PATIENT_S)))
+        for client in (*clients, *clients):
+            _take_turn(client, messages)
+            client.post("/admin/flush")
+        nodes = clients[0].get("/sessions/kept/trajectory").json()["nodes"]
+        rows = [json.loads(line) for line in clients[1].get("/sessions/kept/export").text.splitlines()]
+
+    assert [node["parent"] for node in nodes] == [None, *(node["id"] for node in nodes[:-1])]
+    (row,) = rows
+    assert sum(row["mask"]) == sum(len(node["completion_ids"]) for node in nodes)
+
+
 def _take_turn(client: httpx.Client, messages: list[dict[str, Any]]) -> None:
     messages.append({"role": "user", "content": f"Turn {len(messages)}."})
     answer = client.post("/sessions/kept/v1/chat/completions", json={"messages": messages, "max_tokens": 8})
