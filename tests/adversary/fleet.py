@@ -116,7 +116,7 @@ async def attacked_fleet(*options: str) -> AsyncIterator[AttackedFleet]:
         model = write_large_model(folder)
         addresses = [f"unix:{folder}/{name}.sock" for name in ("a", "b", _EMBEDDER)]
         worker = ["worker", str(model), "--engine", "sim", "--sim-step-ms", "5"]
-        sees, pools = ["--sim-image-tokens", "64"], ["--sim-embedding-width", "1024"]
+        sees, pools = ["--sim-image-tokens", "64", "--sim-image-embeds"], ["--sim-embedding-width", "1024"]
         workers = [
             running.enter_context(measured([*worker, *own, "--served-model-name", address[-6], "--listen", address]))
             for address, own in zip(addresses, (sees, sees, pools), strict=True)

@@ -67,6 +67,26 @@ def _named(url: str | None) -> str:
     return _message([{"type": "image_url", "image_url": image, "uuid": "u" * MIB}])
 
 
+def _tensor(size: int) -> str:
+    """Return so many bytes that begin as a tensor does."""
+    return base64.b64encode(b"PK\x03\x04" + bytes(size)).decode()
+
+
+_EMBEDS: dict[str, Callable[[], Sequence[Any]]] = {
+    "embeddings of 19 MB": lambda: [_tensor(19 * MIB)],
+    "embeddings of 8 fields of 2 MB": lambda: [{f"f{number}": _tensor(2 * MIB) for number in range(8)}],
+    "16 embeddings of 1 MB": lambda: [_tensor(MIB + number) for number in range(16)],
+    "embeddings of 20 MB that are not base64": lambda: ["!" * (20 * MIB)],
+    "embeddings with 100,000 fields": lambda: [{f"f{number}": [1] for number in range(100_000)}],
+    "embeddings with 1,000,000 numbers": lambda: [{"image_grid_thw": [1] * 1_000_000}],
+    "20,000 embeddings": lambda: [_tensor(number % 99) for number in range(20_000)],
+}
+
+
+def _embedded(embeds: Callable[[], Sequence[Any]]) -> str:
+    return _message([{"type": "image_embeds", "image_embeds": each} for each in embeds()])
+
+
 def _nothing() -> str:
     part = json.dumps({"type": "image_url", "image_url": {"url": None}})
     return f'[{{"role":"user","content":{list_of(part, 20_000)}}}]'
@@ -101,6 +121,7 @@ def _screenshots(urls: Urls) -> str:
 
 CHATS = [
     *(Value(what, partial(_chat, urls)) for what, urls in _URLS.items()),
+    *(Value(what, partial(_embedded, embeds)) for what, embeds in _EMBEDS.items()),
     Value("a picture with a name of 1 MB", lambda: _named(_data_url(pictures.png()))),
     Value("a name of 1 MB", lambda: _named(None)),
     Value("20,000 parts without a picture", _nothing),
