@@ -160,6 +160,26 @@ async def test_an_aborted_request_whose_picture_is_on_its_way_never_starts(two: 
     assert listener.token_ids == []
 
 
+async def test_an_abort_does_not_wait_for_a_picture_that_is_put(tmp_path: Path) -> None:
+    """While 20 MB are on their way to the worker, a stream there gets two more tokens at most once it is aborted."""
+    cluster = Cluster(tmp_path, FailoverSettings())
+    cluster.connect()
+    await cluster.start("one", step_ms=20, image_tokens=IMAGE_TOKENS)
+    handle, (listener,) = cluster.send(max_tokens=10_000)
+    await some_tokens(listener)
+    received = received_by(cluster, "one")
+    session = next(each for each in cluster.pool.sessions if each.state is SessionState.READY)
+    expanding = asyncio.create_task(expanded(cluster, MediaContent(bytes(20 * 2**20))))
+    await until(lambda: received.used_bytes > 0)
+    assert received.puts == 0
+    handle.abort()
+    await until(lambda: session.open_slots == 0)
+    assert received.puts == 0, "the picture has arrived before the stream had ended"
+    assert session._slots.discard.stats.overshoot_tokens <= 2
+    await expanding
+    await cluster.stop()
+
+
 async def test_a_request_with_a_picture_goes_only_to_workers_that_take_some(tmp_path: Path) -> None:
     """A worker without them gets none, however idle it is; without any other there is an error."""
     cluster = Cluster(tmp_path, FailoverSettings())
