@@ -86,6 +86,7 @@ JSON_FOR = {
     "fleet/transport/vllm_http/model_info.py": "the coordinator, as a worker would",
     "fleet/transport/vllm_http/sequences.py": "the coordinator, as a worker would",
     "generation/service.py": "workers",
+    "media/embeddings.py": "workers",
     "history/digests.py": "digests",
     "http/bounded_protocol.py": "clients: errors of their connection",
     "observability/metrics/exposition.py": "the processes of a port",

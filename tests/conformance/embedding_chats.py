@@ -28,7 +28,7 @@ def _as_array(tensor: Any) -> str:
     return base64.b64encode(target.getvalue()).decode()
 
 
-def as_part(embeds: Any) -> dict[str, Any]:
+def embeds_part(embeds: Any) -> dict[str, Any]:
     """Return embeddings as a part of a message."""
     return {"type": "image_embeds", "image_embeds": embeds}
 
@@ -42,11 +42,11 @@ def embedding_chats(model: Path) -> dict[str, list[dict[str, Any]]]:
         return torch.randn(rows, width, generator=torch.Generator().manual_seed(seed))
 
     wide, tall = embeds(1, 1, 4, 8), embeds(2, 1, 12, 4)
-    of_wide = as_part({"image_embeds": saved(wide), "image_grid_thw": saved(torch.tensor([1, 4, 8]))})
-    of_tall = as_part({"image_embeds": saved(tall), "image_grid_thw": [1, 12, 4]})
-    of_array = as_part({"image_embeds": _as_array(wide), "image_grid_thw": [1, 4, 8]})
-    halves = as_part({"image_embeds": saved(wide.bfloat16()), "image_grid_thw": [1, 4, 8]})
-    sparse = as_part({"image_embeds": saved(tall.relu().to_sparse()), "image_grid_thw": [1, 12, 4]})
+    of_wide = embeds_part({"image_embeds": saved(wide), "image_grid_thw": saved(torch.tensor([1, 4, 8]))})
+    of_tall = embeds_part({"image_embeds": saved(tall), "image_grid_thw": [1, 12, 4]})
+    of_array = embeds_part({"image_embeds": _as_array(wide), "image_grid_thw": [1, 4, 8]})
+    halves = embeds_part({"image_embeds": saved(wide.bfloat16()), "image_grid_thw": [1, 4, 8]})
+    sparse = embeds_part({"image_embeds": saved(tall.relu().to_sparse()), "image_grid_thw": [1, 12, 4]})
     contents: dict[str, list[Any]] = {
         "before text": [of_wide, "What is this?"],
         "with a grid of numbers behind text": ["What is this?", of_tall],

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.conformance.embedding_chats import as_part, embedding_chats, saved, wrong_embeddings
+from tests.conformance.embedding_chats import embedding_chats, embeds_part, saved, wrong_embeddings
 from tests.conformance.picture_chats import drawn_picture, user_message
 from tests.conformance.picture_routes import CHAT
 from tests.conformance.servers import PLAIN, VllmServer, running_service
@@ -65,7 +65,7 @@ def test_replies_to_embeddings_are_vllms(
 def test_embeddings_of_a_wrong_shape_fail_alone(ours: Service) -> None:
     """They are a 400 that says why, and the engine goes on with text and pictures: a bare one ends by some of them."""
     for reason, embeds in wrong_embeddings().items():
-        failed = post_chat(ours.url, asked_for([{"role": "user", "content": [as_part(embeds)]}]))
+        failed = post_chat(ours.url, asked_for([{"role": "user", "content": [embeds_part(embeds)]}]))
         assert failed.status_code == 400, failed.text
         assert reason in failed.json()["error"]["message"]
     assert post_chat(ours.url, asked_for([user_message(drawn_picture("PNG"), "Still there?")])).status_code == 200
@@ -74,10 +74,10 @@ def test_embeddings_of_a_wrong_shape_fail_alone(ours: Service) -> None:
 def test_embeddings_are_sent_and_loaded_once(ours: Service) -> None:
     """In a later turn their name is enough, and the worker has what it made of them."""
     embeds = {"image_embeds": saved(torch.full((8, 128), 0.5)), "image_grid_thw": [1, 4, 8]}
-    messages = [{"role": "user", "content": [{**as_part(embeds), "uuid": "half"}]}]
+    messages = [{"role": "user", "content": [{**embeds_part(embeds), "uuid": "half"}]}]
     first = post_chat(ours.url, asked_for(messages)).json()
     before = media_counts(ours)
-    messages = [{"role": "user", "content": [{**as_part(None), "uuid": "half"}]}]
+    messages = [{"role": "user", "content": [{**embeds_part(None), "uuid": "half"}]}]
     messages += [{"role": "assistant", "content": first["choices"][0]["message"]["content"]}, user_message("And?")]
     second = post_chat(ours.url, asked_for(messages)).json()
     after = media_counts(ours)

@@ -19,7 +19,6 @@ from vllm.v1.serial_utils import MsgpackDecoder
 
 from tokenwire.errors import InvalidRequest, MediaMissing, Unsupported
 from tokenwire.peer_auth.grpc_options import MOST_TENSOR_BYTES
-from tokenwire.protocol.vllm_names import json_object
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.media import EngineMedia, processing_metrics, received_metrics
 from tokenwire.worker.media.processor_pool import ProcessorPool
@@ -152,7 +151,7 @@ class VllmMedia(EngineMedia):
         missing = [each.digest for each in media if not self._has(each)]
         if missing:
             raise MediaMissing(missing)
-        options = _options(options_json)
+        options = MediaOptions.of(options_json)
         entries = await asyncio.gather(*(self._entry(each, options) for each in media))
         end = len(token_ids) if end is None else end
         with vllm_errors():
@@ -298,8 +297,3 @@ def _features_json(made: Any, mm_payload: str, info: Any) -> bytes:
     declared = info.data_parser.placeholder_metadata_fields
     features = extract(made, metadata_fields_for=declared, mm_payload=mm_payload)
     return bytes(features.model_dump_json(), "ascii")
-
-
-def _options(text: str) -> MediaOptions:
-    given = json_object(text, "mm_processor_kwargs") if text else {}
-    return MediaOptions(given.get("mm_processor_kwargs") or {}, given.get("media_io_kwargs") or {})

@@ -47,7 +47,7 @@ def load_embeddings(processor: Any, config: Any, data: bytes) -> Any:
     return merged
 
 
-def rows_of(item: Any) -> int:
+def embedding_rows(item: Any) -> int:
     """Return how many embeddings a processed item has. Raises ValueError if that cannot be told."""
     data = item[IMAGE_EMBEDS].data if IMAGE_EMBEDS in item else None
     if not isinstance(data, torch.Tensor):

@@ -18,6 +18,7 @@ from vllm.multimodal.processing import ProcessorInputs, TimingContext
 from vllm.tokenizers import cached_tokenizer_from_config
 from vllm.v1.serial_utils import MsgpackEncoder
 
+from tokenwire.protocol.vllm_names import json_object
 from tokenwire.worker.media.fork_server import Buffers, ForkHandler
 
 EMBEDDINGS_MODULE = "tokenwire.worker.vllm_engine.media_embeddings"
@@ -33,6 +34,12 @@ class MediaOptions:
     processor_kwargs: dict[str, Any]
     io_kwargs: dict[str, Any]
     """By modality."""
+
+    @classmethod
+    def of(cls, text: str) -> "MediaOptions":
+        """Return the options that a coordinator has written as JSON; empty: none."""
+        given = json_object(text, "mm_processor_kwargs") if text else {}
+        return cls(given.get("mm_processor_kwargs") or {}, given.get("media_io_kwargs") or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +139,7 @@ def _handle_embeddings(processor: Any, config: Any, embeds: Any, job: MediaJob) 
             inputs = processor_inputs(processor, "image", items, [job.name], job.options, None)
             made = processor._apply_hf_processor(inputs, TimingContext(enabled=False))
             (features,), (updates,) = made.kwargs["image"], made.prompt_updates["image"]
-            return _answer(made.hashes["image"][0], features, updates, embeds.rows_of(features))
+            return _answer(made.hashes["image"][0], features, updates, embeds.embedding_rows(features))
     except Exception as error:  # a client's bytes can raise any, in torch, NumPy and vLLM
         return pickle.dumps(ProcessedMedia(error=f"Failed to load image_embeds: {error or type(error).__name__}")), ()
 

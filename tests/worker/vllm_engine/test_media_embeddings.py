@@ -38,20 +38,20 @@ ONE_TENSOR: dict[str, str] = {}
 QWEN = {"image_embeds": "values", "image_grid_thw": "metadata"}
 
 
-def saved(tensor: Any) -> bytes:
+def torch_file(tensor: Any) -> bytes:
     """Return what torch.save writes."""
     target = io.BytesIO()
     torch.save(tensor, target)
     return target.getvalue()
 
 
-def named(**fields: Any) -> bytes:
+def file_of_fields(**fields: Any) -> bytes:
     """Return what a coordinator makes of tensors and numbers by name."""
     head = {name: len(value) if isinstance(value, bytes) else value for name, value in fields.items()}
     return json.dumps(head).encode() + b"\n" + b"".join(each for each in fields.values() if isinstance(each, bytes))
 
 
-def loaded(data: bytes, fields: dict[str, str] = ONE_TENSOR) -> Any:
+def loaded_embeddings(data: bytes, fields: dict[str, str] = ONE_TENSOR) -> Any:
     """Return what vLLM gets."""
     processor, config = processor_of(**fields)
     with embeddings.bounded_memory(len(data)):
@@ -63,15 +63,17 @@ def test_a_tensor_comes_from_torch_or_numpy() -> None:
     wanted = torch.arange(3 * WIDTH).reshape(3, WIDTH).float()
     array = io.BytesIO()
     numpy.save(array, wanted.numpy())
-    for data in (saved(wanted), saved(wanted.bfloat16()), saved(wanted.to_sparse()), array.getvalue()):
-        (found,) = loaded(data)
+    for data in (torch_file(wanted), torch_file(wanted.bfloat16()), torch_file(wanted.to_sparse()), array.getvalue()):
+        (found,) = loaded_embeddings(data)
         assert torch.equal(found.float(), wanted)
 
 
 def test_tensors_by_name_may_have_numbers_beside_them() -> None:
     """The grid is a tensor in either form."""
-    for grid in ([1, 4, 6], saved(torch.tensor([1, 4, 6]))):
-        found = loaded(named(image_embeds=saved(torch.ones(6, WIDTH)), image_grid_thw=grid), QWEN)
+    for grid in ([1, 4, 6], torch_file(torch.tensor([1, 4, 6]))):
+        found = loaded_embeddings(
+            file_of_fields(image_embeds=torch_file(torch.ones(6, WIDTH)), image_grid_thw=grid), QWEN
+        )
         assert found["image_grid_thw"].tolist() == [[1, 4, 6]]
         assert found["image_embeds"].shape[-2:] == (6, WIDTH)
 
@@ -98,10 +100,10 @@ ROWS = (6, WIDTH)
 def test_a_shape_that_the_model_does_not_have_is_named(shape: tuple[int, ...], grid: list[int], reason: str) -> None:
     """Rank, width, number of rows, and the grid that they are to fill."""
     with pytest.raises(Exception, match=reason):
-        loaded(named(image_embeds=saved(torch.ones(shape)), image_grid_thw=grid), QWEN)
+        loaded_embeddings(file_of_fields(image_embeds=torch_file(torch.ones(shape)), image_grid_thw=grid), QWEN)
 
 
-def values(kind: str) -> Any:
+def wrong_values(kind: str) -> Any:
     """Return what is no tensor of embeddings."""
     made: dict[str, Any] = {
         "integers": torch.ones(ROWS, dtype=torch.int64),
@@ -126,16 +128,16 @@ def values(kind: str) -> Any:
 def test_values_that_are_no_embeddings_are_named(kind: str, reason: str) -> None:
     """They would spread through the engine's cache."""
     with pytest.raises(Exception, match=f"(?i){reason}|meta"):
-        loaded(saved(values(kind)))
+        loaded_embeddings(torch_file(wrong_values(kind)))
 
 
 def test_fields_that_the_model_does_not_take_are_named() -> None:
     """With those that it does."""
-    data = named(image_embeds=saved(torch.ones(ROWS)), image_sizes=[4, 4])
+    data = file_of_fields(image_embeds=torch_file(torch.ones(ROWS)), image_sizes=[4, 4])
     with pytest.raises(ValueError, match="no field 'image_sizes': it takes image_embeds, image_grid_thw"):
-        loaded(data, QWEN)
+        loaded_embeddings(data, QWEN)
     with pytest.raises(ValueError, match="it takes one tensor"):
-        loaded(data)
+        loaded_embeddings(data)
 
 
 def test_bytes_that_declare_more_than_they_have_take_no_memory() -> None:
@@ -143,9 +145,9 @@ def test_bytes_that_declare_more_than_they_have_take_no_memory() -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
     one = torch.sparse_coo_tensor(torch.zeros((2, 1), dtype=torch.int64), torch.ones(1), (2**15, 2**15))
     with pytest.raises(Exception, match=r"(?i)memory|allocate"):
-        loaded(saved(one))
+        loaded_embeddings(torch_file(one))
     with pytest.raises(Exception, match=r"(?i)memory|allocate|read"):
-        loaded(
+        loaded_embeddings(
             b"\x93NUMPY\x01\x00v\x00"
             + b"{'descr':'<f4','fortran_order':False,'shape':(1000000,8000)}".ljust(117)
             + b"\n"
@@ -156,4 +158,4 @@ def test_bytes_that_declare_more_than_they_have_take_no_memory() -> None:
 def test_pickles_of_code_are_refused() -> None:
     """As by torch.load for weights."""
     with pytest.raises(Exception, match=r"(?i)weights.only"):
-        loaded(saved(SimpleNamespace(a=1)))
+        loaded_embeddings(torch_file(SimpleNamespace(a=1)))
