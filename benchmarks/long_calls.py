@@ -1,21 +1,23 @@
-"""Whom long tool calls hold up: the silences of a stream beside them, and the coordinator's CPU time within those."""
+"""Whom long tool calls hold up: the silences of a stream beside them, and the coordinator's part in those."""
 
 import asyncio
 import json
 import tempfile
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer
 
 from benchmarks.load import http_request, stream
-from benchmarks.processes import Measured, measured
+from benchmarks.processes import Measured, core_awaited_seconds_of, measured
 from tests.adversary.background_client import BackgroundClient
-from tests.adversary.runner import longest_silence
 from tests.coordinator.parsing.markups import TOOLS
 from tests.processes import wait_models
 from tokenwire.process.shared_options import default_cache_dir
@@ -40,8 +42,18 @@ class SilenceRow:
     characters: int
     silence_ms: float
     """The longest of the stream beside it, which has a token each 5 ms."""
-    computed_ms: float
-    """What the coordinator computed in such a silence at most: the rest was the machine's."""
+    held_up_ms: float
+    """The longest that the coordinator computed in, without the time that its event loop had no core."""
+
+
+class _Sample(NamedTuple):
+    when: float
+    cpu_s: float
+    awaited_s: float
+    """How long the event loop had no core until then."""
+
+
+_when = attrgetter("when")
 
 
 def run() -> Iterator[dict[str, Any]]:
@@ -68,8 +80,8 @@ def _measure(name: str, folder: Path) -> Iterator[SilenceRow]:
         wait_models(url, _MODELS)
         for streamed in (True, False):
             silences = [asyncio.run(_silence(url, coordinator, streamed)) for _ in range(_ROUNDS)]
-            silence, computed = map(max, zip(*silences, strict=True))
-            yield SilenceRow(name, streamed, len(call), 1000 * silence, 1000 * computed)
+            silence, held_up = map(max, zip(*silences, strict=True))
+            yield SilenceRow(name, streamed, len(call), 1000 * silence, 1000 * held_up)
 
 
 def _worker(stack: ExitStack, folder: Path, model: str, options: Sequence[str]) -> str:
@@ -81,12 +93,13 @@ def _worker(stack: ExitStack, folder: Path, model: str, options: Sequence[str]) 
 
 
 async def _silence(url: str, coordinator: Measured, streamed: bool) -> tuple[float, float]:
-    """Return the longest silence during one reply, and the longest that the coordinator computed in one."""
-    background, samples = BackgroundClient(url, _MODELS[1]), list[tuple[float, float]]()
+    """Return the longest silence during one reply, and the longest for which the coordinator is to blame."""
+    background, samples = BackgroundClient(url, _MODELS[1]), list[_Sample]()
 
     async def sample() -> None:
         while True:
-            samples.append((time.monotonic(), coordinator.cpu_seconds()))
+            awaited = core_awaited_seconds_of(coordinator.pid)
+            samples.append(_Sample(time.monotonic(), coordinator.cpu_seconds(), awaited))
             await asyncio.sleep(0.002)
 
     tasks = [asyncio.create_task(background.stream_forever()), asyncio.create_task(sample())]
@@ -101,7 +114,13 @@ async def _silence(url: str, coordinator: Measured, streamed: bool) -> tuple[flo
     await asyncio.wait(tasks)
     if reply.body is None or b'"tool_calls"' not in reply.body:
         raise RuntimeError(f"no calls: {bytes(reply.body or b'')[-500:]!r}")
-    return longest_silence(background.arrivals[first:], samples, 0.0)
+    silences = [*pairwise(background.arrivals[first:])]
+    return max(later - earlier for earlier, later in silences), max(_held_up(*each, samples) for each in silences)
+
+
+def _held_up(earlier: float, later: float, samples: Sequence[_Sample]) -> float:
+    before, after = (samples[bisect_left(samples, moment, key=_when) - 1] for moment in (earlier, later))
+    return min(later - earlier - (after.awaited_s - before.awaited_s), after.cpu_s - before.cpu_s)
 
 
 def _write_model(folder: Path, parser: str) -> Tokenizer:

@@ -19,6 +19,11 @@ def cpu_seconds_of(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
+def core_awaited_seconds_of(pid: int) -> float:
+    """Return how long the first thread of a process was ready to run and had no core, since it started."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
 class Measured:
     """A running `tokenwire` command (or any Python module) with its log."""
 

@@ -101,15 +101,13 @@ async def _is_served(request: Attack, fleet: AttackedFleet) -> bool:
     return all(reply.status == 200 for reply in replies)
 
 
-def longest_silence(
-    arrivals: Sequence[float], samples: Sequence[tuple[float, float]], short_s: float = _SHORT_S
-) -> tuple[float, float]:
-    """Return the longest silence, and the longest that the coordinator computed during, of those that are not short."""
+def longest_silence(arrivals: Sequence[float], samples: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the longest silence, and the longest that the coordinator computed during."""
     silence = blocked = 0.0
     for earlier, later in pairwise(arrivals):
         gap = later - earlier
         silence = max(silence, gap)
-        if gap > max(blocked, short_s):
+        if gap > max(blocked, _SHORT_S):
             blocked = max(blocked, min(gap, _cpu_until(samples, later) - _cpu_until(samples, earlier)))
     return silence, blocked
 
