@@ -36,6 +36,7 @@ SMALL_MODULES = {
     "coordinator/observability/metrics/media.py": "a collector of the lowest package, tested alone",
     "coordinator/observability/metrics/parsers.py": "a collector of the lowest package, tested alone",
     "coordinator/parsing/brief_logs.py": "a filter of logs that needs nothing of the parsers, which are long",
+    "coordinator/parsing/gradual_release.py": "a remedy for one cost of vLLM's parser engine, tested alone",
     "coordinator/parsing/grammar.py": "a conversion that is tested alone",
     "coordinator/trajectories/open_store.py": "imports each store only where it is configured",
     "tokenwire/process/one_heap.py": "calls the C library before a thread starts, and is tested in other processes",

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from tokenwire.coordinator.fleet.pace import Pace, PacedWorker, usual_s
 from tokenwire.coordinator.fleet.session_stats import TokenGaps
+from tokenwire.coordinator.fleet.token_pace import PacedWorker, TokenPace, usual_s
 from tokenwire.options import Bounds, Option, Section, check_bounds, option
 
 log = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ class OutlierDetector(Generic[W]):
     def __init__(self, settings: OutlierSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
         self._clock = clock
-        self._paces: dict[str, Pace] = {}
+        self._paces: dict[str, TokenPace] = {}
         """By address."""
         self._ejections: dict[str, _Ejections] = {}
         """By address."""
@@ -160,7 +160,7 @@ class OutlierDetector(Generic[W]):
             assert worker.gaps is not None
             pace = known.get(worker.address)
             if pace is None or pace.gaps is not worker.gaps:
-                pace = Pace(worker.gaps, now, now, worker.workload.tokens)
+                pace = TokenPace(worker.gaps, now, now, worker.workload.tokens)
             pace.update(worker, now)
             self._paces[worker.address] = pace
         for address, ejections in list(self._ejections.items()):
@@ -209,7 +209,7 @@ class OutlierDetector(Generic[W]):
             ejected.append(worker)
         return ejected
 
-    def _judge(self, worker: W, others: Sequence[Pace], now: float) -> tuple[EjectionReason, str] | None:
+    def _judge(self, worker: W, others: Sequence[TokenPace], now: float) -> tuple[EjectionReason, str] | None:
         """Return why a worker is an outlier; None if it is none."""
         if worker.failed > _MOST_FAILED:
             return EjectionReason.FAILING, f"{worker.failed} requests failed there that others served"

@@ -82,7 +82,7 @@ class CaptorWorker(HostileWorker):
             await asyncio.sleep(HEARTBEAT_S)
 
 
-class ServingWorker(HostileWorker):
+class OneTokenWorker(HostileWorker):
     """Serves text, with a model of its own."""
 
     def answer(self, submit: pb.Submit) -> Iterator[pb.SessionResponse]:
@@ -92,7 +92,7 @@ class ServingWorker(HostileWorker):
         yield pb.SessionResponse(frame=pb.StepFrame(slots=slots, token_ids=[65] * len(slots), finishes=finishes))
 
 
-class NamelessWorker(ServingWorker):
+class NamelessWorker(OneTokenWorker):
     """Leaves out what its tokens depend on, so that nothing tells it from others."""
 
     def welcome(self) -> pb.Welcome:
@@ -103,7 +103,7 @@ class NamelessWorker(ServingWorker):
         return welcome
 
 
-class BlindWorker(ServingWorker):
+class BlindWorker(OneTokenWorker):
     """Serves text, and never says what pictures are; it has nothing to do, so that it is asked first."""
 
     async def expand(self, request: pb.ExpandRequest) -> pb.ExpandResponse:

@@ -57,7 +57,7 @@ class ClosingWorker(HostileWorker):
         yield HANG_UP
 
 
-class FailingWorker(HostileWorker):
+class AlwaysFailingWorker(HostileWorker):
     """Refuses each request, or ends it with an error, at once: so it always has the least to do."""
 
     def answer(self, submit: pb.Submit) -> Iterator[pb.SessionResponse]:
@@ -177,7 +177,7 @@ async def close_each(cluster: FaultyCluster) -> None:
 
 async def fail_each(cluster: FaultyCluster) -> None:
     """Let two workers join that fail each request at once."""
-    async with _joined_by(cluster, FailingWorker, FailingWorker) as workers:
+    async with _joined_by(cluster, AlwaysFailingWorker, AlwaysFailingWorker) as workers:
         await _join(cluster)
         _was_used(workers)
 

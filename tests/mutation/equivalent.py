@@ -19,10 +19,8 @@ EQUIVALENT = {
     "lane.move_to_end(entry, last=False)  ->  lane.move_to_end(entry, last=None)": FALSY,
     (
         "coordinator/fleet/admission/fair_queue.py: "
-        "return min((((is_new, priority, 0.0 if entry.share is None else entry.share.tag, entry.arrival), entry) "
-        "for entry in firsts))"
-        "  ->  return min((((is_new, priority, 1.0 if entry.share is None else entry.share.tag, entry.arrival), entry) "
-        "for entry in firsts))"
+        "tag = 0.0 if entry.share is None else entry.share.tag"
+        "  ->  tag = 1.0 if entry.share is None else entry.share.tag"
     ): ALIKE,
     "coordinator/fleet/failover/poison_cache.py: params.seed = 0  ->  params.seed = 1": ANY,
     "coordinator/fleet/failover/sequence.py: self.placed_at = 0.0  ->  self.placed_at = 1.0": SAME,

@@ -248,28 +248,28 @@ def takes_pictures(llm: Any) -> bool:
 def _limits(llm: Any) -> dict[str, int]:
     """Return how many items of each kind a prompt may have."""
     limit = int(min(llm.renderer.get_mm_processor().info.allowed_mm_limits.get(_IMAGE, 0), _NO_LIMIT))
-    limits = {_IMAGE: limit} if limit else {}
+    most = {_IMAGE: limit} if limit else {}
     if llm.model_config.multimodal_config.enable_mm_embeds:
         try:
             import_module(EMBEDDINGS_MODULE)
         except ImportError as error:
             log.warning("this vLLM lacks what embeddings of pictures need (%s): the worker takes none", error)
         else:
-            limits[IMAGE_EMBEDS] = limit or _NO_LIMIT  # vLLM limits those of models whose encoder it leaves out to none
-    return limits
+            most[IMAGE_EMBEDS] = limit or _NO_LIMIT  # vLLM limits those of models whose encoder it leaves out to none
+    return most
 
 
 def _kinds(llm: Any) -> list[pb.MediaKind]:
     from vllm.model_executor.model_loader import get_model_cls
 
-    limits = _limits(llm)
-    limit = max(limits.values())
+    most = _limits(llm)
+    limit = max(most.values())
     model = get_model_cls(llm.model_config)
     texts = [model.get_placeholder_str(_IMAGE, number) for number in range(1, min(limit, _MOST_PLACEHOLDERS) + 1)]
     while len(texts) > 1 and texts[-1] == texts[-2]:
         texts.pop()
     texts = [text for text in texts if text]
-    return [pb.MediaKind(modality=name, limit=most, placeholders=texts) for name, most in limits.items()]
+    return [pb.MediaKind(modality=name, limit=each, placeholders=texts) for name, each in most.items()]
 
 
 def _key(item: pb.MediaItem) -> _Key:

@@ -154,12 +154,12 @@ async def test_requests_leave_a_worker_that_serves_some_and_starves_others(tmp_p
             await until(lambda: len(script.aborted) == 4)  # the one that it served moves when it is ejected
 
 
-def refused(slot: int) -> pb.SessionResponse:
+def a_refusal(slot: int) -> pb.SessionResponse:
     """Return a refusal that blames the request."""
     return pb.SessionResponse(refusal=pb.Refusal(slots=[slot], code=pb.REFUSAL_CODE_INVALID, message="no"))
 
 
-def broken(slot: int) -> pb.SessionResponse:
+def an_error(slot: int) -> pb.SessionResponse:
     """Return the end of a sequence that the engine failed."""
     finish = pb.Finish(slot=slot, reason=pb.FINISH_REASON_ERROR)
     return pb.SessionResponse(frame=pb.StepFrame(finishes=[finish]))
@@ -185,7 +185,7 @@ class FailsEach:
                 await context.write(self._failure(request.submit.slots[0]))
 
 
-@pytest.mark.parametrize("failure", [refused, broken])
+@pytest.mark.parametrize("failure", [a_refusal, an_error])
 async def test_requests_leave_a_worker_that_fails_each(
     failure: Callable[[int], pb.SessionResponse], tmp_path: Path
 ) -> None:
@@ -211,7 +211,7 @@ async def test_requests_leave_a_worker_that_fails_each(
 async def test_what_two_workers_refuse_ejects_none(tmp_path: Path) -> None:
     """The request is to blame, and its client learns why."""
     addresses = [unix_address(tmp_path, name) for name in ("one", "other")]
-    scripts = [FailsEach(refused) for _ in addresses]
+    scripts = [FailsEach(a_refusal) for _ in addresses]
     async with (
         scripted_worker(addresses[0], scripts[0].session),
         scripted_worker(addresses[1], scripts[1].session),

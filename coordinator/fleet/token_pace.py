@@ -45,7 +45,7 @@ class _Check:
 
 
 @dataclass(slots=True)
-class Pace:
+class TokenPace:
     """How fast one session of a worker generates."""
 
     gaps: TokenGaps
@@ -111,7 +111,7 @@ class Pace:
             awaited_s -= self._recent.popleft().awaited_s
 
 
-def usual_s(paces: Sequence[Pace]) -> float | None:
+def usual_s(paces: Sequence[TokenPace]) -> float | None:
     """Return the seconds for a token of the middle one of some workers; None if none is known."""
     known = [seconds for pace in paces if (seconds := pace.typical_s()) is not None]
     return statistics.median(known) if known else None
