@@ -152,11 +152,11 @@ class ChunkWriter:
         after.update(resumption_fields(finish))
         end = json_bytes(after)[1:] + b"]"
         if self._usages is not None:
-            self._count(index, token_ids)
+            self._count(index, token_ids, finish is not None)
             end += b',"usage":' + json_bytes(usage_object(self._usages[index]))
         return end
 
-    def _count(self, index: int, token_ids: list[int]) -> None:
+    def _count(self, index: int, token_ids: list[int], last: bool) -> None:
         """Count tokens for chunks with usage."""
         if self._usages is not None:
             self._usages[index].completion_tokens += len(token_ids)

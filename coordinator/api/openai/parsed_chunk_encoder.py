@@ -14,6 +14,9 @@ from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, Usage
 
+_UNCOUNTED_PART = 256
+"""The part of a choice's tokens by which the reasoning tokens of a chunk in its middle may be behind."""
+
 
 class ParsedChatChunks(ChatChunks):
     """Chunks of /v1/chat/completions with a tool or reasoning parser."""
@@ -45,6 +48,7 @@ class ParsedChatChunks(ChatChunks):
         self._keep = keep
         self._deltas: list[list[MessageDelta]] = [[] for _ in self._parsers]
         self._token_ids: list[list[int]] | None = [[] for _ in self._parsers] if counts_reasoning else None
+        self._counted = [0 for _ in self._parsers]
 
     def _full_delta(
         self,
@@ -86,7 +90,7 @@ class ParsedChatChunks(ChatChunks):
             reason = self._parsers[index].finish_reason(finish.reason)
             finish = replace(finish, reason=reason)
         elif message is None and not self._shows_tokens:
-            self._count(index, token_ids)
+            self._count(index, token_ids, False)
             return b""
         delta = compact({} if message is None else delta_object(message))
         if finish is None and self._usages is None and not self._shows_tokens:
@@ -104,10 +108,15 @@ class ParsedChatChunks(ChatChunks):
         assert self._token_ids is not None
         return self._parsers[index].reasoning_tokens(self._token_ids[index])
 
-    def _count(self, index: int, token_ids: list[int]) -> None:
-        super()._count(index, token_ids)
-        if self._usages is not None and self._token_ids is not None:
+    def _count(self, index: int, token_ids: list[int], last: bool) -> None:
+        super()._count(index, token_ids, last)
+        if self._usages is None or self._token_ids is None:
+            return
+        # A parser counts all ids anew: at each step of a long reply, other streams would wait for it.
+        total = len(self._token_ids[index])
+        if last or total - self._counted[index] > total // _UNCOUNTED_PART:
             self._usages[index].reasoning_tokens = self._reasoning_tokens(index)
+            self._counted[index] = total
 
     def _logprobs(self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None) -> bytes:
         return b"null" if self._hides_tokens else super()._logprobs(index, token_ids, positions)

@@ -29,6 +29,8 @@ class ScriptedMessageParser:
     def __init__(self, deltas: Sequence[MessageDelta | None], on_delta: Callable[[], None] = ignore) -> None:
         """on_delta: called with each, by the thread that parses it."""
         self.waiting = 0
+        self.counted = 0
+        """Tokens that were counted, as often as they were."""
         self._tokens = 0
         self._deltas: Iterator[MessageDelta | None] = iter(deltas)
         self._on_delta = on_delta
@@ -53,6 +55,7 @@ class ScriptedMessageParser:
 
     def reasoning_tokens(self, token_ids: Sequence[int]) -> int:
         """Return half of the tokens."""
+        self.counted += len(token_ids)
         return len(token_ids) // 2
 
 

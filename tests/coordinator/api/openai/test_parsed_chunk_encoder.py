@@ -129,6 +129,26 @@ def test_reasoning_tokens_are_counted_in_the_usage() -> None:
     assert usage["usage"]["completion_tokens_details"] == {"reasoning_tokens": 2}
 
 
+async def test_reasoning_tokens_of_a_long_reply_are_not_counted_anew_at_each_step() -> None:
+    """A chunk's figure is behind by less than a hundredth; the last one's is exact."""
+    steps = 4096
+    scripted = ScriptedMessageParser([MessageDelta("a")] * steps)
+    writer = parsed(parser=lambda _: scripted, include_usage=True, continuous_usage=True)
+
+    counts = [
+        chunks_of(writer.delta(0, "a", [5], None))[0]["usage"]["completion_tokens_details"]["reasoning_tokens"]
+        for _ in range(steps - 1)
+    ]
+    counted = scripted.counted
+    last = writer.delta(0, "a", [5, 6], Finish("length"))
+
+    assert isinstance(last, Coroutine)
+    assert counts[:255] == [total // 2 for total in range(1, 256)]
+    assert all(0.99 * total // 2 <= count <= total // 2 for total, count in enumerate(counts, start=1))
+    assert counted < steps * 300
+    assert chunks_of(await last)[0]["usage"]["completion_tokens_details"] == {"reasoning_tokens": (steps + 1) // 2}
+
+
 def test_a_finished_choice_is_kept_as_one_message() -> None:
     """As clients send it back, joined from its deltas."""
     kept: list[tuple[int, Sequence[ChatMessage]]] = []
