@@ -1,6 +1,7 @@
 """A message as parts (text, reasoning, tool calls), for routes whose replies are lists of them."""
 
 import asyncio
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -8,6 +9,7 @@ from typing import Literal, Protocol
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.output.sse import ChunkOutput
 from tokenwire.coordinator.parsing.message import (
+    MOST_APART,
     MOST_INLINE,
     MessageDelta,
     MessageParser,
@@ -36,6 +38,12 @@ class MessagePart:
     logprobs: list[ScoredPosition] = field(default_factory=list)
     last: bool = False
     """Whether it is the last part of a complete message."""
+
+    def add(self, text: str) -> None:
+        """Add text at its end."""
+        self.texts.append(text)
+        if len(self.texts) > MOST_APART:
+            self.texts = ["".join(self.texts)]
 
     @property
     def text(self) -> str:
@@ -119,7 +127,7 @@ class PartStream:
         self._calls: dict[int, MessagePart] = {}
         self._held = ""
         """Text withheld until it is clear whether it belongs to a text part."""
-        self._token_ids: list[int] | None = [] if call.counts_reasoning and self._parser is not None else None
+        self._token_ids = array("I") if call.counts_reasoning and self._parser is not None else None
         self._prefill = Usage(call.prepared.prompt_tokens)
         self._finish = Finish("abort")
         self._scored: MessagePart | None = None
@@ -143,7 +151,7 @@ class PartStream:
     ) -> ChunkOutput:
         """Render the new output of the message; many tokens, and the end of a long one, are parsed in a thread."""
         if self._token_ids is not None:
-            self._token_ids += token_ids
+            self._token_ids.extend(token_ids)
         if self._parser is None:
             return self._rendered(self._append("text", text, logprobs or []) if text or logprobs else "", finish)
         parser = self._parser
@@ -216,7 +224,7 @@ class PartStream:
             return events
         if part is not self._open:
             raise ParserFailed("The tool call parser continued a call that had ended.")
-        part.texts.append(call.arguments)
+        part.add(call.arguments)
         return events + self._renderer.part_delta(part, call.arguments, [])
 
     def _append(self, kind: Kind, text: str, logprobs: list[ScoredPosition] | None = None) -> str:
@@ -225,7 +233,7 @@ class PartStream:
             events = self._close_part()
             part = MessagePart(kind, len(self._parts))
             events += self._open_part(part)
-        part.texts.append(text)
+        part.add(text)
         scored = logprobs or []
         part.logprobs += scored
         return events + self._renderer.part_delta(part, text, scored)

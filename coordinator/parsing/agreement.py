@@ -4,24 +4,15 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tokenwire.coordinator.parsing.message import MessageDelta, RawMessage, ToolCallDelta
+from tokenwire.coordinator.parsing.message import MessageDelta, RawMessage, ToolCallDelta, merge_all
 from tokenwire.coordinator.parsing.rules import ParsedToolCall
 
 
 def joined(deltas: Sequence[MessageDelta]) -> RawMessage:
     """Return the message that deltas add up to."""
-    parts: dict[int, list[ToolCallDelta]] = {}
-    for delta in deltas:
-        for new in delta.tool_calls:
-            parts.setdefault(new.index, []).append(new)
-    reasoning = "".join(delta.reasoning or "" for delta in deltas)
-    content = "".join(delta.content or "" for delta in deltas)
-    return reasoning or None, content or None, tuple(map(_joined_call, parts.values()))
-
-
-def _joined_call(parts: Sequence[ToolCallDelta]) -> ParsedToolCall:
-    name = "".join(part.name or "" for part in parts)
-    return ParsedToolCall(parts[0].id or "", name, "".join(part.arguments or "" for part in parts))
+    whole = merge_all(deltas)
+    calls = [ParsedToolCall(call.id or "", call.name or "", call.arguments or "") for call in whole.tool_calls]
+    return whole.reasoning, whole.content, tuple(calls)
 
 
 def agreed(sent: RawMessage, whole: RawMessage, reasons: bool = True) -> RawMessage:

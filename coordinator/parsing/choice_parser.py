@@ -2,6 +2,7 @@
 
 import logging
 import math
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -9,6 +10,7 @@ from typing import TypeVar
 from tokenwire.coordinator.parsing.agreement import agreed, joined, unsent
 from tokenwire.coordinator.parsing.batching import BatchingFeed, ParserBudget
 from tokenwire.coordinator.parsing.message import (
+    MOST_APART,
     MOST_INLINE,
     MessageDelta,
     ParsedMessage,
@@ -17,6 +19,7 @@ from tokenwire.coordinator.parsing.message import (
     RawParser,
     ToolCallDelta,
     merge,
+    merge_all,
 )
 from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 from tokenwire.process.gc_tuning import gc_disabled
@@ -81,7 +84,7 @@ class ChoiceParser:
         self._disagreed = disagreed
         self._tools_streamed = False
         self._texts: list[str] = []
-        self._ids: list[int] = []
+        self._ids = array("I")
         self._sent: list[MessageDelta] = []
 
     def takes_long(self, text: str, token_ids: list[int], finished: bool) -> bool:
@@ -93,7 +96,9 @@ class ChoiceParser:
     def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         """Add the output of one step; return the delta to send. Raises ParserFailed."""
         self._texts.append(text)
-        self._ids += token_ids
+        if len(self._texts) > MOST_APART:
+            self._texts = ["".join(self._texts)]
+        self._ids.extend(token_ids)
         try:
             delta = self._batches.feed(text, token_ids, finished)
             self.waiting = len(self._batches.waiting)
@@ -104,6 +109,8 @@ class ChoiceParser:
         if delta is None:
             return None
         self._sent.append(delta)
+        if len(self._sent) > MOST_APART:
+            self._sent = [merge_all(self._sent)]
         return self._shown(delta)
 
     def finish_reason(self, reason: str) -> str:
@@ -134,7 +141,7 @@ class ChoiceParser:
         """Return the last delta of a stream, with what only a parse of all its text finds."""
         sent = joined(self._sent if delta is None else [*self._sent, delta])
         reasons = self._rules.include_reasoning
-        whole = self._new_parser().parse("".join(self._texts), self._ids)
+        whole = self._new_parser().parse("".join(self._texts), self._ids.tolist())
         message = agreed(sent, whole, reasons)
         if message is not whole:
             self._disagreed()

@@ -17,6 +17,9 @@ More of them at a time save nothing with parsers that take their time for each c
 MOST_INLINE = 128
 """Tokens that are parsed in the event loop, in some milliseconds: of more, parsers take long enough for a thread."""
 
+MOST_APART = 256
+"""Deltas that are kept each by itself, each of which takes 150 bytes. Then they become one."""
+
 
 class ParserUnusable(TokenwireError):
     """A configured parser cannot be loaded, or not for this model; clients cannot fix it."""
@@ -150,6 +153,23 @@ class Parsers(Protocol):
         Raises InvalidRequest. Does not change the body. Takes about a millisecond; with gpt-oss, which renders here, as
         long as tokenizing its messages: run it in a thread for long ones.
         """
+
+
+def merge_all(deltas: Sequence[MessageDelta]) -> MessageDelta:
+    """Return the deltas of a stream as one, each tool call joined."""
+    parts: dict[int, list[ToolCallDelta]] = {}
+    for delta in deltas:
+        for call in delta.tool_calls:
+            parts.setdefault(call.index, []).append(call)
+    content = "".join([delta.content for delta in deltas if delta.content])
+    reasoning = "".join([delta.reasoning for delta in deltas if delta.reasoning])
+    return MessageDelta(content or None, reasoning or None, tuple(map(_merged_call, parts.values())))
+
+
+def _merged_call(parts: Sequence[ToolCallDelta]) -> ToolCallDelta:
+    name = "".join([part.name for part in parts if part.name])
+    arguments = "".join([part.arguments for part in parts if part.arguments])
+    return ToolCallDelta(parts[0].index, parts[0].id, name or None, arguments or None)
 
 
 def merge(one: MessageDelta | None, other: MessageDelta | None) -> MessageDelta | None:

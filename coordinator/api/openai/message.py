@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ToolCallDelta
+from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ToolCallDelta, merge_all
 from tokenwire.coordinator.parsing.rules import ParsedToolCall
 
 
@@ -42,17 +42,13 @@ def delta_object(delta: MessageDelta) -> dict[str, Any]:
 
 def joined_message(deltas: Sequence[MessageDelta]) -> dict[str, Any]:
     """Return the message as a client assembles it from deltas."""
-    calls: dict[int, dict[str, Any]] = {}
-    for delta in deltas:
-        for call in delta.tool_calls:
-            function = calls.setdefault(call.index, {"name": "", "arguments": ""})
-            function["name"] += call.name or ""
-            function["arguments"] += call.arguments or ""
+    whole = merge_all(deltas)
+    functions = [{"name": call.name or "", "arguments": call.arguments or ""} for call in whole.tool_calls]
     return {
         "role": "assistant",
-        "content": "".join(delta.content or "" for delta in deltas),
-        "reasoning": "".join(delta.reasoning or "" for delta in deltas),
-        "tool_calls": [{"type": "function", "function": function} for function in calls.values()],
+        "content": whole.content or "",
+        "reasoning": whole.reasoning or "",
+        "tool_calls": [{"type": "function", "function": function} for function in functions],
     }
 
 

@@ -1,6 +1,7 @@
 """Streamed chat chunks whose content, reasoning and tool calls a parser extracts from the text."""
 
 import asyncio
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from tokenwire.coordinator.api.openai.chunk_encoder import PLAIN_ENDING, ChatChu
 from tokenwire.coordinator.api.openai.message import delta_object, joined_message
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.sse import ChunkOutput
-from tokenwire.coordinator.parsing.message import MOST_INLINE, MessageDelta, MessageParser
+from tokenwire.coordinator.parsing.message import MOST_APART, MOST_INLINE, MessageDelta, MessageParser, merge_all
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.types import Finish, Usage
@@ -47,7 +48,7 @@ class ParsedChatChunks(ChatChunks):
         self._plain = self._only_scored = False
         self._keep = keep
         self._deltas: list[list[MessageDelta]] = [[] for _ in self._parsers]
-        self._token_ids: list[list[int]] | None = [[] for _ in self._parsers] if counts_reasoning else None
+        self._token_ids = [array("I") for _ in self._parsers] if counts_reasoning else None
         self._counted = [0 for _ in self._parsers]
 
     def _full_delta(
@@ -81,9 +82,12 @@ class ParsedChatChunks(ChatChunks):
         logprobs: list[ScoredPosition] | None,
     ) -> bytes:
         if self._token_ids is not None:
-            self._token_ids[index] += token_ids
+            self._token_ids[index].extend(token_ids)
         if self._keep is not None and message is not None:
-            self._deltas[index].append(message)
+            deltas = self._deltas[index]
+            deltas.append(message)
+            if len(deltas) > MOST_APART:
+                deltas[:] = [merge_all(deltas)]
         if finish is not None:
             if self._keep is not None:
                 self._keep(index, [joined_message(self._deltas[index])])

@@ -3,6 +3,7 @@
 One file, since what is stored of one request is what the next one reuses.
 """
 
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -319,3 +320,15 @@ async def test_unparsed_text_is_stored_once() -> None:
     history_writer.keep(0, [{"role": "assistant", "content": "No"}])
 
     assert history.kept == [([{"role": "assistant", "content": "Yes"}], [5], "token")]
+
+
+def test_a_long_reply_keeps_little_of_a_token() -> None:
+    """A list of its texts and ids would take a hundred bytes of each."""
+    history_writer, count = HistoryWriter(RecordedHistory(), [1], 1, parsed=False), 20_000
+    tracemalloc.start()
+    for number in range(count):
+        history_writer.on_delta(0, f" w{number}", [1000 + number], None)
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+
+    assert taken < count * 20

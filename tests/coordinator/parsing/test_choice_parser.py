@@ -3,6 +3,7 @@
 import gc
 import itertools
 import math
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +13,7 @@ from tests.coordinator.parsing.fakes import FIRST, SECOND, ScriptedRawParser
 from tokenwire.coordinator.parsing.batching import ParserBudget
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
 from tokenwire.coordinator.parsing.message import (
+    MOST_APART,
     MOST_INLINE,
     MessageDelta,
     ParsedMessage,
@@ -25,6 +27,14 @@ CALLS = (ParsedToolCall("1", "a", "{}"), ParsedToolCall("2", "b", "{}"))
 AUTO = MessageRules("auto", parses_tools=True)
 UNBATCHED = ParserBudget(per_token_s=math.inf)
 """Calls the parser for each delta, however busy the machine is."""
+
+
+class ForgetfulRawParser(ScriptedRawParser):
+    """Does not record its calls."""
+
+    def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
+        """Return the text."""
+        return MessageDelta(text)
 
 
 def parser(raw: ScriptedRawParser, rules: MessageRules = AUTO) -> ChoiceParser:
@@ -71,6 +81,32 @@ def test_a_full_message_has_its_parts() -> None:
 def test_reasoning_tokens_are_the_parsers() -> None:
     """The parser counts them."""
     assert parser(ScriptedRawParser()).reasoning_tokens([1, 2, 3, 4]) == 2
+
+
+def test_a_long_stream_ends_as_its_whole() -> None:
+    """Nothing of what was sent is sent again at the end, though its many deltas are kept as one."""
+    count = 3 * MOST_APART
+    arguments = [MessageDelta(tool_calls=(ToolCallDelta(0, arguments="1"),))] * count
+    deltas = [MessageDelta(reasoning="because"), *[MessageDelta("t")] * count, MessageDelta(tool_calls=(FIRST,))]
+    raw = ScriptedRawParser(*deltas, *arguments, None, calls=(ParsedToolCall("1", "a", "1" * count),))
+    choice = parser(raw)
+
+    sent = [choice.delta("t", [1], False) for _ in range(2 * count + 2)]
+
+    assert sent == [*deltas, *arguments]
+    assert choice.delta("", [1], True) == MessageDelta("t" * (count + 2))  # what the whole text has, and no delta had
+
+
+def test_a_long_stream_keeps_little_of_a_token() -> None:
+    """Its texts, ids and deltas each by themselves would take 200 bytes."""
+    choice, count = parser(ForgetfulRawParser()), 20_000
+    tracemalloc.start()
+    for number in range(count):
+        choice.delta(f" w{number}", [1000 + number], False)
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+
+    assert taken < count * 40
 
 
 def test_a_failing_parser_is_named() -> None:
