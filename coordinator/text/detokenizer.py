@@ -16,7 +16,13 @@ StepText = tuple[str, int, str | None]
 """New text, the number of the step's tokens that count, and the stop string that matched."""
 
 _INVALID_PREFIX = "Invalid prefix encountered"
-_SUFFIX_LENGTHS = (8, 16, 32, 64)
+_SHORTEST = 8
+_MOST_TAIL = 64
+"""Tokens at a prompt's end, of which one has text of its own."""
+_MOST_PRIMED = 256
+"""Tokens of a prompt that prime a stream: what comes before has no part in a character, and each choice keeps them."""
+_MOST_WAITING = 64
+"""Tokens without text, of a character or special ones, that a stream takes: it decodes all of them with each more."""
 
 
 @value_class
@@ -31,25 +37,41 @@ class TextRules:
     """Whether the text is returned; else it is decoded only to find stop strings."""
 
 
-class TextStreams:
-    """Creates the streams of one request, which share its stop automaton, as that may have many states."""
+@value_class
+class TextStart:
+    """Where a stream starts: the ids of a prompt with which it decodes the first text as after all of the prompt."""
 
-    __slots__ = ("_min_tokens", "_rules", "_stops", "_tokenizer")
+    token_ids: Sequence[int] = ()
+    echo: str = ""
+    """What the first text will repeat of the prompt: almost always nothing."""
+
+
+_NO_START = TextStart()
+
+
+class TextStreams:
+    """Creates the streams of one request, which share its stop automaton, and those of a prompt where they start."""
+
+    __slots__ = ("_min_tokens", "_prompt", "_rules", "_start", "_stops", "_tokenizer")
 
     def __init__(self, tokenizer: ModelTokenizer, rules: TextRules, min_tokens: int = 0) -> None:
         self._tokenizer = tokenizer
         self._rules = rules
         self._min_tokens = min_tokens
         self._stops = compile_stops(rules.stop) if rules.stop else None
+        self._prompt: Sequence[int] = ()
+        self._start = _NO_START
 
     def stream(self, prompt: Sequence[int]) -> "TextStream | NullTextStream":
         """Return a stream for a sequence after a prompt."""
         rules = self._rules
         if not rules.detokenize and self._stops is None:
             return NullTextStream()
+        if prompt is not self._prompt:
+            self._prompt, self._start = prompt, start_after(self._tokenizer, prompt, rules.skip_special_tokens)
         return TextStream(
             self._tokenizer,
-            prompt,
+            self._start,
             stops=self._stops,
             include_stop_str_in_output=rules.include_stop_str_in_output,
             min_tokens=self._min_tokens,
@@ -78,6 +100,8 @@ class TextStream:
         "_include",
         "_plain",
         "_skip_special",
+        "_tokenizer",
+        "_waiting",
     )
 
     def __new__(cls, *args: Any, stops: StopAutomaton | None = None, **kwargs: Any) -> "TextStream":
@@ -87,7 +111,7 @@ class TextStream:
     def __init__(
         self,
         tokenizer: ModelTokenizer,
-        prompt_token_ids: Sequence[int],
+        start: TextStart = _NO_START,
         *,
         stops: StopAutomaton | None = None,
         include_stop_str_in_output: bool = False,
@@ -95,16 +119,18 @@ class TextStream:
         skip_special_tokens: bool = True,
         spaces_between_special_tokens: bool = True,
     ) -> None:
+        self._tokenizer = tokenizer
         self._backend = tokenizer.backend
         self._include = include_stop_str_in_output
         self._skip_special = skip_special_tokens
-        stream, self._echo = _prime(tokenizer, prompt_token_ids, skip_special_tokens)
-        self._decode_next = stream.step
         joined = not (skip_special_tokens or spaces_between_special_tokens)
         self._added_texts: dict[int, str] | None = (tokenizer.added_token_ids or None) if joined else None
         """Texts of added tokens, if consecutive ones are joined without spaces."""
+        self._echo = start.echo
+        self._begin(start)
+        self._waiting: list[int] = []
+        """Tokens since the last text."""
         self._after_added = False
-        self._plain = self._added_texts is None and not self._echo
 
     def step(self, token_ids: list[int], stop_terminated: bool, finished: bool) -> StepText:
         """Decode one step's tokens.
@@ -117,23 +143,50 @@ class TextStream:
             token_ids = token_ids[:-1]
         if len(token_ids) == 1 and self._plain:
             try:
-                return self._decode_next(self._backend, token_ids[0]) or "", count, None
+                text = self._decode_next(self._backend, token_ids[0])
             except Exception as error:
                 return self._recover(error, token_ids[0]), count, None
+            if text and not self._waiting:
+                return text, count, None
+            return self._waited(token_ids[0], text), count, None
         return "".join([self._decode(token_id) for token_id in token_ids]), count, None
 
     def _decode(self, token_id: int) -> str:
         try:
-            text = self._decode_next(self._backend, token_id) or ""
+            text = self._decode_next(self._backend, token_id)
         except Exception as error:
             text = self._recover(error, token_id)
-        if self._plain:
-            return text
         if self._echo and text:
             text = _without_echo(text, self._echo)
             self._echo = ""
             self._plain = self._added_texts is None
+        if not text or self._waiting:
+            text = self._waited(token_id, text)
         return text if self._added_texts is None else self._join_added(token_id, text, self._added_texts)
+
+    def _begin(self, start: TextStart) -> None:
+        self._decode_next = DecodeStream(ids=start.token_ids, skip_special_tokens=self._skip_special).step
+        self._echo = start.echo
+        self._plain = self._added_texts is None and not self._echo
+
+    def _waited(self, token_id: int, text: str | None) -> str:
+        """Return a token's text, and count those without: after too many, a new stream takes over from here."""
+        waiting = self._waiting
+        if text:
+            waiting.clear()
+            return text
+        waiting.append(token_id)
+        if len(waiting) < _MOST_WAITING:
+            return ""
+        # After a visible token, because some decoders treat the beginning of a text specially.
+        before = self._tokenizer.visible_ids
+        ids, skips = [*before, *waiting], self._skip_special
+        text = self._tokenizer.decode(ids, skips)[len(self._tokenizer.decode(before, skips)) :]
+        start = start_after(self._tokenizer, ids, skips)
+        self._waiting = []
+        self._begin(start)
+        # The last character may become complete; the stream repeats then what it has of it.
+        return text.removesuffix(REPLACEMENT_CHARACTER) if start.echo else text
 
     def _join_added(self, token_id: int, text: str, raw: dict[int, str]) -> str:
         added = raw.get(token_id)
@@ -160,22 +213,14 @@ class StoppingTextStream(TextStream):
     def __init__(
         self,
         tokenizer: ModelTokenizer,
-        prompt_token_ids: Sequence[int],
+        start: TextStart = _NO_START,
         *,
         stops: StopAutomaton,
-        include_stop_str_in_output: bool = False,
         min_tokens: int = 0,
-        skip_special_tokens: bool = True,
-        spaces_between_special_tokens: bool = True,
+        **rules: Any,
     ) -> None:
-        super().__init__(
-            tokenizer,
-            prompt_token_ids,
-            include_stop_str_in_output=include_stop_str_in_output,
-            skip_special_tokens=skip_special_tokens,
-            spaces_between_special_tokens=spaces_between_special_tokens,
-        )
-        self._scanner = StopScanner(stops, include_stop_str_in_output)
+        super().__init__(tokenizer, start, **rules)
+        self._scanner = StopScanner(stops, self._include)
         self._suppressed = min_tokens
         """Number of tokens in whose text stop strings do not count."""
 
@@ -217,21 +262,19 @@ class StoppingTextStream(TextStream):
         return self._scanner.push(text, False)
 
 
-def _prime(tokenizer: ModelTokenizer, prompt: Sequence[int], skip_special_tokens: bool) -> tuple[DecodeStream, str]:
-    """Return a stream primed with the prompt, and what its first text will repeat of the prompt: almost always ""."""
-    ids, text = _stand_in(tokenizer, prompt, skip_special_tokens)
+def start_after(tokenizer: ModelTokenizer, prompt: Sequence[int], skip_special_tokens: bool = True) -> TextStart:
+    """Return where the text after a prompt starts."""
+    ids = _stand_in(tokenizer, prompt, skip_special_tokens)
+    text = tokenizer.decode(ids[-_MOST_TAIL:], skip_special_tokens)
     if not text.endswith(REPLACEMENT_CHARACTER):
-        return DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), ""
-    tail = ids[-_SUFFIX_LENGTHS[-1] :]
+        return TextStart(ids)
+    tail = ids[-_MOST_TAIL:]
     # The prompt ends inside a character. Primed with all of it, a stream would repeat the whole prompt, so this one
     # gets only the tokens of that character.
     for size in range(1, len(tail) + (len(tail) == len(ids))):  # all of a short prompt, but never of a truncated one
         if not tokenizer.decode(tail[:-size], skip_special_tokens).endswith(REPLACEMENT_CHARACTER):
-            ids = tail[-size:]
-            return DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), tokenizer.decode(
-                ids, skip_special_tokens
-            )
-    return DecodeStream(skip_special_tokens=skip_special_tokens), ""
+            return TextStart(tail[-size:], tokenizer.decode(tail[-size:], skip_special_tokens))
+    return _NO_START
 
 
 def _without_echo(text: str, echo: str) -> str:
@@ -241,19 +284,16 @@ def _without_echo(text: str, echo: str) -> str:
     return text.removeprefix(echo.rstrip(REPLACEMENT_CHARACTER))
 
 
-def _stand_in(tokenizer: ModelTokenizer, prompt: Sequence[int], skip_special_tokens: bool) -> tuple[list[int], str]:
-    """Return ids for a prompt, and the text of the last of them."""
+def _stand_in(tokenizer: ModelTokenizer, prompt: Sequence[int], skip_special_tokens: bool) -> list[int]:
+    """Return ids for a prompt, as few of its last ones as do."""
     # A stream needs the prompt only until its first text, which is decode(prompt + new) without its first
     # len(decode(prompt)) characters. Where decode(a + b) == decode(a) + decode(b) for b that begins with a token of
     # visible text, b alone gives the same first text, and the same again ends in a broken character or not.
     if tokenizer.decodes_additively:
-        for length in _SUFFIX_LENGTHS:
-            if length >= len(prompt):
-                break
-            suffix = list(prompt[-length:])
-            if tokenizer.starts_text(suffix[0], skip_special_tokens):
-                text = tokenizer.decode(suffix, skip_special_tokens)
-                if text:
-                    return suffix, text
-    ids = list(prompt)
-    return ids, tokenizer.decode(ids[-_SUFFIX_LENGTHS[-1] :], skip_special_tokens)
+        for length in range(_SHORTEST, min(_MOST_TAIL, len(prompt) - 1) + 1):
+            if tokenizer.starts_text(prompt[-length], skip_special_tokens):
+                return list(prompt[-length:])
+    if skip_special_tokens:  # decoding skips them too
+        special = tokenizer.special_token_ids
+        prompt = [token_id for token_id in prompt if token_id not in special]
+    return list(prompt[-_MOST_PRIMED:])

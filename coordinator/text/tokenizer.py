@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tokenizers import Tokenizer
 
@@ -65,7 +65,7 @@ class ModelTokenizer:
         self._starts: dict[tuple[int, bool], bool] = {}
 
     @classmethod
-    def from_files(cls, files: Mapping[str, bytes]) -> "ModelTokenizer":
+    def from_files(cls, files: Mapping[str, bytes]) -> Self:
         """Build from file contents by name: tokenizer.json and optional others. Raises InvalidRequest."""
         if "tokenizer.json" not in files:
             raise InvalidRequest(f"The tokenizer has no tokenizer.json (only {', '.join(sorted(files)) or 'nothing'}).")
@@ -87,7 +87,7 @@ class ModelTokenizer:
         return cls(backend, config)
 
     @classmethod
-    def from_directory(cls, path: str | Path) -> "ModelTokenizer":
+    def from_directory(cls, path: str | Path) -> Self:
         """Build from a model's directory. Raises InvalidRequest that names a missing file."""
         return cls.from_files(read_directory(path))
 
@@ -95,6 +95,11 @@ class ModelTokenizer:
     def special_token_ids(self) -> frozenset[int]:
         """The ids that `skip_special_tokens` skips."""
         return frozenset(index for index, token in self.backend.get_added_tokens_decoder().items() if token.special)
+
+    @cached_property
+    def visible_ids(self) -> list[int]:
+        """The ids of some visible text."""
+        return self.backend.encode("a", add_special_tokens=False).ids
 
     @cached_property
     def added_tokens(self) -> re.Pattern[str]:

@@ -16,8 +16,10 @@ from tokenwire.coordinator.text.detokenizer import (
     NullTextStream,
     StoppingTextStream,
     TextRules,
+    TextStart,
     TextStream,
     TextStreams,
+    start_after,
 )
 from tokenwire.coordinator.text.stops import compile_stops
 from tokenwire.coordinator.text.tokenizer import ModelTokenizer
@@ -31,6 +33,17 @@ TEXTS = st.text(alphabet="one tw,.é你🙂\n", max_size=20)
 STOPS = st.lists(st.text(alphabet="one é你🙂", min_size=1, max_size=4), max_size=3).map(tuple)
 
 
+class CountingTokenizer(ModelTokenizer):
+    """Counts what it decodes."""
+
+    decoded = 0
+
+    def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Decode ids."""
+        self.decoded += 1
+        return super().decode(token_ids, skip_special_tokens)
+
+
 def cut(ids: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
     """Cut ids into steps of the given sizes, cyclically."""
     steps, rest, turn = [], list(ids), 0
@@ -39,6 +52,11 @@ def cut(ids: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
         steps.append(rest[:size])
         rest, turn = rest[size:], turn + 1
     return steps
+
+
+def stream_after(tokenizer: ModelTokenizer, prompt: Sequence[int], skip: bool = True) -> TextStream:
+    """Return the stream after a prompt."""
+    return TextStream(tokenizer, start_after(tokenizer, prompt, skip), skip_special_tokens=skip)
 
 
 def fed(
@@ -110,10 +128,10 @@ class TestGoldenVectors:
 
 def test_without_stop_strings_no_text_is_kept() -> None:
     """The stream of a usual request has no field in which text could accumulate."""
-    stream = TextStream(BYTES, [])
+    stream = TextStream(BYTES)
     assert type(stream) is TextStream
     assert not hasattr(stream, "__dict__")
-    assert isinstance(TextStream(BYTES, [], stops=compile_stops(("x",))), StoppingTextStream)
+    assert isinstance(TextStream(BYTES, stops=compile_stops(("x",))), StoppingTextStream)
 
 
 def test_eos_is_text_if_the_stop_is_included() -> None:
@@ -121,15 +139,15 @@ def test_eos_is_text_if_the_stop_is_included() -> None:
     ids = [*BYTES.encode("a", False), tiny.token_id(BYTES, "<end>")]
     for stops in (None, compile_stops(("zzz",))):
         for steps in ([ids], [[each] for each in ids]):
-            hidden = TextStream(BYTES, [], stops=stops, skip_special_tokens=False)
-            shown = TextStream(BYTES, [], stops=stops, skip_special_tokens=False, include_stop_str_in_output=True)
+            hidden = TextStream(BYTES, stops=stops, skip_special_tokens=False)
+            shown = TextStream(BYTES, stops=stops, skip_special_tokens=False, include_stop_str_in_output=True)
             texts = ["".join(fed(stream, steps, eos=True)[0]) for stream in (hidden, shown)]
             assert texts == ["a", "a<end>"]
 
 
 def test_a_final_step_without_tokens_flushes() -> None:
     """A sequence that ends without a last token emits the held text."""
-    stream = TextStream(BYTES, [], stops=compile_stops(("###",)))
+    stream = TextStream(BYTES, stops=compile_stops(("###",)))
     assert stream.step(BYTES.encode("a##", False), False, False) == ("a", 3, None)
     assert stream.step([], False, True) == ("##", 0, None)
 
@@ -137,13 +155,13 @@ def test_a_final_step_without_tokens_flushes() -> None:
 def test_a_match_before_eos_cuts_eos_off() -> None:
     """A stop string that completes in the step with EOS takes precedence, and EOS does not count."""
     ids = [*BYTES.encode("a", False), tiny.token_id(BYTES, "<end>")]
-    assert TextStream(BYTES, [], stops=compile_stops(("a",))).step(ids, True, True) == ("", 1, "a")
+    assert TextStream(BYTES, stops=compile_stops(("a",))).step(ids, True, True) == ("", 1, "a")
 
 
 def test_invalid_ids_have_no_text(caplog: pytest.LogCaptureFixture) -> None:
     """An impossible id is logged and has no text; an unknown one has no text."""
     with caplog.at_level(logging.WARNING):
-        assert fed(TextStream(BYTES, []), [[-1], [2**40], [9999], BYTES.encode("ok", False)])[0] == ["", "", "", "ok"]
+        assert fed(TextStream(BYTES), [[-1], [2**40], [9999], BYTES.encode("ok", False)])[0] == ["", "", "", "ok"]
     assert "-1" in caplog.text
 
 
@@ -152,7 +170,7 @@ def test_decoding_continues_after_an_invalid_prefix(size: int) -> None:
     """If a byte invalidates the bytes before it, the decoder restarts and loses nothing after them."""
     broken = [tiny.token_id(FALLBACK, f"<0x{byte:02X}>") for byte in "é".encode() + b"\xff"]
     ids = [*broken, *FALLBACK.encode("one", False)]
-    deltas, kept, _ = fed(TextStream(FALLBACK, FALLBACK.encode("two", False)), cut(ids, [size]))
+    deltas, kept, _ = fed(stream_after(FALLBACK, FALLBACK.encode("two", False)), cut(ids, [size]))
     assert ("".join(deltas), kept) == ("éone", len(ids))
 
 
@@ -187,7 +205,7 @@ def test_a_stop_string_that_does_not_occur_changes_nothing(rules: dict[str, Any]
     for stops in ((), ("zzz",)):
         streams = [
             TextStreams(tokenizer, TextRules(stops, **rules)).stream([one]),
-            TextStream(tokenizer, [one], stops=compile_stops(stops) if stops else None, **rules),
+            TextStream(tokenizer, TextStart([one]), stops=compile_stops(stops) if stops else None, **rules),
         ]
         for stream in streams:
             assert "".join(fed(stream, cut([one, tool, tool, end, one], [1]))[0]) == text
@@ -209,7 +227,7 @@ def test_a_prompt_that_ends_inside_a_character_is_not_repeated(kind: str, cut_at
     tokenizer = TINY[kind]
     ids = tokenizer.encode("one, two 🙂, one", False)
     start = next(i for i in range(len(ids)) if tokenizer.decode(ids[: i + 1]).endswith("\ufffd"))
-    stream = TextStream(tokenizer, ids[: start + cut_at])
+    stream = stream_after(tokenizer, ids[: start + cut_at])
     assert "".join(fed(stream, cut(ids[start + cut_at :], [1]))[0]) == "🙂, one"
 
 
@@ -217,15 +235,15 @@ def test_the_whole_part_of_a_cut_token_is_not_repeated(smollm2: ModelTokenizer) 
     """Of a token with a blank and half a character, the first text has only the character."""
     ids = smollm2.encode("one 🦄 two", False)
     assert smollm2.decode(ids[:2]) == "one \ufffd"
-    assert fed(TextStream(smollm2, ids[:2]), cut(ids[2:], [1]))[0] == ["", "🦄", " two"]
+    assert fed(stream_after(smollm2, ids[:2]), cut(ids[2:], [1]))[0] == ["", "🦄", " two"]
 
 
 def test_a_prompt_that_stays_broken_is_not_repeated() -> None:
     """If the character is never completed, the replacement character belongs to the prompt."""
     prompt = BYTES.encode("one 🙂", False)[:-1]
-    assert fed(TextStream(BYTES, prompt), [BYTES.encode("one", False)])[0] == ["one"]
+    assert fed(stream_after(BYTES, prompt), [BYTES.encode("one", False)])[0] == ["one"]
     noise = BYTES.encode("🙂", False)[1:2] * 200
-    assert fed(TextStream(BYTES, noise), [BYTES.encode("one", False)])[0] == ["one"]
+    assert fed(stream_after(BYTES, noise), [BYTES.encode("one", False)])[0] == ["one"]
 
 
 @settings(max_examples=200)
@@ -259,7 +277,7 @@ def test_any_bytes_equal_decoding_at_once(prompt: bytes, generated: bytes, size:
     """Even for random bytes, the text is the whole text without the prompt's."""
     prompt_ids, ids = byte_ids(prompt + b"x"), byte_ids(generated)
     expected = reference.texts_of_prefixes(BYTES, prompt_ids, ids)[-1]
-    assert "".join(fed(TextStream(BYTES, prompt_ids), cut(ids, [size]))[0]) == expected
+    assert "".join(fed(stream_after(BYTES, prompt_ids), cut(ids, [size]))[0]) == expected
 
 
 def byte_ids(raw: bytes) -> list[int]:
@@ -292,7 +310,7 @@ def test_a_suffix_of_the_prompt_primes_like_all_of_it(
     tokenizer = TINY[kind]
     if tokenizer.decode(prompt, skip).endswith("\ufffd"):
         prompt = [*prompt, *tokenizer.encode("one", False)]
-    stream = TextStream(tokenizer, prompt, skip_special_tokens=skip)
+    stream = stream_after(tokenizer, prompt, skip)
     assert fed(stream, cut(generated, [1]))[0] == reference.stream_deltas(tokenizer, prompt, generated, skip)
 
 
@@ -302,7 +320,62 @@ def test_a_run_of_bytes_is_not_cut() -> None:
     prompt = [*FALLBACK.encode("one" * 5, False), *byte_run[:-1]]
     ids = [byte_run[-1], *FALLBACK.encode("o", False)]
     expected = reference.stream_deltas(FALLBACK, prompt, ids, True)
-    assert fed(TextStream(FALLBACK, prompt), cut(ids, [1]))[0] == expected == ["", "o"]
+    assert fed(stream_after(FALLBACK, prompt), cut(ids, [1]))[0] == expected == ["", "o"]
+
+
+def test_a_prompt_without_text_at_its_end_primes_with_little() -> None:
+    """Each choice keeps and decodes these ids. All of a prompt may be special tokens, or bytes of no character."""
+    (end,) = STRIPPING.encode("<end>", False)
+    one = [tiny.token_id(STRIPPING, "▁one")]
+    byte = tiny.token_id(STRIPPING, "<0x80>")
+    special, broken = [*one, *[end] * 5000], [*one, *[byte] * 5000]
+
+    for prompt in (special, broken):
+        assert len(start_after(STRIPPING, prompt).token_ids) <= 256
+    assert fed(stream_after(STRIPPING, special), [one])[0] == [" one"]
+
+
+def test_choices_share_where_they_start() -> None:
+    """A prompt is searched for it once, however many choices it has."""
+    tokenizer = CountingTokenizer.from_files({"tokenizer.json": FALLBACK.backend.to_str().encode()})
+    streams, prompt = TextStreams(tokenizer, TextRules()), [*tokenizer.encode("one", False) * 50, 21]
+    streams.stream(prompt)
+    decoded = tokenizer.decoded
+
+    for _ in range(10):
+        streams.stream(prompt)
+    assert tokenizer.decoded == decoded > 0
+    streams.stream(prompt[:-1])
+    assert tokenizer.decoded > decoded
+
+
+@pytest.mark.parametrize("kind", TINY)
+@pytest.mark.parametrize("what", ["<end>", "broken"])
+def test_a_long_run_without_text_is_not_decoded_again_and_again(kind: str, what: str) -> None:
+    """A stream begins anew within it. The text is the same, but that of each run a broken character may be missing."""
+    tokenizer = TINY[kind]
+    broken = byte_ids(b"\x80")[0] if kind == "bytes" else tiny.token_id(tokenizer, "<0x80>")
+    run = [broken] if what == "broken" else tokenizer.encode(what, False)
+    prompt, ids = tokenizer.encode("one", False), [*run * 1000, *tokenizer.encode(" two 🙂", False)]
+    expected = reference.texts_of_prefixes(tokenizer, prompt, ids)[-1]
+
+    text = "".join(fed(stream_after(tokenizer, prompt), cut(ids, [1]))[0])
+
+    assert text.lstrip("\ufffd") == expected.lstrip("\ufffd")
+    assert len(expected) - 1000 // 64 - 1 <= len(text) <= len(expected)
+
+
+def test_characters_that_no_token_ends_are_text() -> None:
+    """Tokens that begin and end within characters never end with one; after some, the whole ones are returned."""
+    backend = tiny.byte_fallback(strip=False).backend
+    characters = "你" * 200
+    tokens = characters.encode()
+    ids = [tiny.token_id(FALLBACK, f"<0x{byte:02X}>") for byte in tokens]
+    steps = [ids[:2], *cut(ids[2:], [3])]
+
+    deltas = fed(TextStream(ModelTokenizer(backend, {})), steps)[0]
+
+    assert "".join(deltas) == characters
 
 
 def test_position_dependent_words_need_the_whole_prompt() -> None:
@@ -311,7 +384,7 @@ def test_position_dependent_words_need_the_whole_prompt() -> None:
     assert [tokenizer.decodes_additively for tokenizer in TINY.values()] == [True, True, True]
     assert not tokenizer.decodes_additively
     ids = tokenizer.encode("one", False) * 50
-    assert fed(TextStream(tokenizer, ids), [ids[:2]])[0] == [" one one"]
+    assert fed(stream_after(tokenizer, ids), [ids[:2]])[0] == [" one one"]
 
 
 @pytest.mark.npm
@@ -323,5 +396,5 @@ def test_real_tokenizers_decode_step_by_step(npm_tokenizer: ModelTokenizer) -> N
     for prompt in ("Q:", "Ein längerer Anfang, 你好, mit mehr als acht Wörtern darin. " * 20):
         prompt_ids = npm_tokenizer.encode(prompt, False)
         expected = reference.texts_of_prefixes(npm_tokenizer, prompt_ids, ids, False)[-1]
-        stream = TextStream(npm_tokenizer, prompt_ids, skip_special_tokens=False)
+        stream = stream_after(npm_tokenizer, prompt_ids, False)
         assert "".join(fed(stream, cut(ids, [1]))[0]) == expected
