@@ -12,6 +12,8 @@ _REQUEST_BYTES = 26 * 1024
 """Of a request and its connection."""
 _CHOICE_BYTES = 1536
 """Of a choice that waits: what listens to it, and its detokenizer."""
+_PARSER_BYTES = 32 * 1024
+"""Of the parser of a streamed choice."""
 _TOKEN_BYTES = 40
 """Of an id of a prompt, with its text."""
 _CHAR_BYTES = 2
@@ -41,6 +43,7 @@ class RequestCost:
         self.size_bytes = self.placed_bytes = _REQUEST_BYTES
         """What it takes before its reply begins, and with the reply, as far as that is claimed when it is placed."""
         self._n = request.n
+        self._choice_bytes = _CHOICE_BYTES + (_PARSER_BYTES if request.streams and request.plan is not None else 0)
         self._repeated_bytes = _REPEATED_BYTES if request.repeats_prompt else 0
         self.parameter_bytes = sampling.ByteSize()
         self._logprobs = 0
@@ -74,7 +77,7 @@ class RequestCost:
         self._prompts += 1
         self._add_output(max_tokens)
         self._tokens += tokens
-        scored, each_choice = self._logprobs * tokens, _CHOICE_BYTES + self._repeated_bytes * tokens
+        scored, each_choice = self._logprobs * tokens, self._choice_bytes + self._repeated_bytes * tokens
         scored_bytes = _ROW_BYTES * scored * self._n + (_LOGPROB_BYTES - _ROW_BYTES) * min(scored, MOST_DECODED)
         self._logprob_bytes += scored_bytes
         prompt_bytes = max(_TOKEN_BYTES * tokens, _CHAR_BYTES * chars)
@@ -125,7 +128,7 @@ class RequestCost:
         logprobs = self._logprobs
         size, what, param = max(
             (output, scored if self._kept else kept, "logprobs" if self._kept else self._length_param),
-            (_CHOICE_BYTES * prompts * n, f"{prompts * n} choices", "n"),
+            (self._choice_bytes * prompts * n, f"{prompts * n} choices", "n"),
             (self._repeated_bytes * tokens * n, f"{tokens} prompt tokens that n={n} choices repeat", "n"),
             (self._prompt_bytes, f"{tokens} prompt tokens with their text", "prompt"),
             (parameters * prompts, f"{parameters} bytes of parameters for each of {prompts} prompts", "prompt"),

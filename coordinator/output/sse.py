@@ -4,7 +4,8 @@ One file, since what is sent, held back and ended is the state of one reply.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from tokenwire.coordinator.output.progress import Progress
@@ -15,8 +16,10 @@ from tokenwire.errors import TokenwireError, reply_error
 
 _MOST_AT_ONCE = 256 * 1024
 """Bytes that are rendered before other requests have their turn: many choices may begin with a long prompt."""
-_STEP_BYTES = 1024
-"""What a step counts for at least: a parser takes its time for it, whether or not there is something to send."""
+_TURN_S = 0.01
+"""What they may take: a parser takes its time for a step, whether or not there is something to send."""
+_FEW_PARSED = 8
+"""Choices that are parsed as their steps come: of more, one frame may begin or end so many that others would wait."""
 
 ChunkOutput = bytes | Iterator[bytes] | Coroutine[Any, Any, bytes]
 """Output of a choice: long output in parts, made as they are sent, and what takes long to make as a coroutine that
@@ -90,8 +93,10 @@ class StreamedReply:
     """
 
     __slots__ = (
+        "_at_once",
         "_attached",
         "_backlog",
+        "_clock",
         "_closing",
         "_counts",
         "_done",
@@ -99,6 +104,7 @@ class StreamedReply:
         "_failure",
         "_first",
         "_held_bytes",
+        "_in_turns",
         "_interval",
         "_merges",
         "_open",
@@ -113,9 +119,17 @@ class StreamedReply:
         "progress",
     )
 
-    def __init__(self, encoder: ChunkEncoder, choices: int, prompt_tokens: int, interval: int = 1) -> None:
+    def __init__(
+        self,
+        encoder: ChunkEncoder,
+        choices: int,
+        prompt_tokens: int,
+        interval: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self._encoder = encoder
+        self._clock = clock
         self.progress = Progress([0] * choices)
         self._open = choices
         self._render = encoder.delta
@@ -123,6 +137,8 @@ class StreamedReply:
         self._prompt_tokens = prompt_tokens
         self._counts = [0] * choices
         self._interval = interval
+        self._in_turns = encoder.takes_single_steps and choices > _FEW_PARSED
+        self._at_once = interval == 1 and not self._in_turns
         self._started: set[int] = set()
         self._attached: Sink | None = None
         self._opening: Iterator[bytes] = iter(())
@@ -168,9 +184,11 @@ class StreamedReply:
         """Send or buffer the output of one step of a choice."""
         self._counts[index] += len(token_ids)
         sink = self._sink
-        if sink is None or sink.congested or self._interval > 1 or self._backlog:
+        if sink is None or sink.congested or not self._at_once or self._backlog:
             self._buffer(index, text, token_ids, finish, logprobs)
-            if self._interval > 1 and self._is_due(index):
+            if self._in_turns:
+                self._resume_later()
+            elif self._interval > 1 and self._is_due(index):
                 self._send(index)
         elif text or finish is not None or self._shows_empty:
             chunk = self._render(index, text, token_ids, finish, logprobs)
@@ -211,10 +229,10 @@ class StreamedReply:
         if self._closing is not None and self._failure is None:
             self._send_closing(sink, self._closing)
             return
-        sent, held = 0, self._held_bytes
+        sent, held, until = 0, self._held_bytes, self._clock() + _TURN_S
         while not (sink.congested or self._resumes_soon or self._rendering) and (self._backlog or self._sink is None):
             sent += self._send_opening(sink) if self._sink is None else self._send(next(iter(self._backlog)))
-            if sent > _MOST_AT_ONCE:
+            if sent > _MOST_AT_ONCE or self._clock() > until:
                 self._resume_later()
         if held != self._held_bytes:
             sink.hold(self._held_bytes)
@@ -315,9 +333,9 @@ class StreamedReply:
         assert sink is not None
         unsent = self._backlog.pop(index)
         self._started.add(index)
-        sent = 0
+        sent, until = 0, self._clock() + _TURN_S
         for number, step in enumerate(unsent.steps()):
-            if sent > _MOST_AT_ONCE:
+            if sent > _MOST_AT_ONCE or self._clock() > until:
                 self._backlog[index] = unsent.without(number)
                 self._resume_later()
                 break
@@ -336,7 +354,7 @@ class StreamedReply:
                     self._send_first(chunk)
                     break
                 sink.write(chunk)
-                sent += max(len(chunk), _STEP_BYTES)
+                sent += len(chunk)
         return sent
 
     def _finish_if_complete(self) -> None:

@@ -157,6 +157,7 @@ class VllmPlan:
         elif parsers.always_adjusts or request.tool_choice != "none":
             request = _as_request(lambda: self._new_parser(request).adjust_request(request))
         self._request = request
+        self._shared: tuple[Sequence[int], list[int]] = (), []
 
     @property
     def skip_special_tokens(self) -> bool:
@@ -190,8 +191,7 @@ class VllmPlan:
 
     def parser(self, prompt_token_ids: Sequence[int]) -> MessageParser:
         """Return a parser for one choice."""
-        parsers = self._parsers
-        prompt = list(prompt_token_ids)
+        parsers, prompt = self._parsers, self._as_list(prompt_token_ids)
         # vLLM parses a complete output as a new message, and continues the prompt's message only in streams.
         continues = self._request.continue_final_message and self._new_parser(self._request).is_reasoning_end(prompt)
         return ChoiceParser(
@@ -203,6 +203,12 @@ class VllmPlan:
             budget=parsers.budget,
             disagreed=parsers.count_disagreement,
         )
+
+    def _as_list(self, prompt_token_ids: Sequence[int]) -> list[int]:
+        """Return a prompt as vLLM's parsers want it, the same one for all choices."""
+        if prompt_token_ids is not self._shared[0]:
+            self._shared = prompt_token_ids, list(prompt_token_ids)
+        return self._shared[1]
 
     def _raw_parser(self, prompt: list[int], full_cls: type[Parser] | None) -> RawParser:
         parser = full = self._new_parser(self._request)

@@ -179,7 +179,7 @@ def _chunks(call: ChatCall) -> ChatChunks:
         options,
         role=role,
         echo=echo,
-        parsers=[call.parser() for _ in range(prepared.choices)],
+        new_parser=call.parser,
         keep=None if prepared.history_writer is None else call.keep,
         hides_tokens=call.plan.rules.hides_tokens,
         counts_reasoning=call.counts_reasoning,

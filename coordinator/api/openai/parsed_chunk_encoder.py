@@ -33,23 +33,24 @@ class ParsedChatChunks(ChatChunks):
         *,
         role: str,
         echo: str,
-        parsers: Sequence[MessageParser],
+        new_parser: Callable[[], MessageParser],
         hides_tokens: bool,
         counts_reasoning: bool,
         keep: Callable[[int, Sequence[ChatMessage]], None] | None = None,
     ) -> None:
-        """keep: called with the message of each choice that has ended."""
+        """new_parser: makes that of a choice, with its first step; keep: called with the message of each that ended."""
         super().__init__(prepared, created, options, role=role, echo=echo)
-        self._parsers = parsers
+        self._new_parser = new_parser
+        self._parsers: dict[int, MessageParser] = {}
         self._hides_tokens = hides_tokens
         self._shows_tokens = bool(options.return_token_ids or options.logprobs) and not self._hides_tokens
         # Parsers get every token, even without text.
         self.shows_empty_deltas = True
         self._plain = self._only_scored = False
         self._keep = keep
-        self._deltas: list[list[MessageDelta]] = [[] for _ in self._parsers]
-        self._token_ids = [array("I") for _ in self._parsers] if counts_reasoning else None
-        self._counted = [0 for _ in self._parsers]
+        self._deltas: list[list[MessageDelta]] = [[] for _ in range(prepared.choices)]
+        self._token_ids = [array("I") for _ in range(prepared.choices)] if counts_reasoning else None
+        self._counted = [0] * prepared.choices
 
     def _full_delta(
         self,
@@ -59,7 +60,9 @@ class ParsedChatChunks(ChatChunks):
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None,
     ) -> ChunkOutput:
-        parser = self._parsers[index]
+        parser = self._parsers.get(index)
+        if parser is None:
+            parser = self._parsers[index] = self._new_parser()
         asks = finish is not None or parser.waiting + len(token_ids) > MOST_INLINE
         if asks and parser.takes_long(text, token_ids, finish is not None):
             return self._late_delta(index, text, token_ids, finish, logprobs)
@@ -105,7 +108,7 @@ class ParsedChatChunks(ChatChunks):
     def closing(self, usage: Usage) -> bytes:
         """Render the usage chunk, if requested."""
         if self._token_ids is not None and self._options.include_usage:
-            usage.reasoning_tokens = sum(self._reasoning_tokens(index) for index in range(len(self._parsers)))
+            usage.reasoning_tokens = sum(map(self._reasoning_tokens, self._parsers))
         return super().closing(usage)
 
     def _reasoning_tokens(self, index: int) -> int:

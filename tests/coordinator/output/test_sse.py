@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.clock import Clock
 from tokenwire.coordinator.output.sse import ChunkOutput, StreamedReply
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage
@@ -52,6 +53,23 @@ class FakeEncoder:
     def error(self, error: TokenwireError) -> bytes:
         """Render the message."""
         return f"!{error.message}".encode()
+
+
+class SlowParsedEncoder(FakeEncoder):
+    """Parses each step in a millisecond, without anything to send."""
+
+    takes_single_steps = True
+
+    def __init__(self, clock: Clock, parsed: list[int]) -> None:
+        super().__init__()
+        self._clock = clock
+        self._parsed = parsed
+
+    def delta(self, *args: Any) -> bytes:
+        """Record the step's ids."""
+        self._clock.now += 0.001
+        self._parsed.extend(args[2])
+        return b""
 
 
 class RecordedSink:
@@ -166,16 +184,8 @@ async def test_many_buffered_log_probabilities_are_sent_in_parts() -> None:
 
 async def test_many_buffered_steps_of_a_parser_are_sent_in_parts() -> None:
     """A parser takes its time for each, even if there is nothing to send; others have their turn, and none is lost."""
-
-    class QuietEncoder(FakeEncoder):
-        takes_single_steps = True
-
-        def delta(self, *args: Any) -> bytes:
-            parsed.extend(args[2])
-            return b""
-
-    parsed: list[int] = []
-    reply, reader = StreamedReply(QuietEncoder(), 1, 0), RecordedSink()
+    clock, parsed = Clock(), list[int]()
+    reply, reader = StreamedReply(SlowParsedEncoder(clock, parsed), 1, 0, clock=clock), RecordedSink()
     reply.attach(reader)
     reader.congested = True
     for number in range(2_000):
@@ -183,10 +193,35 @@ async def test_many_buffered_steps_of_a_parser_are_sent_in_parts() -> None:
 
     reader.congested = False
     reply.resume()
-    assert 0 < len(parsed) < 300
+    assert 0 < len(parsed) < 20
     await reply.wait()
 
     assert parsed == [*range(2_000)]
+
+
+async def test_many_parsed_choices_of_one_frame_have_their_turns() -> None:
+    """Each begins and ends a parser, which takes a millisecond: one choice after the other, with others in between."""
+    clock, parsed = Clock(), list[int]()
+    reply, reader = StreamedReply(SlowParsedEncoder(clock, parsed), 100, 0, clock=clock), RecordedSink()
+    reply.attach(reader)
+
+    for index in range(100):
+        reply.delta(index, "a", [index], STOP)
+    at_once = len(parsed)
+    await reply.wait()
+
+    assert (at_once, parsed) == (0, [*range(100)])
+
+
+async def test_few_parsed_choices_are_sent_at_once() -> None:
+    """As their steps come."""
+    clock, parsed = Clock(), list[int]()
+    reply = StreamedReply(SlowParsedEncoder(clock, parsed), 2, 0, clock=clock)
+    reply.attach(RecordedSink())
+
+    reply.delta(1, "a", [7], None)
+
+    assert parsed == [7]
 
 
 async def test_large_buffered_output_is_sent_in_parts() -> None:

@@ -41,7 +41,7 @@ def parsed_chat_chunks(**options: Any) -> ParsedChatChunks:
         ChunkOptions(**options),
         role="assistant",
         echo="",
-        parsers=[parser],
+        new_parser=lambda: parser,
         hides_tokens=False,
         counts_reasoning=False,
     )

@@ -41,7 +41,7 @@ def parsed(
         ChunkOptions(**options),
         role="assistant",
         echo="",
-        parsers=[parser(deltas)],
+        new_parser=lambda: parser(deltas),
         hides_tokens=hides_tokens,
         counts_reasoning=True,
         keep=None if kept is None else lambda index, messages: kept.append((index, messages)),
