@@ -242,7 +242,7 @@ def build_core(
 def _generation(
     settings: CoordinatorSettings, pool: WorkerPool, failover: Failover, history: TokenHistory, freshness: Freshness
 ) -> GenerationService:
-    media = MediaPrompts(MediaLoader(settings.media), MediaExpander(pool))
+    media = MediaPrompts(MediaLoader(settings.media), MediaExpander(pool, absence_s=settings.admission.queue_timeout_s))
     recorder = open_recorder(settings.trajectories)
     return GenerationService(failover, history, settings.api, freshness, media, recorder)
 

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence, Set
 from typing import NamedTuple, Protocol
 
@@ -17,6 +18,10 @@ log = logging.getLogger(__name__)
 
 _MOST_WORKERS = 3
 """That are asked, one after the other, if they fail."""
+_LOOK_S = 0.2
+"""How often requests look for a worker while there is none."""
+_MOST_WAITING = 256
+"""Requests that wait for one. They have a place in no queue yet."""
 _PATIENCE_S = 5.0
 """Longer than it takes until a worker is silent: one that is left because of it gets no other calls."""
 
@@ -37,10 +42,17 @@ class MediaExpander:
     Of those that are equal, the same one gets the same picture from every coordinator, and pictures are spread.
     """
 
-    def __init__(self, workers: MediaWorkers, patience_s: float = _PATIENCE_S) -> None:
-        """`patience_s`: how long a request waits for one worker while another one answers and has fewer calls open."""
+    def __init__(
+        self, workers: MediaWorkers, patience_s: float = _PATIENCE_S, absence_s: float = 0.0, look_s: float = _LOOK_S
+    ) -> None:
+        """`patience_s`: how long a request waits for one worker while another one answers and has fewer calls open;
+        `absence_s`: how long while there is no worker at all.
+        """
         self._workers = workers
         self._patience_s = patience_s
+        self._absence_s = absence_s
+        self._look_s = look_s
+        self._waiting = 0
 
     async def expand(
         self,
@@ -86,7 +98,7 @@ class MediaExpander:
         """Return the answer of one worker after the other, until one does not fail."""
         failed: list[WorkerSession] = []
         while True:
-            session = self._choose(question, failed)
+            session = await self._found(question, failed)
             call = asyncio.ensure_future(ask(session))
             try:
                 while not (await asyncio.wait([call], timeout=self._patience_s))[0]:
@@ -100,6 +112,20 @@ class MediaExpander:
                     raise
             finally:
                 call.cancel()
+
+    async def _found(self, question: "_Question", failed: Sequence[WorkerSession]) -> WorkerSession:
+        """Return the next worker to ask. Where there is none, wait for one, as other requests do in the queue."""
+        for _ in range(math.ceil(self._absence_s / self._look_s)):
+            if self._taking(question) or not self._workers.unavailable_reason(question.model):
+                break
+            if self._waiting >= _MOST_WAITING:
+                break
+            self._waiting += 1
+            try:
+                await asyncio.sleep(self._look_s)
+            finally:
+                self._waiting -= 1
+        return self._choose(question, failed)
 
     def _should_leave(self, session: WorkerSession, question: "_Question", failed: Sequence[WorkerSession]) -> bool:
         """Return whether another worker is likelier to answer than one that has not; the last one is waited for."""

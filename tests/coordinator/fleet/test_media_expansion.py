@@ -98,6 +98,23 @@ async def test_a_worker_that_has_the_media_is_asked_before_an_idle_one() -> None
     assert (has.asked, idle.asked, busy.asked) == (1, 0, 0)
 
 
+async def test_a_request_waits_while_there_is_no_worker() -> None:
+    """As requests without pictures do in the queue, and no longer; a model that nobody serves is known before."""
+    worker = Asked()
+    pool, found = pool_of(), list[Any]()
+    pool.candidates_to_place = lambda model, adapter_id, placement: found
+    pool.unavailable_reason = lambda model: "" if found else "No worker serves model right now"
+    with pytest.raises(Unavailable, match="No worker serves model right now"):
+        await MediaExpander(pool, absence_s=0.002, look_s=0.001).expand("model", [1], [ITEM])
+
+    waiting = asyncio.create_task(MediaExpander(pool, absence_s=600, look_s=0.001).expand("model", [1], [ITEM]))
+    await asyncio.sleep(0)
+    found.append(worker)
+
+    assert list((await waiting)[0]) == list(ANSWER.token_ids)
+    assert worker.asked == 1
+
+
 async def test_options_are_for_workers_that_take_them() -> None:
     """Where there is none, the request is told; the salt is passed on."""
     plain, able = Asked(unsupported=frozenset({"mm_processor_kwargs"})), Asked(lacks=1000)
