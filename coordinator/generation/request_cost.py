@@ -44,7 +44,7 @@ class RequestCost:
         """What it takes before its reply begins, and with the reply, as far as that is claimed when it is placed."""
         self._n = request.n
         self._choice_bytes = _CHOICE_BYTES + (_PARSER_BYTES if request.streams and request.plan is not None else 0)
-        self._repeated_bytes = _REPEATED_BYTES if request.repeats_prompt else 0
+        self._repeats, self._repeated_bytes = request.repeats_prompt, 0
         self.parameter_bytes = sampling.ByteSize()
         self._logprobs = 0
         """Log-probabilities of each prompt token."""
@@ -77,7 +77,10 @@ class RequestCost:
         self._prompts += 1
         self._add_output(max_tokens)
         self._tokens += tokens
-        scored, each_choice = self._logprobs * tokens, self._choice_bytes + self._repeated_bytes * tokens
+        scored = self._logprobs * tokens
+        repeated = max(_REPEATED_BYTES * tokens, _CHAR_BYTES * chars) * self._repeats
+        self._repeated_bytes += repeated
+        each_choice = self._choice_bytes + repeated
         scored_bytes = _ROW_BYTES * scored * self._n + (_LOGPROB_BYTES - _ROW_BYTES) * min(scored, MOST_DECODED)
         self._logprob_bytes += scored_bytes
         prompt_bytes = max(_TOKEN_BYTES * tokens, _CHAR_BYTES * chars)
@@ -129,7 +132,7 @@ class RequestCost:
         size, what, param = max(
             (output, scored if self._kept else kept, "logprobs" if self._kept else self._length_param),
             (self._choice_bytes * prompts * n, f"{prompts * n} choices", "n"),
-            (self._repeated_bytes * tokens * n, f"{tokens} prompt tokens that n={n} choices repeat", "n"),
+            (self._repeated_bytes * n, f"{tokens} prompt tokens that n={n} choices repeat", "n"),
             (self._prompt_bytes, f"{tokens} prompt tokens with their text", "prompt"),
             (parameters * prompts, f"{parameters} bytes of parameters for each of {prompts} prompts", "prompt"),
             (self._logprob_bytes, f"{logprobs} log-probabilities of {tokens} tokens, n={n}", "prompt_logprobs"),

@@ -32,6 +32,7 @@ from tokenwire.coordinator.output.choice import Choice, Reply, SharedPromptLogpr
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.text.detokenizer import TextStreams
 from tokenwire.coordinator.text.logprobs import LogprobDecoder
+from tokenwire.coordinator.text.text_length import text_chars
 from tokenwire.coordinator.trajectories.recording import RecordedRequest, TrajectoryRecorder, TurnRecording
 from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import DeadlineExceeded, InvalidRequest
@@ -40,6 +41,8 @@ from tokenwire.v1 import inference_pb2 as pb
 
 _PROMPTS_BETWEEN_YIELDS = 64
 """Prompts prepared or submitted before yielding to the event loop."""
+_LITTLE_TEXT = 2**20
+"""Characters that choices may repeat of a prompt without being counted."""
 _LARGE_PARAMETERS = 64 * 1024
 """Bytes from which on it matters how often parameters are kept."""
 
@@ -73,6 +76,8 @@ class PreparedRequest:
     """Whether it matters how often its parameters are kept: the request's are these."""
     history_writer: HistoryWriter | None = field(init=False)
     """Stores the choices for later requests; None if they are not stored."""
+    _decoded: tuple[PreparedPrompt, str] | None = field(default=None, init=False)
+    """The last prompt that was decoded, with its text: all of its choices may begin with it."""
 
     def __post_init__(self) -> None:
         self.choices = len(self.prompts) * self.request.n
@@ -108,7 +113,9 @@ class PreparedRequest:
         prompt = self.prompt_of(choice)
         if prompt.text is not None:
             return prompt.text
-        return self.model.tokenizer.decode(prompt.token_ids, skip_special_tokens=False)
+        if self._decoded is None or self._decoded[0] is not prompt:
+            self._decoded = prompt, self.model.tokenizer.decode(prompt.token_ids, skip_special_tokens=False)
+        return self._decoded[1]
 
     def chat_text(self) -> str | None:
         """Return the text of a chat's prompt; None if no template rendered it."""
@@ -213,7 +220,10 @@ class GenerationService:
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             known = len(prepared.token_ids) if prepared.is_tokenized and model.knows_all_tokens else prepared.reused
             max_tokens.append(limits.check_prompt(prepared.token_ids, known, params, model, param))
-            cost.add_prompt(len(prepared.token_ids), max_tokens[-1], len(prepared.text or ""))
+            chars = len(prepared.text or "")
+            if request.repeats_prompt and prepared.text is None:
+                chars = await text_chars(model.tokenizer, prepared.token_ids, _LITTLE_TEXT // request.n)
+            cost.add_prompt(len(prepared.token_ids), max_tokens[-1], chars)
             cost.check(self._settings.max_request_bytes)
             prompts.append(prepared)
             if position:

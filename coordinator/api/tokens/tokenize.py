@@ -1,12 +1,13 @@
 """POST /tokenize and /detokenize, also under /v1, in vLLM's formats."""
 
 from array import array
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import RequestHeaders, caller_of
+from tokenwire.coordinator.api.api_request import RequestHeaders, context_of
 from tokenwire.coordinator.api.fields.common import Identifier
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
 from tokenwire.coordinator.api.fields.tools import parse_tools
@@ -19,8 +20,10 @@ from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
+from tokenwire.coordinator.text.text_length import text_chars
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.coordinator.types import ChatPrompt, TextPrompt
-from tokenwire.errors import InvalidRequest
+from tokenwire.errors import InvalidRequest, mib
 
 
 class TokenizeRequest(TokenHistoryFields):
@@ -100,8 +103,20 @@ def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: 
     @router.post("/detokenize", DetokenizeRequest)
     @router.post("/v1/detokenize", DetokenizeRequest)
     async def detokenize(body: DetokenizeRequest, request: Request) -> Response:
-        model = await models.resolve(body.model, caller_of(request))
+        context = context_of(request.scope)
+        model = await models.resolve(body.model, context.caller)
         check_ids(body.tokens, model, "tokens")
+        if (most_chars := context.body.budget.max_body_bytes) is not None:
+            await _check_text(body.tokens, model.tokenizer, most_chars)
         return JSONResponse({"prompt": await model.tokenizer.decode_async(body.tokens, skip_special_tokens=False)})
 
     return router
+
+
+async def _check_text(token_ids: Sequence[int], tokenizer: ModelTokenizer, most_chars: int) -> None:
+    """Check that ids have no more text than a request may have. Raises InvalidRequest."""
+    chars = await text_chars(tokenizer, token_ids, most_chars)
+    if chars > most_chars:
+        raise InvalidRequest(
+            f"The tokens have about {mib(chars)} of text, more than {mib(most_chars)} (--max-body-mb).", param="tokens"
+        )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.coordinator.api.replies import ScriptedPlan
 from tests.coordinator.fakes import served_model
 from tokenwire.coordinator.generation.request_cost import RequestCost
 from tokenwire.coordinator.output.choice import MOST_DECODED
@@ -77,6 +78,31 @@ def test_a_prompt_that_choices_repeat_counts_for_each_of_them() -> None:
     with pytest.raises(InvalidRequest, match="1000 prompt tokens that n=500 choices repeat") as caught:
         cost.check(size - 1)
     assert caught.value.param == "n"
+
+
+def test_a_repeated_prompt_of_long_tokens_counts_by_its_text() -> None:
+    """A token may be a hundred blanks; other prompts have fewer characters than their tokens count for."""
+    request = GenerationRequest("r", "digits", [], pb.SamplingParams(), n=500, repeats_prompt=True, streams=True)
+    sizes = []
+    for chars in (0, 5_000, 100_000):
+        cost = RequestCost(request, request.sampling, MODEL)
+        cost.add_prompt(1_000, 1, chars)
+        sizes.append(cost.size_bytes)
+
+    assert sizes[0] == sizes[1]
+    assert sizes[2] - sizes[0] == 500 * (2 * 100_000 - 10 * 1_000) + 2 * 100_000 - 40 * 1_000
+
+
+def test_parsers_of_streamed_choices_count() -> None:
+    """Each choice has its own; those of a reply that is not streamed are made one after the other."""
+    sizes = []
+    for streams, plan in ((True, ScriptedPlan([])), (True, None), (False, ScriptedPlan([])), (False, None)):
+        request = GenerationRequest("r", "digits", [], pb.SamplingParams(), n=10, streams=streams, plan=plan)
+        cost = RequestCost(request, request.sampling, MODEL)
+        cost.add_prompt(1, 1)
+        sizes.append(cost.size_bytes)
+
+    assert (sizes[0] - sizes[1], sizes[2] - sizes[3]) == (10 * 32 * 1024, 0)
 
 
 def test_many_choices_take_memory() -> None:
