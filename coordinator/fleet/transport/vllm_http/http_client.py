@@ -1,10 +1,11 @@
 """The HTTP client of a plain vLLM server: requests, streams and errors."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from tokenwire.coordinator.fleet.transport.vllm_http.json_stream import LongParts, read_json
 from tokenwire.coordinator.fleet.transport.vllm_http.media_body import MediaPart, body_with_media
 from tokenwire.coordinator.fleet.transport.vllm_http.response import error_message
 from tokenwire.errors import EngineFailed, InvalidRequest, NotFound, Overloaded, TokenwireError, Unavailable, WorkerLost
@@ -12,11 +13,14 @@ from tokenwire.errors import EngineFailed, InvalidRequest, NotFound, Overloaded,
 if TYPE_CHECKING:
     import aiohttp
 
-_Body = Mapping[str, Any]
+_Body = Mapping[str, Any] | Sequence[bytes]
+"""An object, or its JSON in pieces, without the brace at the end."""
 _HeaderValues = Mapping[str, str]
 _JSON = {"Content-Type": "application/json"}
 _CONNECT_S = 5.0
 _TIMEOUT_S = 5.0
+_SMALL_BYTES = 64 * 1024
+"""Of a body that is written or read at once."""
 
 
 class VllmHttpClient:
@@ -49,6 +53,13 @@ class VllmHttpClient:
         """Post JSON, with media, and return the JSON response, without a timeout."""
         content = await self.content(path, body, headers, parts)
         return json.loads(content) if content else None
+
+    async def post_long(
+        self, path: str, body: _Body, headers: _HeaderValues, long: LongParts, parts: Sequence[MediaPart] = ()
+    ) -> Any:
+        """Post JSON, with media, and return the JSON response but for the `long` parts, without a timeout."""
+        async with self._request("POST", path, body, headers, parts) as response:
+            return await read_json(response.content.iter_chunked(_SMALL_BYTES), long)
 
     async def content(
         self, path: str, body: _Body, headers: _HeaderValues | None = None, parts: Sequence[MediaPart] = ()
@@ -99,12 +110,13 @@ class VllmHttpClient:
         if self._session.closed:
             raise WorkerLost("the session has ended")
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_S)
-        sent: dict[str, Any] = {"json": body, "headers": headers}
-        if parts and body is not None:
-            sent = {"data": body_with_media(body, parts), "headers": {**(headers or {}), **_JSON}}
+        data, given = None, dict(headers or {})
+        if body is not None:
+            data, of_body = _written(body, parts)
+            given.update(of_body)
         try:
             async with self._session.request(
-                method, self._url + path, **sent, timeout=timeout, allow_redirects=False
+                method, self._url + path, data=data, headers=given, timeout=timeout, allow_redirects=False
             ) as response:
                 if response.status != 200:
                     raise _error(response.status, await response.text())
@@ -113,6 +125,22 @@ class VllmHttpClient:
             raise WorkerLost(str(error) or type(error).__name__) from error
         except ValueError as error:
             raise EngineFailed(f"The server's response is not JSON: {error}") from error
+
+
+def _written(body: _Body, parts: Sequence[MediaPart]) -> tuple[bytes | AsyncIterator[bytes], _HeaderValues]:
+    """Return a body as it is sent, with the headers that describe it: a long one a piece at a time."""
+    head = [json.dumps(body)[:-1].encode()] if isinstance(body, Mapping) else body
+    if parts:
+        return body_with_media(head, parts), _JSON
+    size = sum(map(len, head)) + 1
+    if size <= _SMALL_BYTES:
+        return b"".join((*head, b"}")), _JSON
+    return _each((*head, b"}")), {**_JSON, "Content-Length": str(size)}
+
+
+async def _each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
 
 
 def _error(status: int, body: str) -> TokenwireError:

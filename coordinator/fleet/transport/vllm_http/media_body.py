@@ -3,9 +3,8 @@
 import asyncio
 import binascii
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 _PIECE_BYTES = 3 * 64 * 1024
 """A multiple of three, so that pieces of base64 have no padding between them."""
@@ -21,9 +20,11 @@ class MediaPart:
     """None: the server has it."""
 
 
-async def body_with_media(body: Mapping[str, Any], parts: Sequence[MediaPart]) -> AsyncIterator[bytes]:
-    """Yield a request with its `content_parts`, with turns for others between pieces."""
-    yield json.dumps(body)[:-1].encode() + b', "content_parts": ['
+async def body_with_media(head: Iterable[bytes], parts: Sequence[MediaPart]) -> AsyncIterator[bytes]:
+    """Yield a request with its `content_parts`, with turns for others between pieces; `head` lacks the last brace."""
+    for piece in head:
+        yield piece
+    yield b', "content_parts": ['
     for number, part in enumerate(parts):
         opening = f'{", " if number else ""}{{"type": "image_url", "uuid": {json.dumps(part.name)}, "url": '.encode()
         if part.data is None:

@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from tokenwire.errors import InvalidRequest
-from tokenwire.protocol.seeds import sequence_seed
 from tokenwire.protocol.vllm_names import json_object, plain_fields, repetition_detection, structured_outputs
 from tokenwire.v1 import inference_pb2 as pb
 
 _UNSUPPORTED = ("logprob_token_ids", "prompt_logprob_token_ids", "prompt_logprob_start", "routed_experts_prompt_start")
 UNSUPPORTED = (*_UNSUPPORTED, "lora", "token_types", "mm_processor_kwargs", "mm_payload")
 """What such servers cannot serve of requests, with the names of EngineCapabilities."""
+_NOT_SHARED = (*_UNSUPPORTED, "seed")
+"""Sampling parameters that requests do not have, or each its own."""
 GENERATE, ABORT = "/inference/v1/generate", "/inference/v1/abort_requests"
 _MOST_LOGPROBS = 20
 """vLLM's own limit, unless the server was started with another."""
@@ -22,13 +23,11 @@ def needs_full_response(submit: pb.Submit) -> bool:
     return params.HasField("prompt_logprobs") or params.HasField("kv_transfer_params_json")
 
 
-def body_of(submit: pb.Submit, request_id: str, index: int, model: str) -> dict[str, Any]:
-    """Return the request body for one sequence. Raises InvalidRequest."""
+def body_of(submit: pb.Submit, model: str) -> dict[str, Any]:
+    """Return what the requests for all sequences have in common, except for the prompt. Raises InvalidRequest."""
     body: dict[str, Any] = {
-        "request_id": request_id,
         "model": submit.lora.name or model,
-        "token_ids": list(submit.prompt_token_ids),
-        "sampling_params": _sampling(submit.sampling_params, index),
+        "sampling_params": _sampling(submit.sampling_params),
         "stream": not needs_full_response(submit),
         "priority": submit.priority,
     }
@@ -68,15 +67,13 @@ def headers_of(submit: pb.Submit) -> dict[str, str]:
     return headers
 
 
-def _sampling(params: pb.SamplingParams, index: int) -> dict[str, Any]:
+def _sampling(params: pb.SamplingParams) -> dict[str, Any]:
     for name in _UNSUPPORTED:
         if getattr(params, name):
             raise InvalidRequest(f"{name} is not supported by a plain vLLM server.", param=name)
-    given = {name: value for name, value in plain_fields(params).items() if name not in _UNSUPPORTED}
+    given = {name: value for name, value in plain_fields(params).items() if name not in _NOT_SHARED}
     if params.HasField("max_tokens"):
         given["max_tokens"] = params.max_tokens
-    if params.HasField("seed"):
-        given["seed"] = sequence_seed(params.seed, index)
     if params.HasField("logprobs"):
         # Servers count the sampled token among the most likely ones, at any rank: one more leaves none out.
         more = 0 < params.logprobs < _MOST_LOGPROBS

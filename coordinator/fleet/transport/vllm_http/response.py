@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,39 +30,62 @@ def finish_of(
     return finish
 
 
-def rows_of_choice(logprobs: Mapping[str, Any] | None, count: int) -> list[pb.LogprobRows]:
-    """Return the rows of sampled tokens, each with the `count` most likely ones; below 0: with all of them."""
-    content = (logprobs or {}).get("content") or ()
-    return [_row(each, each.get("top_logprobs") or [each], count) for each in content]
+class PromptScores:
+    """The scores of a prompt's positions, in a tenth of the memory that they take as objects of JSON."""
 
+    def __init__(self) -> None:
+        self._token_ids, self._logprobs, self._ranks = array("I"), array("f"), array("I")
+        self._ends = array("I")
 
-async def rows_of_prompt(
-    positions: Sequence[Mapping[str, Any] | None], prompt: Sequence[int], count: int
-) -> pb.LogprobRows:
-    """Return the rows of the prompt tokens after the first, which has none, with turns for others."""
-    rows, taken = pb.LogprobRows(), 0
-    for token_id, position in zip(prompt, positions, strict=True):
-        if position is not None:
-            taken += len(position)
-            if taken > _MOST_AT_ONCE:
-                taken = 0
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def add(self, position: Mapping[str, Mapping[str, Any]] | None) -> None:
+        """Add the next position, None for one that has no scores."""
+        for token_id, scored in (position or {}).items():
+            self._token_ids.append(int(token_id))
+            self._logprobs.append(scored["logprob"])
+            self._ranks.append(scored.get("rank") or 0)
+        self._ends.append(len(self._ranks))
+
+    async def rows(self, prompt: Sequence[int], count: int) -> pb.LogprobRows:
+        """Return the rows of the prompt tokens after the first, which has none, with turns for others."""
+        rows, start, turn_at = pb.LogprobRows(), 0, _MOST_AT_ONCE
+        for token_id, end in zip(prompt, self._ends, strict=True):
+            if start < end:
+                own = self._token_ids.index(token_id, start, end)
+                shown = [own, *_ranked(self._ranks, range(start, end), count)]
+                rows.width = len(shown)
+                rows.token_ids.extend([self._token_ids[each] for each in shown])
+                rows.logprobs.extend([self._logprobs[each] for each in shown])
+                rows.sampled_ranks.append(self._ranks[own])
+                start = end
+            if start >= turn_at:
+                turn_at = start + _MOST_AT_ONCE
                 await asyncio.sleep(0)
-            known = [{"token_id": int(each), **scored} for each, scored in position.items()]
-            rows.MergeFrom(_row(next(each for each in known if each["token_id"] == token_id), known, count))
-    return rows
+        return rows
 
 
-def _row(own: Mapping[str, Any], known: Sequence[Mapping[str, Any]], count: int) -> pb.LogprobRows:
-    """Return a row as workers send it: the token, then the most likely ones by rank, repeating it if among them."""
-    limit = len(known) if count < 0 else count
-    ranked = sorted((each for each in known if 0 < (each.get("rank") or 0) <= limit), key=lambda each: each["rank"])
-    row = [own, *ranked]
+def row_of_token(own: Mapping[str, Any], count: int) -> pb.LogprobRows:
+    """Return the row of a sampled token, with the `count` most likely ones; below 0: with all of them.
+
+    As workers send it: the token, then the most likely ones by rank, repeating it if it is among them.
+    """
+    known = own.get("top_logprobs") or [own]
+    ranks = [each.get("rank") or 0 for each in known]
+    row = [own, *(known[each] for each in _ranked(ranks, range(len(known)), count))]
     return pb.LogprobRows(
         width=len(row),
         token_ids=[each["token_id"] for each in row],
         logprobs=[each["logprob"] for each in row],
         sampled_ranks=[own.get("rank") or 0],
     )
+
+
+def _ranked(ranks: Sequence[int], places: range, count: int) -> list[int]:
+    """Return the places of those of the first ranks, in their order."""
+    limit = len(places) if count < 0 else count
+    return sorted((each for each in places if 0 < ranks[each] <= limit), key=ranks.__getitem__)
 
 
 def error_message(body: str) -> str:

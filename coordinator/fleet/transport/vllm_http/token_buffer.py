@@ -34,7 +34,11 @@ class TokenBuffer:
         """Add tokens of a slot, with their logprobs."""
         unsent = self._of(slot)
         unsent.token_ids += token_ids
-        unsent.rows += rows
+        for each in rows:
+            if unsent.rows and unsent.rows[-1].width == each.width:
+                unsent.rows[-1].MergeFrom(each)  # one message for many tokens takes a fraction of one for each
+            else:
+                unsent.rows.append(each)
 
     def finish(self, finish: pb.Finish) -> None:
         """Finish a slot, after its tokens."""

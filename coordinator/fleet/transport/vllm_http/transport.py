@@ -117,7 +117,7 @@ class VllmHttpTransport:
         async for command in self._commands:
             match command.WhichOneof("command"):
                 case "submit":
-                    self._sequences.begin(command.submit)
+                    await self._sequences.begin(command.submit)
                 case "pool":
                     self._batches.begin(command.pool)
                 case "abort":

@@ -1,6 +1,6 @@
 """The HTTP client of a plain vLLM server."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -9,6 +9,21 @@ from aiohttp.test_utils import TestServer
 
 from tokenwire.coordinator.fleet.transport.vllm_http.http_client import VllmHttpClient
 from tokenwire.errors import EngineFailed, InvalidRequest, NotFound, Overloaded, Unavailable, WorkerLost
+
+
+@asynccontextmanager
+async def client_answered_by(
+    respond: Callable[[web.Request], Awaitable[web.StreamResponse]],
+) -> AsyncIterator[VllmHttpClient]:
+    """Serve every request with what this returns."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", respond)
+    async with TestServer(app) as server:
+        client = VllmHttpClient(str(server.make_url("")).rstrip("/"), None)
+        try:
+            yield client
+        finally:
+            await client.close()
 
 
 @asynccontextmanager
@@ -22,14 +37,8 @@ async def served_client(status: int, *pieces: bytes) -> AsyncIterator[VllmHttpCl
             await response.write(piece)
         return response
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", respond)
-    async with TestServer(app) as server:
-        client = VllmHttpClient(str(server.make_url("")).rstrip("/"), None)
-        try:
-            yield client
-        finally:
-            await client.close()
+    async with client_answered_by(respond) as client:
+        yield client
 
 
 @pytest.mark.parametrize(
@@ -106,3 +115,30 @@ async def test_a_missing_route_is_told_apart() -> None:
             await client.content("/pooling", {})
     async with served_client(200, b"\x00", b"\x01") as client:
         assert await client.content("/pooling", {}) == b"\x00\x01"
+
+
+@pytest.mark.parametrize("pieces", [[b'{"a": ', b"1"], [b'{"a": "', b"x" * 100_000, b'"']])
+async def test_a_body_in_pieces_is_sent_with_its_length(pieces: list[bytes]) -> None:
+    """So that a server can refuse it by its size; a long one is never joined."""
+    received: list[tuple[str | None, bytes]] = []
+
+    async def keep(request: web.Request) -> web.Response:
+        received.append((request.headers.get("Content-Length"), await request.read()))
+        return web.json_response([request.content_type, request.headers.get("X-Own")])
+
+    async with client_answered_by(keep) as client:
+        assert await client.post("/x", pieces, {"X-Own": "1"}) == ["application/json", "1"]
+
+    body = b"".join([*pieces, b"}"])
+    assert received == [(str(len(body)), body)]
+
+
+async def test_a_long_response_is_handed_on_as_it_comes() -> None:
+    """Its long lists are not part of what is returned; what is no JSON has failed."""
+    found: list[int] = []
+    async with served_client(200, b'{"a": [1, 2', b'3], "b": 4}') as client:
+        assert await client.post_long("/x", {}, {}, {"a": found.append}) == {"a": [], "b": 4}
+    assert found == [1, 23]
+    async with served_client(200, b'{"a": [1, ') as client:
+        with pytest.raises(EngineFailed, match="not JSON"):
+            await client.post_long("/x", {}, {}, {"a": found.append})

@@ -11,7 +11,7 @@ from tokenwire.coordinator.fleet.transport.vllm_http.media_body import MediaPart
 
 async def body_as_read(*parts: MediaPart) -> Any:
     """Return a body as its server reads it."""
-    return json.loads(b"".join([piece async for piece in body_with_media({"token_ids": [1]}, parts)]))
+    return json.loads(b"".join([piece async for piece in body_with_media([b'{"token_ids": ', b"[1]"], parts)]))
 
 
 @pytest.mark.parametrize("size", [0, 1, 3 * 64 * 1024 - 1, 3 * 64 * 1024, 400_001])

@@ -14,18 +14,16 @@ def submit_with(**sampling: Any) -> pb.Submit:
     return pb.Submit(prompt_token_ids=[1, 2], sampling_params=pb.SamplingParams(**sampling))
 
 
-def sampling_of(index: int = 0, **sampling: Any) -> dict[str, Any]:
-    """Return the parameters that the server gets."""
-    params: dict[str, Any] = body_of(submit_with(**sampling), "r", index, "m")["sampling_params"]
+def sampling_of(**sampling: Any) -> dict[str, Any]:
+    """Return the parameters that the server gets, for each sequence."""
+    params: dict[str, Any] = body_of(submit_with(**sampling), "m")["sampling_params"]
     return params
 
 
 def test_only_what_is_set_is_sent() -> None:
     """Everything else is the server's default."""
-    assert body_of(submit_with(), "r", 0, "m") == {
-        "request_id": "r",
+    assert body_of(submit_with(), "m") == {
         "model": "m",
-        "token_ids": [1, 2],
         "sampling_params": {"n": 1, "detokenize": False},
         "stream": True,
         "priority": 0,
@@ -37,7 +35,7 @@ def test_a_request_for_an_adapter_names_it() -> None:
     """Such servers list adapters as models."""
     wanted = submit_with()
     wanted.lora.name = "red"
-    assert body_of(wanted, "r", 0, "m")["model"] == "red"
+    assert body_of(wanted, "m")["model"] == "red"
 
 
 def test_fields_beside_the_sampling_parameters_are_sent() -> None:
@@ -46,7 +44,7 @@ def test_fields_beside_the_sampling_parameters_are_sent() -> None:
     wanted.cache_salt, wanted.reasoning_ended, wanted.reasoning_parser_kwargs_json = "salt", False, '{"b": 2}'
     wanted.session_id, wanted.data_parallel_rank, wanted.trace_headers["traceparent"] = "s", 0, "00-1"
 
-    body = body_of(wanted, "r", 0, "m")
+    body = body_of(wanted, "m")
 
     assert (body["cache_salt"], body["reasoning_ended"], body["reasoning_parser_kwargs"]) == ("salt", False, {"b": 2})
     assert body["ec_transfer_params"] == {"a": 1}
@@ -54,10 +52,10 @@ def test_fields_beside_the_sampling_parameters_are_sent() -> None:
 
 
 def test_sampling_parameters_have_vllms_names_and_shapes() -> None:
-    """Keys of JSON are strings; each sequence has its own seed; one more log-probability is requested."""
-    given = sampling_of(index=2, max_tokens=5, seed=40, logprobs=3, logit_bias={7: 1.5}, extra_args_json='{"x": 1}')
+    """Keys of JSON are strings; one more log-probability is requested; seeds are the sequences' own."""
+    given = sampling_of(max_tokens=5, seed=40, logprobs=3, logit_bias={7: 1.5}, extra_args_json='{"x": 1}')
 
-    assert (given["max_tokens"], given["seed"], given["logprobs"]) == (5, 42, 4)
+    assert (given["max_tokens"], given["logprobs"], "seed" in given) == (5, 4, False)
     assert (given["logit_bias"], given["extra_args"]) == ({"7": 1.5}, {"x": 1})
     assert [sampling_of(logprobs=count)["logprobs"] for count in (-1, 0, 19, 20)] == [-1, 0, 20, 20]
 
@@ -66,7 +64,7 @@ def test_sampling_parameters_have_vllms_names_and_shapes() -> None:
 def test_what_streams_omit_needs_full_response(sampling: dict[str, Any], whole: bool) -> None:
     """Scores of the prompt, and parameters of a KV transfer."""
     assert needs_full_response(submit_with(**sampling)) is whole
-    assert body_of(submit_with(**sampling), "r", 0, "m")["stream"] is not whole
+    assert body_of(submit_with(**sampling), "m")["stream"] is not whole
     assert needs_full_response(submit_with(kv_transfer_params_json="{}"))
 
 

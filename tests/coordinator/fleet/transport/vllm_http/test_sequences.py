@@ -7,6 +7,7 @@ import pytest
 
 from tests.coordinator.fleet.transport.vllm_http.sessions import EOS
 from tests.plain_vllm_server import MODEL, FakeVllmServer
+from tests.turns import TurnsOfOthers
 from tests.workers import PROMPT, Listener, submission, until
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.errors import Unavailable
@@ -155,3 +156,40 @@ async def test_prompt_log_probabilities_come_with_the_full_response(
     (info,) = listener.prefills
     assert list(info.prompt_logprobs.token_ids) == [second, 9]
     assert list(info.prompt_logprobs.logprobs) == [-3.0, -0.5]
+
+
+async def test_a_full_response_has_rows_of_its_tokens(server: FakeVllmServer, session: WorkerSession) -> None:
+    """They come in parts where there are many, and all before the end."""
+    submit = replace(submission(), prompt_token_ids=PROMPT[:1])
+    submit.sampling_params.prompt_logprobs = 0
+    submit.sampling_params.logprobs = 1
+    scored = [{"token_id": token_id, "logprob": -1.0, "rank": 1} for token_id in range(1200)]
+    content = {"content": [{**each, "top_logprobs": [each]} for each in scored]}
+    choice = {"index": 0, "token_ids": list(range(1200)), "finish_reason": "length", "logprobs": content}
+    server.full = {"choices": [choice], "prompt_logprobs": [None]}
+    listener = Listener()
+    session.submit(submit, [listener])
+    await listener.ended.wait()
+
+    assert listener.token_ids == list(range(1200))
+    assert [token_id for rows in listener.rows for token_id in rows.token_ids[::2]] == listener.token_ids
+
+
+async def test_many_sequences_begin_in_turns(server: FakeVllmServer, session: WorkerSession) -> None:
+    """All of them get the prompt, and those that have not begun can be aborted."""
+    prompt = [*PROMPT, *range(30_000)]
+    listeners = [Listener() for _ in range(40)]
+    turns = TurnsOfOthers()
+    slots = session.submit(replace(submission(), prompt_token_ids=prompt), listeners)
+    first = await server.generations.get()
+
+    assert turns.count > 4
+    session.abort(slots[20:])
+    first.emit(7, finish="length")
+    others = [await server.generations.get() for _ in range(19)]
+    for generation in others:
+        generation.emit(7, finish="length")
+    await until(lambda: session.open_slots == 0)
+
+    assert all(generation.body["token_ids"] == prompt for generation in (first, *others))
+    assert sum(listener.token_ids == [7] for listener in listeners) >= 20

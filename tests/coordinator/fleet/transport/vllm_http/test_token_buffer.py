@@ -27,6 +27,18 @@ async def test_what_arrived_in_between_is_one_frame() -> None:
     assert [finish.slot for finish in frame.finishes] == [1]
 
 
+async def test_rows_of_one_width_are_one_message() -> None:
+    """In the order of their tokens: thousands of messages would take long to cut."""
+    buffer = TokenBuffer()
+    for token_id, width in ((5, 1), (6, 1), (7, 2), (8, 1)):
+        rows = pb.LogprobRows(width=width, token_ids=[token_id] * width, sampled_ranks=[token_id])
+        buffer.add(1, [token_id], [rows])
+    frame = (await buffer.take()).frame
+
+    found = [(each.rows.width, [*each.rows.token_ids], [*each.rows.sampled_ranks]) for each in frame.logprobs]
+    assert found == [(1, [5, 6], [5, 6]), (2, [7, 7], [7]), (1, [8], [8])]
+
+
 async def test_a_refusal_comes_after_the_tokens() -> None:
     """With the error's code, message and parameter; where no slot is open any more, there is none."""
     buffer = TokenBuffer()
