@@ -1,4 +1,4 @@
-"""The processes under attack: a coordinator, simulated workers of three models, and a background client."""
+"""The processes under attack: a coordinator, workers of four models, and a background client."""
 
 import asyncio
 import contextlib
@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.processes import Measured, measured
+from tests.adversary import plain_server
 from tests.adversary.background_client import BackgroundClient
 from tests.adversary.model import write_large_model
 
@@ -33,7 +34,7 @@ class AttackedFleet:
 
     def __init__(self, coordinator: Measured, url: str, models: list[str], stacks: Path) -> None:
         self.url = url
-        self.target, other = [name for name in models if name != _EMBEDDER]
+        self.target, other = [name for name in models if name not in (_EMBEDDER, plain_server.MODEL)]
         self.embedder = _EMBEDDER
         """The model that pools."""
         self.background = BackgroundClient(url, other)
@@ -121,9 +122,11 @@ async def attacked_fleet(*options: str) -> AsyncIterator[AttackedFleet]:
             running.enter_context(measured([*worker, *own, "--served-model-name", address[-6], "--listen", address]))
             for address, own in zip(addresses, (sees, sees, pools), strict=True)
         ]
+        plain = running.enter_context(measured([], plain_server.__name__))
+        addresses.append((await asyncio.to_thread(plain.wait_for, r"ready: (\S+)"))[1])
         stacks = folder / "stacks.txt"
         named = [part for address in addresses for part in ("--worker", address)]
-        arguments = [str(stacks), "coordinator", "--port", "0", *options, *named]
+        arguments = [str(stacks), "coordinator", "--port", "0", "--tokenizer", str(model), *options, *named]
         coordinator = running.enter_context(measured(arguments, "tests.adversary.watched"))
         running.callback(coordinator.kill)  # what it still works on need not end
         for each in workers:
@@ -147,6 +150,6 @@ async def _models(url: str) -> list[str]:
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         while True:
             names = [each["id"] for each in (await client.get("/v1/models")).json()["data"]]
-            if len(names) == 3:
+            if len(names) == 4:
                 return names
             await asyncio.sleep(0.05)

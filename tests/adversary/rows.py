@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.adversary import pictures
+from tests.adversary import pictures, plain_server
 from tests.adversary.attack import Attack
 from tests.adversary.draws import UNKNOWN
 from tests.adversary.fields import SAMPLING
@@ -54,6 +54,11 @@ _LONG = {"prompt": long_text(30 * MIB), "truncate_prompt_tokens": small(10)[0]}
 _ALLOWED = {"allowed_token_ids": id_list(VOCABULARY - 5, VOCABULARY - 5)}
 _MOST_ALLOWED = {"allowed_token_ids": SAMPLING["allowed_token_ids"][1]}
 _SCORED_PROMPT = {"prompt": id_list(24_000), "prompt_logprobs": small(20)[0], "max_tokens": small(1)[0]}
+_OF_PLAIN = {"model": small(plain_server.MODEL)[0]}
+_SCORES_AT_ONCE = {
+    **{"prompt": small("hi")[0], "max_tokens": small(20_000)[0], "logprobs": small(20)[0]},
+    "prompt_logprobs": small(0)[0],
+}
 _LONG_REPLY = {
     **{"prompt": small("hi")[0], "max_tokens": small(3_000)[0], "logprobs": small(20)[0]},
     **{"ignore_eos": small(True)[0]},
@@ -179,6 +184,9 @@ ROWS = {
             beside=_ANOTHER_REPLY,
         ),
         _attack("n", fields={"prompt": id_list(CONTEXT - 64), "n": small(16_384)[0]}),
+        _attack("n, a plain server's", fields=_OF_PLAIN | {"prompt": id_list(30_000), "n": small(256)[0]}),
+        _attack("prompt scores, a plain server's", fields=_OF_PLAIN | _SCORED_PROMPT),
+        _attack("scores, a plain server's", fields=_OF_PLAIN | _SCORES_AT_ONCE),
         _attack("chats of 60 KB, five hundred", _CHATS, _SHORT_MESSAGES, copies=500),
         _attack("unknown lists of 60 KB, five hundred", fields={"prompt": small("hi")[0], **_SOME_LISTS}, copies=500),
         _attack("texts of 60 KB to count, four hundred", "/tokenize", {"prompt": long_text(60_000)}, copies=400),
