@@ -18,7 +18,7 @@ def submit_of_ids(count: int, **sampling: Any) -> pb.Submit:
     return pb.Submit(prompt_token_ids=range(count), sampling_params=pb.SamplingParams(**sampling))
 
 
-async def as_sent(body: SharedBody, request_id: str, index: int) -> Any:
+async def body_as_sent(body: SharedBody, request_id: str, index: int) -> Any:
     """Return a request as its server reads it."""
     return json.loads(b"".join([*await body.of(request_id, index), b"}"]))
 
@@ -31,7 +31,7 @@ async def test_a_request_has_its_id_and_seed_and_all_else_of_the_submit(count: i
     body = SharedBody(submit, "m")
 
     for index, request_id in enumerate(['r"1', "r2"]):
-        found = await as_sent(body, request_id, index)
+        found = await body_as_sent(body, request_id, index)
 
         assert found.pop("request_id") == request_id
         assert found.pop("token_ids") == list(range(count))
@@ -41,7 +41,7 @@ async def test_a_request_has_its_id_and_seed_and_all_else_of_the_submit(count: i
 
 async def test_without_a_seed_there_is_none() -> None:
     """The server draws one."""
-    found = await as_sent(SharedBody(submit_of_ids(2), "m"), "r", 1)
+    found = await body_as_sent(SharedBody(submit_of_ids(2), "m"), "r", 1)
 
     assert found["sampling_params"] == {"n": 1, "detokenize": False}
 
@@ -65,7 +65,7 @@ async def test_a_sequence_that_is_aborted_meanwhile_leaves_the_prompt_to_the_nex
     await asyncio.sleep(0)
     first.cancel()
 
-    assert (await as_sent(body, "b", 1))["token_ids"] == list(range(50_000))
+    assert (await body_as_sent(body, "b", 1))["token_ids"] == list(range(50_000))
     assert first.cancelled()
 
 
