@@ -37,7 +37,7 @@ def full_response(token_ids: list[int], params: Mapping[str, Any]) -> str:
     return f'{{"choices":[{choice}],"prompt_logprobs":[{",".join(positions)}],"kv_transfer_params":null}}'
 
 
-async def answer(request: web.Request) -> web.StreamResponse:
+async def plain_answer(request: web.Request) -> web.StreamResponse:
     """Respond to any request."""
     match request.path:
         case "/version":
@@ -59,7 +59,7 @@ async def answer(request: web.Request) -> web.StreamResponse:
 async def main() -> None:
     """Serve until this is ended."""
     app = web.Application(client_max_size=_MOST_BODY)
-    app.router.add_route("*", "/{path:.*}", answer)
+    app.router.add_route("*", "/{path:.*}", plain_answer)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
