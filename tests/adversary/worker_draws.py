@@ -252,6 +252,7 @@ METRICS: dict[str, Callable[[], str]] = {
         "# TYPE vllm:num_requests_running histogram\nvllm:num_requests_running NaN\n"
         "# TYPE vllm:num_requests_running counter\nvllm:num_requests_running -Inf\n"
     ),
+    "metrics of no number": lambda: "# TYPE vllm:a gauge\nvllm:a -NaN\nvllm:a{b=\"\"} 1e999\n",
     "long metrics": lambda: f'vllm:{"n" * 100_000}{{l="{"v" * 1_000_000}"}} 1\n',
 }
 

@@ -1,6 +1,7 @@
 """Reads the metrics of workers, which may contain anything: only lines that are valid and within limits are relayed.
 
-Its regular expressions are linear in the length of a line. Lines pass unchanged but for the worker's label.
+Its regular expressions are linear in the length of a line. Lines pass with the worker's label, and with values as this
+process writes its own: Prometheus rejects a whole scrape for a number that only others can read, as `-NaN` or `1e999`.
 """
 
 import re
@@ -8,6 +9,8 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import chain
+
+from prometheus_client.utils import floatToGoString
 
 _LONGEST_TEXT = 1 << 20
 """Characters. vLLM's text with eight engines has about 300 thousand, most of them in histograms."""
@@ -137,13 +140,14 @@ class _WorkerText:
             return None
         labels = list(_LABEL_NAMES.finditer(found[2] or ""))
         names = {label[1] for label in labels}
-        series = found[1], frozenset(label[0] for label in labels)
+        # To Prometheus, a label without a value is none.
+        series = found[1], frozenset(label[0] for label in labels if not label[0].endswith('=""'))
         is_reserved = "worker" in names or any(name.startswith("__") for name in names)
         if is_reserved or series in self._known or len(names) != len(labels) or len(labels) > _MOST_LABELS:
             return None
         self._known.add(series)
         own = ",".join((self._label, *(label[0] for label in labels)))
-        return f"{found[1]}{{{own}}} {found[3]}"
+        return f"{found[1]}{{{own}}} {floatToGoString(float(found[3]))}"
 
 
 def _is_sane(line: str) -> bool:

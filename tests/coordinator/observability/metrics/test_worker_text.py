@@ -117,10 +117,39 @@ async def test_a_worker_has_a_limited_number_of_samples() -> None:
 
 
 async def test_a_series_is_relayed_once() -> None:
-    """Also if its labels have another order; Prometheus rejects scrapes with a series twice."""
+    """Also if its labels have another order, or one has no value; Prometheus rejects scrapes with a series twice."""
     text = _GAUGE + 'vllm:x{a="1",b="2"} 1\nvllm:x{b="2",a="1"} 2\n' + _GAUGE + 'vllm:x{a="1",b="2"} 3\n'
+    text += 'vllm:x{b="2",c="",a="1"} 4\n'
     families, _ = await _scraped(worker_with_metrics("a:1", text))
     assert [sample.value for sample in families["vllm:x"].samples] == [1]
+
+
+@pytest.mark.parametrize(
+    ("sent", "relayed"),
+    [
+        ("-NaN", "NaN"),
+        ("+NaN", "NaN"),
+        ("1e999", "+Inf"),
+        ("-1e999", "-Inf"),
+        ("Inf", "+Inf"),
+        ("1e-999", "0.0"),
+        ("0001.", "1.0"),
+        ("9" * 400, "+Inf"),
+        ("1e+3", "1000.0"),
+        ("123456789012", "1.23456789012e+11"),
+    ],
+)
+async def test_values_are_written_as_prometheus_reads_them(sent: str, relayed: str) -> None:
+    """It would reject a scrape that has a number with a NaN's sign, or one beyond what a float holds."""
+    relay = Relay(lambda: [worker_with_metrics("a:1", f"{_GAUGE}vllm:x {sent}\n")])
+    assert (await relay.text()).decode().splitlines()[-1] == f'vllm:x{{worker="a:1"}} {relayed}'
+
+
+@pytest.mark.parametrize("rest", ["1 1395066363000", "1 # {a=\"b\"} 1", "0x1p-2", "1_000", "infinity", "\u0661"])
+async def test_timestamps_exemplars_and_other_numbers_are_not_relayed(rest: str) -> None:
+    """What Python's numbers or OpenMetrics have, and Prometheus' text format does not."""
+    relay = Relay(lambda: [worker_with_metrics("a:1", f"{_GAUGE}vllm:x {rest}\n")])
+    assert await relay.text() == b""
 
 
 _BOTH = "# TYPE vllm:{0} gauge\nvllm:{0} 1\n# TYPE vllm:{0}_total counter\nvllm:{0}_total 1\n".format("good")
@@ -142,7 +171,7 @@ async def test_a_worker_with_other_types_hides_no_other(honest: list[str], place
         "# TYPE vllm:good_total counter",
     ]
     assert Counter(line for line in lines if not line.startswith("#")) == Counter(
-        f'vllm:{name}{{worker="{address}"}} 1' for name in ("good", "good_total") for address in honest
+        f'vllm:{name}{{worker="{address}"}} 1.0' for name in ("good", "good_total") for address in honest
     )
     rejected = {sample.labels["worker"]: sample.value for family in relay.collect() for sample in family.samples}
     assert rejected == {"a:1": 2, **dict.fromkeys(honest, 0)}
@@ -154,4 +183,4 @@ async def test_most_workers_decide_a_type_against_its_name() -> None:
     workers = [worker_with_metrics("a:1", GOOD), *(worker_with_metrics(each, text) for each in ("b:1", "c:1"))]
     lines = (await Relay(lambda: workers).text()).decode().splitlines()
 
-    assert lines[1:] == ["# TYPE vllm:good counter", 'vllm:good{worker="b:1"} 1', 'vllm:good{worker="c:1"} 1']
+    assert lines[1:] == ["# TYPE vllm:good counter", 'vllm:good{worker="b:1"} 1.0', 'vllm:good{worker="c:1"} 1.0']
