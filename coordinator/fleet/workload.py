@@ -65,6 +65,8 @@ class Workload:
 
     def on_load(self, load: pb.Load, ended: int = 0) -> None:
         """Record a load report; `ended` is how many of the open slots it no longer includes."""
+        if not 0.0 <= load.kv_cache_usage <= 1.0:
+            load = _sane(load)
         self.load, self._load_at, self._own_at_load = load, self._clock(), self._slots.open - ended
         self.unseen = 0
 
@@ -127,3 +129,9 @@ class Workload:
         load = self.load
         others = load.running + load.waiting - self._own_at_load
         return others if others > 0 and self._clock() - self._load_at < _STALE_S else 0
+
+
+def _sane(load: pb.Load) -> pb.Load:
+    """Return a load whose share is one, in place of a number that has no JSON, or that compares with none."""
+    usage = load.kv_cache_usage
+    return pb.Load(running=load.running, waiting=load.waiting, kv_cache_usage=min(1.0, usage) if usage > 0 else 0.0)

@@ -1,5 +1,9 @@
 """This coordinator's estimate of one worker's workload."""
 
+import math
+
+import pytest
+
 from tests.coordinator.fleet.loaded_worker import LoadedWorker
 from tokenwire.coordinator.fleet.workload import MOST_SEQUENCES, QUEUED_TOKENS, SEQUENCE_TOKENS
 from tokenwire.v1 import inference_pb2 as pb
@@ -42,6 +46,19 @@ def test_a_full_worker_costs_more_than_its_prompts() -> None:
     out_of_memory.take(sequences=5)
     out_of_memory.report(running=2, waiting=3, kv_cache_usage=0.99)
     assert out_of_memory.workload.ahead() == 5 * SEQUENCE_TOKENS + 3 * QUEUED_TOKENS
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"), [(math.nan, 0.0), (math.inf, 1.0), (-math.inf, 0.0), (-1.0, 0.0), (1e38, 1.0), (0.5, 0.5)]
+)
+def test_a_share_of_memory_is_one_whatever_a_worker_says(sent: float, kept: float) -> None:
+    """Other numbers made a status that browsers cannot parse."""
+    worker = LoadedWorker("one")
+    worker.report(running=3, waiting=2, kv_cache_usage=sent)
+    assert worker.workload.load == pb.Load(running=3, waiting=2, kv_cache_usage=kept)
+
+    worker.workload.begin(4, pb.Load(kv_cache_usage=sent))
+    assert worker.workload.load == pb.Load(kv_cache_usage=kept)
 
 
 def test_a_workload_is_reset_for_a_new_session() -> None:
