@@ -33,6 +33,7 @@ SMALL_MODULES = {
     "coordinator/api/pooling/routes.py": "the one list of the package's routes, which the application adds",
     "coordinator/api/tokens/routes.py": "the one list of the package's routes, which the application adds",
     "coordinator/fleet/admission/throughput.py": "an estimate that needs nothing of the queue's, and is tested alone",
+    "coordinator/fleet/weight_labels.py": "a limit with a clock, tested alone, of a session that is long",
     "coordinator/observability/metrics/media.py": "a collector of the lowest package, tested alone",
     "coordinator/observability/metrics/parsers.py": "a collector of the lowest package, tested alone",
     "coordinator/parsing/brief_logs.py": "a filter of logs that needs nothing of the parsers, which are long",

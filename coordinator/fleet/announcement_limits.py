@@ -67,6 +67,11 @@ def check_state(state: pb.ServingState) -> None:
     _check("the paths of serving.adapters", (each.path for each in state.adapters), _MOST_ADAPTERS, _LONGEST_PATH)
 
 
+def check_label(label: str) -> None:
+    """Check the label that a frame gives its weights. Raises ProtocolError."""
+    _check("weight_version", [label], 1)
+
+
 def check_ordered_name(name: str, param: str) -> None:
     """Check a name that an operation sets: workers are to announce it. Raises InvalidRequest."""
     if len(name) > LONGEST_NAME or not name.isprintable():

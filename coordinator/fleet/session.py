@@ -26,6 +26,7 @@ from tokenwire.coordinator.fleet.starvation import Starvation, StarvationWatch
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.base import CommandQueue, OpenTransport, WorkerTransport
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
+from tokenwire.coordinator.fleet.weight_labels import WeightLabels
 from tokenwire.coordinator.fleet.weight_versions import version_epoch_of
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.errors import ProtocolError, TokenwireError, Unavailable, WorkerDraining, WorkerLost, from_refusal
@@ -51,8 +52,6 @@ class WorkerSession:
     model: pb.Model | None = None
     model_name = ""
     """First name of the model that the worker serves; empty before its first welcome."""
-    weight_version = ""
-    """Version of the weights that generated the last tokens."""
     version_epoch = 0
     """The operation that set the label of its weights, in its serving state; 0: it started with it."""
     alive: bool | None = False
@@ -89,8 +88,7 @@ class WorkerSession:
     ) -> None:
         """`stats_by_model` holds the statistics that this session adds to."""
         self.address = address
-        self.serving = pb.ServingState()
-        """The worker's serving state, as announced last."""
+        self.serving = pb.ServingState()  # as announced last
         self.revision = ModelRevision()
         """What it serves, in that state."""
         self.capabilities = pb.EngineCapabilities()
@@ -114,6 +112,7 @@ class WorkerSession:
         self.ejections = dict.fromkeys(EjectionReason, 0)
         """How often it was ejected, by reason."""
         self._liveness = LivenessMonitor(liveness or LivenessSettings(), worker=address)
+        self.labels = WeightLabels()
         self._commands = CommandQueue()
         self.media = MediaDelivery(self._slots, lambda command: self._commands.put(command), self._end_slots, self.end)
         """What the worker has of the media of requests."""
@@ -167,7 +166,7 @@ class WorkerSession:
         `new_tokens` of the prompt are expected to be computed, the rest to be in the worker's prefix cache.
         """
         for listener in listeners:  # before taking slots, because a listener may raise
-            listener.weights(self.weight_version)
+            listener.weights(self.labels.current)
         most_tokens = self._most_tokens(submission)
         slots = [self._slots.take(listener, most_tokens) for listener in listeners]
         if submission.pooled is None:
@@ -361,7 +360,7 @@ class WorkerSession:
         check_welcome(welcome)
         await self._prepare(welcome.model, transport.fetch_tokenizer)
         self.model, self.model_name = welcome.model, welcome.model.names[0]
-        self.weight_version = welcome.weight_version
+        self.labels.begin(welcome.weight_version)
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
         self.revision = self._revision_of(welcome.model, welcome.serving)
         self.version_epoch = version_epoch_of(welcome.serving)
@@ -453,8 +452,9 @@ class WorkerSession:
                 self._evidence.on_lost(self.recent_starts.submissions())
             self._update_state()
         self.recent_starts.on_frame(frame)
-        has_new_weights = frame.weight_version != self.weight_version
-        self.weight_version = frame.weight_version
+        has_new_weights = frame.weight_version != self.labels.current
+        if has_new_weights:
+            self.labels.change(frame.weight_version)
         self.workload.on_frame(frame)
         if self._liveness.stalled and _has_output(frame):
             self._liveness.on_step()

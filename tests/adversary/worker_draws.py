@@ -162,6 +162,12 @@ def _stale_state(rng: random.Random, slots: Sequence[int]) -> Answer:
         yield pb.SessionResponse(serving=state)
 
 
+def _many_labels(rng: random.Random, slots: Sequence[int]) -> Answer:
+    size = rng.choice([1, 500, 100_000])
+    for step in range(_TOKENS):
+        yield _frame(slots, [65], weight_version=f"{step}" + "v" * size)
+
+
 def _silent(rng: random.Random, slots: Sequence[int]) -> Answer:
     return iter(())
 
@@ -184,6 +190,7 @@ HABITS: dict[str, Habit] = {
     "a second welcome": _second_welcome,
     "draining": _drains,
     "stale states": _stale_state,
+    "many labels": _many_labels,
     "heartbeats only": _silent,
 }
 
@@ -252,7 +259,7 @@ METRICS: dict[str, Callable[[], str]] = {
         "# TYPE vllm:num_requests_running histogram\nvllm:num_requests_running NaN\n"
         "# TYPE vllm:num_requests_running counter\nvllm:num_requests_running -Inf\n"
     ),
-    "metrics of no number": lambda: "# TYPE vllm:a gauge\nvllm:a -NaN\nvllm:a{b=\"\"} 1e999\n",
+    "metrics of no number": lambda: '# TYPE vllm:a gauge\nvllm:a -NaN\nvllm:a{b=""} 1e999\n',
     "long metrics": lambda: f'vllm:{"n" * 100_000}{{l="{"v" * 1_000_000}"}} 1\n',
 }
 

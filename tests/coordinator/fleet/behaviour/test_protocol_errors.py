@@ -56,9 +56,20 @@ def refusal(*slots: int) -> pb.SessionResponse:
         lambda slot: refusal(),
         lambda slot: refusal(slot, slot),
         lambda slot: frame(slots=[slot], counts=[2**16], token_ids=[1] * 2**16),
+        lambda slot: frame(slots=[slot], token_ids=[1], weight_version="v" * 1000),
         lambda slot: welcome(),
     ],
-    ids=["finish", "lengths", "tokens", "refusal", "empty refusal", "two refusals", "too many tokens", "welcome"],
+    ids=[
+        "finish",
+        "lengths",
+        "tokens",
+        "refusal",
+        "empty refusal",
+        "two refusals",
+        "too many tokens",
+        "a long label",
+        "welcome",
+    ],
 )
 async def test_a_worker_that_violates_the_protocol_is_lost(tmp_path: Path, wrong: Event) -> None:
     """Every request of the session fails with the reason; then the coordinator reconnects."""

@@ -220,7 +220,7 @@ async def test_listeners_are_called_when_the_weights_change(cluster: Cluster) ->
     await some_tokens(listener)
     await cluster.start("two", step_ms=4)
     (second,) = [s for s in cluster.pool.sessions if s.address.endswith("two.sock")]
-    second.weight_version = "new"
+    second.labels.current = "new"
 
     await cluster.lose("one")
 

@@ -145,7 +145,7 @@ async def test_values_are_written_as_prometheus_reads_them(sent: str, relayed: s
     assert (await relay.text()).decode().splitlines()[-1] == f'vllm:x{{worker="a:1"}} {relayed}'
 
 
-@pytest.mark.parametrize("rest", ["1 1395066363000", "1 # {a=\"b\"} 1", "0x1p-2", "1_000", "infinity", "\u0661"])
+@pytest.mark.parametrize("rest", ["1 1395066363000", '1 # {a="b"} 1', "0x1p-2", "1_000", "infinity", "\u0661"])
 async def test_timestamps_exemplars_and_other_numbers_are_not_relayed(rest: str) -> None:
     """What Python's numbers or OpenMetrics have, and Prometheus' text format does not."""
     relay = Relay(lambda: [worker_with_metrics("a:1", f"{_GAUGE}vllm:x {rest}\n")])
