@@ -109,7 +109,7 @@ def _load(
 
     Raises InvalidRequest or ParserUnusable.
     """
-    tokenizer = tokenizer or ModelTokenizer.from_files(files)
+    tokenizer = tokenizer or ModelTokenizer.from_files(files, trusted=settings.tokenizer is not None)
     template = settings.template
     facts = ModelFacts(info.names[0], info.model_type or None, info.architecture or None)
     return LoadedTexts(

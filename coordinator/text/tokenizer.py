@@ -11,6 +11,7 @@ from typing import Any, Self
 from tokenizers import Tokenizer
 
 from tokenwire.coordinator.text import special_tokens, token_cache
+from tokenwire.coordinator.text.tokenizer_limits import check_backend, check_longest_token
 from tokenwire.coordinator.text.word_ids import WordIds, word_ids_of
 from tokenwire.errors import InvalidRequest
 from tokenwire.process.batches import batches_by_size
@@ -18,16 +19,13 @@ from tokenwire.process.threads import in_thread
 
 # Up to this many characters encoding takes less than about 2 ms, and a thread would only add to that.
 INLINE_CHARS = 4096
-
 # Up to this many characters words are looked up in less than about 2 ms; a thread would keep others from running too.
 _WORDS_CHARS = 32 * 1024
-
 # What incomplete or invalid bytes decode to.
 REPLACEMENT_CHARACTER = "\ufffd"
 
 # Up to this many characters a text is encoded as a whole: looking up its pieces would take as long.
 _WHOLE_CHARS = 128
-
 # Up to this many characters cutting a text and looking up its pieces takes less time than a thread.
 _PART_CHARS = 512 * 1024
 _LOOKUP_CHARS = 65_536
@@ -47,7 +45,8 @@ _MOST_CONFIG_BYTES = 8 * 2**20
 class ModelTokenizer:
     """Converts text to ids and back. Thread-safe."""
 
-    def __init__(self, backend: Tokenizer, config: Mapping[str, Any]) -> None:
+    def __init__(self, backend: Tokenizer, config: Mapping[str, Any], most_chars: int | None = None) -> None:
+        """`most_chars` of texts are encoded at a time. Raises InvalidRequest, if so, for a token that is too long."""
         self.backend = backend
         self.special_tokens: dict[str, str] = special_tokens.named(config)
         self.chat_template: str | dict[str, str] | None = _template(config.get("chat_template"))
@@ -58,6 +57,9 @@ class ModelTokenizer:
         """Whether decode(a + b) == decode(a) + decode(b) if b starts_text and no character is split."""
         self.max_chars_per_token, self.largest_id = _extent(backend)
         """Length of the longest token: text longer than n times this has more than n tokens. The largest id of any."""
+        self._most_chars = most_chars
+        if most_chars is not None:
+            check_longest_token(self.max_chars_per_token)
         self._cutting_tokens = token_cache.cutting_tokens(backend, self._template_tokens())
         self._cache = token_cache.TokenCache()
         self._words = word_ids_of(backend)
@@ -65,7 +67,7 @@ class ModelTokenizer:
         self._starts: dict[tuple[int, bool], bool] = {}
 
     @classmethod
-    def from_files(cls, files: Mapping[str, bytes]) -> Self:
+    def from_files(cls, files: Mapping[str, bytes], trusted: bool = True) -> Self:
         """Build from file contents by name: tokenizer.json and optional others. Raises InvalidRequest."""
         if "tokenizer.json" not in files:
             raise InvalidRequest(f"The tokenizer has no tokenizer.json (only {', '.join(sorted(files)) or 'nothing'}).")
@@ -83,8 +85,9 @@ class ModelTokenizer:
         backend.no_truncation()
         backend.no_padding()
         backend.encode_special_tokens = bool(config.get("split_special_tokens", False))
+        most_chars = None if trusted else check_backend(backend)
         special_tokens.register(backend, config)
-        return cls(backend, config)
+        return cls(backend, config, most_chars)
 
     @classmethod
     def from_directory(cls, path: str | Path) -> Self:
@@ -163,6 +166,8 @@ class ModelTokenizer:
             raise _unpaired() from error
 
     def _encode_all(self, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
+        if self._most_chars is not None and sum(map(len, texts)) > self._most_chars:
+            raise InvalidRequest(f"The prompt has more than {self._most_chars:,} characters.")
         try:
             # Unlike `encode`, the batch form releases the GIL, and the fast one skips offsets.
             encodings = self.backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)

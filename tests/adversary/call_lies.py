@@ -27,6 +27,15 @@ def large_tokenizer() -> control_pb2.GetTokenizerResponse:
     return control_pb2.GetTokenizerResponse(files={"tokenizer.json": f'{{"model":{model}}}'.encode()})
 
 
+def multiplying_tokenizer() -> control_pb2.GetTokenizerResponse:
+    """Return a small tokenizer that makes a gigabyte of some words."""
+    step = '{"type":"Replace","pattern":{"String":"e"},"content":"' + "e" * 16 + '"}'
+    normalizer = f'{{"type":"Sequence","normalizers":[{",".join([step] * 7)}]}}'
+    model = '{"type":"WordLevel","vocab":{"e":0},"unk_token":"e"}'
+    tokenizer = f'{{"model":{model},"normalizer":{normalizer}}}'
+    return control_pb2.GetTokenizerResponse(files={"tokenizer.json": tokenizer.encode()})
+
+
 async def _too_many_ids(rng: random.Random, request: pb.ExpandRequest) -> pb.ExpandResponse:
     count = rng.choice(_FLOODS)
     packed = b"\x0a" + varint(count) + b"\x41" * count

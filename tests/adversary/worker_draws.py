@@ -1,12 +1,16 @@
-"""Draws hostile workers from seeds: what one says of itself, what it answers to requests, and its metrics."""
+"""Draws hostile workers from seeds: what one says of itself, what it answers to requests, and its metrics.
+
+One file, since each kind of lie is drawn with the others.
+"""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from tests.adversary.call_lies import EXPANSIONS, large_tokenizer
+from tests.adversary.call_lies import EXPANSIONS, large_tokenizer, multiplying_tokenizer
 from tests.adversary.hostile_worker import HANG_UP, HostileWorker
+from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -230,6 +234,10 @@ def _other_digest(rng: random.Random, welcome: pb.Welcome) -> None:
     welcome.model.tokenizer_digest = rng.randbytes(32).hex()
 
 
+def _digest_of_multiplying(rng: random.Random, welcome: pb.Welcome) -> None:
+    welcome.model.tokenizer_digest = tokenizer_digest(multiplying_tokenizer().files)
+
+
 def _no_identity(rng: random.Random, welcome: pb.Welcome) -> None:
     fields = ["tokenizer_digest", "weights_digest", "dtype", "quantization"]
     for field in rng.sample(fields, rng.randint(1, len(fields))):
@@ -248,6 +256,8 @@ WELCOMES: dict[str, WelcomeLie] = {
 }
 LARGE_TOKENIZER = "a large tokenizer"
 WELCOMES[LARGE_TOKENIZER] = _other_digest
+MULTIPLYING_TOKENIZER = "a tokenizer that multiplies"
+WELCOMES[MULTIPLYING_TOKENIZER] = _digest_of_multiplying
 METRICS: dict[str, Callable[[], str]] = {
     "no metrics": str,
     "unparsable metrics": lambda: 'vllm:a{ 1\n# TYPE vllm:b\n\x00{}\nvllm:c{l="\n"} x',
@@ -281,6 +291,8 @@ class DrawnWorker(HostileWorker):
         self._expand = EXPANSIONS[expansion]
         if LARGE_TOKENIZER in self._lies:
             self.tokenizer = large_tokenizer()
+        elif MULTIPLYING_TOKENIZER in self._lies:
+            self.tokenizer = multiplying_tokenizer()
         self.name = ", ".join([*self._habits, *self._lies, metrics, expansion])
         """What it does."""
 

@@ -108,3 +108,17 @@ async def test_files_are_cached_on_disk(tmp_path: Path) -> None:
     cached.write_bytes(b"\xff")
     await TextsLoader(settings).load(INFO, fetch)
     assert fetch.count == 2
+
+
+async def test_a_tokenizer_that_multiplies_texts_is_no_workers(tmp_path: Path) -> None:
+    """Nobody gets it; a coordinator's own may be of any kind."""
+    step = '{"type":"Replace","pattern":{"String":"e"},"content":"' + "e" * 1000 + '"}'
+    model = '{"type":"WordLevel","vocab":{"e":0},"unk_token":"e"}'
+    files = {"tokenizer.json": f'{{"model":{model},"normalizer":{step}}}'.encode()}
+    info = pb.Model(names=["m"], tokenizer_digest=tokenizer_digest(files))
+    with pytest.raises(InvalidRequest, match=r"may multiply the length of a text by 1,000 .* so it is not used"):
+        await TextsLoader(CoordinatorSettings(workers=("nowhere:1",))).load(info, Fetches(files))
+
+    (tmp_path / "tokenizer.json").write_bytes(files["tokenizer.json"])
+    own = TextsLoader(CoordinatorSettings(workers=("nowhere:1",), tokenizer=str(tmp_path)))
+    assert (await own.load(info, Fetches(files))).tokenizer.encode("e", False) == [0]
