@@ -1,4 +1,7 @@
-"""The models that workers announced, with tokenizer and chat template, by name."""
+"""The models that workers announced, with tokenizer and chat template, by name.
+
+One file, since names, revisions and what lingers are decided over the same tables.
+"""
 
 import json
 import logging
@@ -137,6 +140,7 @@ class ModelDirectory(PoolListener):
         known = {ModelRevision.of(each) for each in announced}
         revisions = self._revisions.get(model, {})
         self._follow_most(model, Counter(map(_announcement, announced)))
+        self._settle_names(model)
         gone = [each for each in revisions if each not in known]
         if gone and len(gone) < len(revisions):  # the last one stays for a while, as its model does
             for revision in gone:
@@ -171,14 +175,34 @@ class ModelDirectory(PoolListener):
     def _claim_names(self, names: Iterable[str], model: ServedModel) -> None:
         """Let a model be found by these names, unless another one has them: no worker takes requests for other models.
 
-        A model's first name is its own; of others, the first to come has them, as long as it is served.
+        A model's first name is its own, unless it is also one of a model with more workers; of other names, the first
+        to come has them, as long as it is served.
         """
         for name in names:
             owner = self._models.get(name)
-            if owner is None or owner.name == model.name or name == model.name != owner.name:
+            if owner is None or owner.name == model.name or self._may_take(name, model, owner):
                 self._models[name] = model
             else:
                 log.warning("%s is not found as %s, which is a name of %s", model.name, name, owner.name)
+
+    def _may_take(self, name: str, model: ServedModel, owner: ServedModel) -> bool:
+        """Return whether a model takes a name that another one has: one worker takes none of several others."""
+        own, others = (
+            0 if self._workers is None else len(self._workers.announced(each.name)) for each in (model, owner)
+        )
+        if name == model.name:
+            return max(own, 1) >= others  # its first worker is not listed with it yet
+        return name == owner.name and 0 < others < own
+
+    def _settle_names(self, name: str) -> None:
+        """Let a model have the first names that it and others have, by how many workers each has now."""
+        revisions = self._revisions.get(name)
+        newest = next(reversed(revisions.values())) if revisions else None
+        for each in () if newest is None else newest.names:
+            owner = self._models.get(each)
+            if newest is not None and owner is not None and owner.name != name and self._may_take(each, newest, owner):
+                log.warning("%s is found as %s now, which has fewer workers as %s", name, each, owner.name)
+                self._models[each] = newest
 
     def _keep_used(self) -> None:
         """Remove what no revision of any model uses."""
@@ -218,7 +242,7 @@ class ModelDirectory(PoolListener):
 
     def adapters(self) -> Iterator[Adapter]:
         """List the adapters of all models."""
-        return (adapter for adapter in self._desired.adapters() if adapter.model in self._models)
+        return (adapter for adapter in self._desired.adapters() if self._has_own_name(adapter.model))
 
     def on_model_lost(self, model: str) -> None:
         """Record since when a model, by its first name, has had no worker."""
@@ -240,9 +264,12 @@ class ModelDirectory(PoolListener):
             self._keep_used()
             log.info("%s has had no worker for %g s and is no longer served", gone, self._settings.model_linger_s)
 
+    def _has_own_name(self, model: str) -> bool:
+        return model in self._models and self._models[model].name == model
+
     def _with_adapter(self, name: str) -> ServedModel | None:
         adapter = self._desired.adapter(name)
-        if adapter is None or adapter.model not in self._models:
+        if adapter is None or not self._has_own_name(adapter.model):
             return None
         return self._adapt(self._models[adapter.model], name, adapter.lora)
 

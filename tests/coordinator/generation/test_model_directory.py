@@ -319,6 +319,63 @@ async def test_a_first_name_is_its_models_own() -> None:
     assert models.find("red").name == "red"
 
 
+class NamedWorkers(RolloutWorkers):
+    """Workers of several models."""
+
+    def announced(self, model: str) -> Sequence[pb.Model]:
+        """Return what those of one started with."""
+        return [each for each in self.models if each.names[0] == model]
+
+
+async def test_one_worker_takes_no_name_that_several_others_have() -> None:
+    """By having it as its first name, whoever comes first; it gets it once the others are gone."""
+    clock = Clock(1000.0)
+    models = directory(clock)
+    big, evil = pb.Model(names=["big", "gpt"]), pb.Model(names=["gpt"])
+    workers = NamedWorkers(big, big, evil)
+    models.watch(workers)
+    await models.prepare(big, fetch)
+    await models.prepare(evil, fetch)
+    models.on_workers_changed("gpt")
+    assert [models.find(name).name for name in ("big", "gpt")] == ["big", "big"]
+
+    models.on_model_lost("big")
+    clock.now += LINGER_S
+    assert models.find("gpt").name == "gpt"
+
+    await models.prepare(big, fetch)
+    models.on_workers_changed("big")
+    assert models.find("gpt").name == "big"
+
+
+async def test_a_first_name_stays_with_its_own_workers_while_they_are_away() -> None:
+    """Whoever else has it, for as long as models stay."""
+    models = directory(Clock(1000.0))
+    red, evil = pb.Model(names=["red"]), pb.Model(names=["evil", "red"])
+    models.watch(NamedWorkers(evil))
+    await models.prepare(red, fetch)
+    models.on_model_lost("red")
+    await models.prepare(evil, fetch)
+    models.on_workers_changed("evil")
+
+    assert models.find("red").name == "red"
+
+
+async def test_adapters_of_a_model_without_its_name_are_not_found() -> None:
+    """They would be loaded on top of another one."""
+    targets = DesiredStates()
+    targets.observe("gpt", pb.ServingState(epoch=1, adapters=[pb.LoraAdapter(name="ruby", id=1)]))
+    models = directory(Clock(1000.0), targets)
+    big, evil = pb.Model(names=["big", "gpt"]), pb.Model(names=["gpt"])
+    models.watch(NamedWorkers(big, big, evil))
+    await models.prepare(big, fetch)
+    await models.prepare(evil, fetch)
+
+    assert list(models.adapters()) == []
+    with pytest.raises(NotFound):
+        models.find("ruby")
+
+
 async def test_a_name_goes_to_another_model_that_has_it_once_its_own_is_gone() -> None:
     """After the time for which models stay."""
     clock = Clock(1000.0)
