@@ -32,6 +32,9 @@ _MOST_STARVED = 2
 _MOST_FAILED = 4
 """More requests than this that it failed and others served, less those that it served, are its fault."""
 
+_WITNESSES = 2
+"""Workers that served what one refused; an error of its engine counts as another one."""
+
 
 class EjectionReason(enum.StrEnum):
     """Why a worker is ejected."""
@@ -105,6 +108,8 @@ class ComparedWorker(PacedWorker, Protocol):
     """Sequences that it starved since it is connected, or was ejected for it."""
     failed: int
     """Requests that it failed and others served, less those that it served, since it is connected or was ejected."""
+    witnesses: frozenset[str]
+    """Addresses of the workers that served these, and its own if its engine failed one."""
 
     @property
     def address(self) -> str:
@@ -190,7 +195,8 @@ class OutlierDetector(Generic[W]):
         for worker in group:
             known = [each for each in group if each is not worker and not each.ejected and each.address in self._paces]
             others = [self._paces[each.address] for each in known]
-            found = None if worker.ejected or not worker.generates else self._judge(worker, others, now)
+            able = sum(each is not worker and each.generates and not each.ejected for each in group)
+            found = None if worker.ejected or not worker.generates else self._judge(worker, others, able, now)
             if found is None or not is_covered(worker):
                 continue
             reason, why = found
@@ -204,14 +210,17 @@ class OutlierDetector(Generic[W]):
                 self._paces[worker.address].forget()
             worker.ejected = f"it is ejected for {length:g} s: {why}"
             worker.ejections[reason] += 1
-            worker.starved = worker.failed = 0
+            worker.starved, worker.failed, worker.witnesses = 0, 0, frozenset()
             log.warning("worker %s gets no new requests for %g s: %s", worker.address, length, why)
             ejected.append(worker)
         return ejected
 
-    def _judge(self, worker: W, others: Sequence[TokenPace], now: float) -> tuple[EjectionReason, str] | None:
-        """Return why a worker is an outlier; None if it is none."""
-        if worker.failed > _MOST_FAILED:
+    def _judge(
+        self, worker: W, others: Sequence[TokenPace], able: int, now: float
+    ) -> tuple[EjectionReason, str] | None:
+        """Return why a worker is an outlier; None if it is none. `able` is how many others there are."""
+        # A worker that serves whatever others rightly refuse does not tell alone, where there are more.
+        if worker.failed > _MOST_FAILED and len(worker.witnesses) >= min(_WITNESSES, able):
             return EjectionReason.FAILING, f"{worker.failed} requests failed there that others served"
         pace, factor = self._paces.get(worker.address), self.settings.factor
         if pace is None:

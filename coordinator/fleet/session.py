@@ -65,6 +65,8 @@ class WorkerSession:
     """Sequences that it starved since it is connected, or was ejected for it."""
     failed = 0
     """Requests that it failed and others served, less those that it served, since it is connected or was ejected."""
+    witnesses: frozenset[str] = frozenset()
+    """Addresses of the workers that served these, and its own if its engine failed one."""
     unsupported: frozenset[str] = frozenset()
     """What of a request its engine cannot serve."""
     ejected = ""
@@ -371,7 +373,7 @@ class WorkerSession:
         # Plain vLLM servers have neither heartbeats nor steps.
         self.gaps = TokenGaps(stats, time.monotonic()) if welcome.heartbeat_ms else None
         self._starvation.begin()
-        self.alive, self.starved, self.failed = True, 0, 0
+        self.alive, self.starved, self.failed, self.witnesses = True, 0, 0, frozenset()
         self._evidence.on_connected()
         self._liveness.on_connected()
         self.media.begin(transport)
@@ -421,9 +423,16 @@ class WorkerSession:
             self.state = SessionState.STALLED if self._liveness.stalled else SessionState.READY
         self._listener.on_session_change(self)
 
+    def count_failed(self, witnesses: Iterable[str]) -> None:
+        """Count a request that it failed, by the addresses of those that tell."""
+        self.failed += 1
+        self.witnesses |= {*witnesses}
+
     def _on_survived(self, submission: Submission) -> None:
         self._evidence.on_served()
         self.failed = max(0, self.failed - 1)
+        if not self.failed:
+            self.witnesses = frozenset()
         self._listener.on_survived(self, submission)
 
     def _on_refusal(self, refusal: pb.Refusal) -> None:

@@ -15,7 +15,7 @@ from tokenwire.coordinator.fleet.failover.recovery import Recovery, recovery_of,
 from tokenwire.coordinator.fleet.request_handle import Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
-from tokenwire.errors import Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
+from tokenwire.errors import InvalidRequest, Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
 from tokenwire.process.for_each import for_each
 from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.protocol.seeds import has_seed
@@ -77,6 +77,8 @@ class ResumableRequest:
     """Its first submission, of all sequences together."""
     blamed: "tuple[WorkerSession, ...]" = ()
     """Workers that failed sequences of it which others served."""
+    erred: "tuple[WorkerSession, ...]" = ()
+    """Workers whose engine failed sequences of it: those that refused it may have been right."""
 
     def listen(self, listeners: Sequence[SlotListener], policy: FailoverPolicy) -> "Sequence[ResumableSequence]":
         """Return its sequences, which pass everything on to these listeners."""
@@ -125,11 +127,12 @@ class ResumableRequest:
         elif self.handle is not None:
             self.handle.abort_one(sequence)
 
-    def blame(self, session: "WorkerSession") -> None:
+    def blame(self, session: "WorkerSession", server: "WorkerSession | None") -> None:
         """Count a request that a worker failed and another one serves, however many sequences it has."""
         if session not in self.blamed:
             self.blamed += (session,)
-            session.failed += 1
+            witnesses = [each.address for each in (server, session if session in self.erred else None) if each]
+            session.count_failed(witnesses)
 
     def explain(self) -> str:
         """Return which workers have it and why, and how often it was lost."""
@@ -370,13 +373,15 @@ class ResumableSequence:
         if self._session is None or self._prefilled or self.token_ids or not self._policy.has_other(self):
             return False
         self.failed_at += (self._session,)
+        if not isinstance(result, InvalidRequest):
+            self.request.erred += (self._session,)
         self._lose(False, False, isinstance(result, Unavailable), False, result)
         return True
 
     def _blame(self) -> None:
         """Blame the workers where it failed: this one serves it."""
         for session in self.failed_at:
-            self.request.blame(session)
+            self.request.blame(session, self._session)
         self.failed_at = ()
 
     def _close(self, token_ids: list[int], finish: pb.Finish) -> bool:

@@ -23,6 +23,7 @@ class PacedWorker(LoadedWorker):
     ejected: str = ""
     starved: int = 0
     failed: int = 0
+    witnesses: frozenset[str] = frozenset()
     ejections: dict[EjectionReason, int] = field(default_factory=lambda: dict.fromkeys(EjectionReason, 0))
 
     def __post_init__(self) -> None:
@@ -174,17 +175,34 @@ def test_a_worker_that_fails_what_others_serve_is_ejected(fleet: ComparedFleet) 
     failing, other = fleet.workers[:2]
     failing.failed, failing.gaps = 4, None
     assert fleet.run(10) == []
-    failing.failed = 5
+    failing.failed, failing.witnesses = 5, frozenset({"w1", "w2"})
     fleet.covered = False
     assert fleet.run(1) == []
     fleet.covered = True
     assert fleet.run(1) == [failing]
     assert failing.ejected == "it is ejected for 30 s: 5 requests failed there that others served"
-    other.failed = 5
+    other.failed, other.witnesses = 5, frozenset({"w1", "w2"})
     assert fleet.run(1) == [other]  # however many are ejected
     assert fleet.run(28) == []
     assert fleet.run(1) == [failing]
-    assert failing.failed == 0
+    assert (failing.failed, failing.witnesses) == (0, frozenset())
+
+
+def test_one_worker_alone_ejects_no_other_by_serving_what_it_refuses(fleet: ComparedFleet) -> None:
+    """Where there are more: it may serve what no worker should."""
+    refusing = fleet.workers[0]
+    refusing.failed, refusing.witnesses = 50, frozenset({"w1"})
+    assert fleet.run(2) == []
+    refusing.witnesses |= {"w2"}
+    assert fleet.run(1) == [refusing]
+
+
+def test_of_two_workers_each_tells_of_the_other(time: Clock) -> None:
+    """Else a client would meet the failing one for ever."""
+    fleet = ComparedFleet(time, 2)
+    failing = fleet.workers[0]
+    failing.failed, failing.witnesses = 5, frozenset({"w1"})
+    assert fleet.run(1) == [failing]
 
 
 def test_seconds_with_long_prompts_do_not_count(fleet: ComparedFleet) -> None:

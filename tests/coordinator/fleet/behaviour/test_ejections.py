@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -225,6 +225,31 @@ async def test_what_two_workers_refuse_ejects_none(tmp_path: Path) -> None:
 
         assert [script.requests for script in scripts] == [6, 6]
         assert [(session.failed, session.ejected) for session in pool.sessions] == [(0, "")] * 2
+
+
+def an_end(slot: int) -> pb.SessionResponse:
+    """Return the end of a sequence after a token, whatever was asked for."""
+    finish = pb.Finish(slot=slot, reason=pb.FINISH_REASON_STOP)
+    return pb.SessionResponse(frame=pb.StepFrame(slots=[slot], token_ids=[65], finishes=[finish]))
+
+
+async def test_a_worker_that_serves_what_others_rightly_refuse_ejects_none(tmp_path: Path) -> None:
+    """With a client that sends such requests, it would get all others'."""
+    answers = [a_refusal, a_refusal, an_end]
+    addresses = [unix_address(tmp_path, f"worker-{number}") for number in range(3)]
+    async with AsyncExitStack() as stack:
+        for address, answer in zip(addresses, answers, strict=True):
+            await stack.enter_async_context(scripted_worker(address, FailsEach(answer).session))
+        pool, failover = await stack.enter_async_context(impatient(*addresses))
+        while max(session.failed for session in pool.sessions) < 8:
+            listener = Listener()
+            failover.submit("simulated", greedy_submit(max_tokens=5), [listener])
+            await listener.ended.wait()
+            assert listener.token_ids == [65]
+
+        detector: OutlierDetector[WorkerSession] = OutlierDetector(OutlierSettings())
+        assert detector.check(pool.sessions, pool.is_covered) == []
+        assert [session.ejected for session in pool.sessions] == [""] * 3
 
 
 async def test_without_failover_a_starved_request_ends_with_an_error(tmp_path: Path) -> None:

@@ -474,6 +474,7 @@ async def test_a_worker_is_to_blame_for_what_another_one_serves(
     parts[0].listeners[0].step([5], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
     assert [(listener.token_ids, listener.error) for listener in listeners] == [([5], None), ([6], None)]
     assert (first.failed, failover.live) == (1, {})
+    assert (first.address in first.witnesses) is not isinstance(failure, InvalidRequest)  # its own error tells, too
 
 
 @pytest.mark.parametrize("failure", FAILURES[:-1], ids=lambda failure: type(failure).__name__)
