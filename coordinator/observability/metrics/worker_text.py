@@ -147,7 +147,8 @@ class _WorkerText:
             return None
         self._known.add(series)
         own = ",".join((self._label, *(label[0] for label in labels)))
-        return f"{found[1]}{{{own}}} {floatToGoString(float(found[3]))}"
+        value = floatToGoString(float(found[3]))  # type: ignore[no-untyped-call]
+        return f"{found[1]}{{{own}}} {value}"
 
 
 def _is_sane(line: str) -> bool:

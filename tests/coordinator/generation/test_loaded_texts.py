@@ -120,5 +120,5 @@ async def test_a_tokenizer_that_multiplies_texts_is_no_workers(tmp_path: Path) -
         await TextsLoader(CoordinatorSettings(workers=("nowhere:1",))).load(info, Fetches(files))
 
     (tmp_path / "tokenizer.json").write_bytes(files["tokenizer.json"])
-    own = TextsLoader(CoordinatorSettings(workers=("nowhere:1",), tokenizer=str(tmp_path)))
+    own = TextsLoader(CoordinatorSettings(workers=("nowhere:1",), tokenizer=tmp_path))
     assert (await own.load(info, Fetches(files))).tokenizer.encode("e", False) == [0]
