@@ -1,5 +1,6 @@
 """Named attacks: what once made a background client wait or took gigabytes."""
 
+import json
 from collections.abc import Mapping
 
 from tests.adversary import pictures, plain_server
@@ -37,6 +38,20 @@ def _echo(n: int) -> dict[str, Value]:
 
 _TEXT_ECHO = {
     **{"prompt": long_text(90_000), "n": small(200)[0]},
+    **{"echo": small(True)[0], "stream": small(True)[0]},
+}
+_SPECIAL, _NO_CHARACTER = VOCABULARY - 2, 222
+"""A special token of the simulated model, and a byte with which no character begins."""
+_SPECIAL_END = {
+    "prompt": Value("32,000 ids, the last 64 special", lambda: json.dumps([5] * 31_936 + [_SPECIAL] * 64)),
+    **{"n": small(16_384)[0], "max_tokens": small(2)[0]},
+}
+_NEVER_A_CHARACTER = {
+    **{"prompt": small("hi")[0], "n": small(256)[0], "max_tokens": small(8_000)[0], "stream": small(True)[0]},
+    "allowed_token_ids": small([_NO_CHARACTER])[0],
+}
+_ECHOED_IDS = {
+    **{"prompt": id_list(30_000), "n": small(256)[0], "max_tokens": small(1)[0]},
     **{"echo": small(True)[0], "stream": small(True)[0]},
 }
 _CONTINUED = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello world " * 2_500}]
@@ -136,6 +151,9 @@ ROWS = {
         _attack("trl", "/get_sequence_logprobs/", _SCORED),
         _attack("trl, arrays", "/get_sequence_logprobs/", _SCORED_ARRAYS),
         _attack("echoed ids with scores, streamed", fields=_ECHOED_PROMPT),
+        _attack("echoed ids, streamed", fields=_ECHOED_IDS),
+        _attack("a prompt that ends with special tokens", fields=_SPECIAL_END),
+        _attack("bytes that become no character", fields=_NEVER_A_CHARACTER),
         _attack("sglang, scores of a prompt", "/generate", _SGLANG_PROMPT),
         _attack("sglang, scores of a prompt, streamed", "/generate", _SGLANG_PROMPT | {"stream": small(True)[0]}),
         _attack("sglang, scores of replies", "/generate", _SGLANG_REPLY),
