@@ -22,11 +22,11 @@ PromptLogprobs = list[dict[str, TokenScore] | None]
 
 
 class PromptTokensDetails(BaseModel):
-    """Prompt tokens found in a prefix cache."""
+    """Prompt tokens found in a prefix cache, and those of media by modality."""
 
     cached_tokens: int | None = None
     created_cache_tokens: int | None = None
-    multimodal_tokens: None = None
+    multimodal_tokens: dict[str, int] | None = None
 
 
 class CompletionTokensDetails(BaseModel):

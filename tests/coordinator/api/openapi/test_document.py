@@ -1,5 +1,6 @@
 """The OpenAPI document is valid, complete, and true of the routes' responses."""
 
+import base64
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from tests.coordinator.api.applications import all_routes, client_of, with_api_key
 from tests.coordinator.api.openapi.described import Described
 from tests.coordinator.api.openapi.documents import document_of, operations
+from tests.coordinator.media import pictures
 from tests.lazily import Lazily
 from tests.summaries import REPLY_RULES
 from tests.workers import running_worker, unix_address, until
@@ -128,6 +130,10 @@ POOLING: list[tuple[str, dict[str, Any]]] = [
     ("/pooling", {"input": "Hi", "encoding_format": "base64"}),
 ]
 """For a model that embeds."""
+PICTURE = "data:image/png;base64," + base64.b64encode(pictures.png()).decode()
+SEEING: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"image_url": PICTURE}]}], "max_tokens": 3}),
+]
 CLASSIFYING: list[tuple[str, dict[str, Any]]] = [("/classify", {"input": ["Hi"]})]
 
 
@@ -174,6 +180,8 @@ async def test_real_responses_are_as_described(tmp_path: Path) -> None:
     classifying = [("post", path, body) for path, body in CLASSIFYING]
 
     answered = await answered_as_described(unix_address(tmp_path), calls, replies=REPLY_RULES)
+    seeing = [("post", path, body) for path, body in SEEING]
+    answered |= await answered_as_described(unix_address(tmp_path, "seeing"), seeing, image_tokens=4)
     answered |= await answered_as_described(unix_address(tmp_path, "embedder"), pooling, embedding_width=8)
     classes: dict[str, Any] = {"embedding_width": 3, "pooling_task": "classify"}
     answered |= await answered_as_described(unix_address(tmp_path, "classifier"), classifying, **classes)
