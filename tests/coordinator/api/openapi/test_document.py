@@ -2,6 +2,7 @@
 
 import base64
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,8 @@ async def answered_as_described(
     address: str, calls: list[tuple[str, str, dict[str, Any]]], **simulation: Any
 ) -> set[str]:
     """Send calls to a worker of these settings, and check the responses; return the paths with a 200."""
-    app = build_app(all_routes(address))
+    routes = all_routes(address)
+    app = build_app(replace(routes, api=replace(routes.api, prompt_tokens_details=True)))
     pool: WorkerPool = app.state.pool
     answered = set()
     async with running_worker(address, **simulation), client_of(app) as client:
