@@ -42,8 +42,10 @@ class MediaPrompts:
         self.loader = loader
         self._expander = expander
 
-    async def load(self, prompt: ChatPrompt, model: ServedModel, tenant: str) -> tuple[ChatPrompt, list[MediaContent]]:
-        """Return a chat with its pictures loaded, and these in their order. Raises what MediaLoader does."""
+    async def load(
+        self, prompt: ChatPrompt, model: ServedModel, tenant: str, share: str = ""
+    ) -> tuple[ChatPrompt, list[MediaContent]]:
+        """Return a chat with its pictures loaded, and these in their order. Takes and raises what MediaLoader does."""
         if not model.media:
             return prompt, []
         named = [_pictures_of(message, i) for i, message in enumerate(prompt.messages)]
@@ -55,7 +57,7 @@ class MediaPrompts:
             return prompt, []
         kind = _kind_of(references, model.media)
         _check(prompt, kind, len(references))
-        items = await self.loader.load(references, tenant)
+        items = await self.loader.load(references, tenant, share)
         loaded = enumerate(items)
         messages = [
             _replace(message, of, kind, loaded) if of else message

@@ -262,7 +262,7 @@ class GenerationService:
         """
         items: Sequence[MediaContent] = ()
         if model.media and self.media is not None and isinstance(prompt, ChatPrompt):
-            prompt, items = await self.media.load(prompt, model, caller.tenant)
+            prompt, items = await self.media.load(prompt, model, caller.tenant, caller.share)
         prepared = await prepare_prompt(prompt, model, truncation, max_tokens, self._history, must_fit)
         if self.media is None or not items or not isinstance(prompt, ChatPrompt):
             return prepared

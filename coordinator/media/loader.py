@@ -69,8 +69,10 @@ class MediaLoader:
         """Close connections."""
         await self._fetcher.close()
 
-    async def load(self, references: Sequence[MediaReference], tenant: str) -> list[MediaContent]:
+    async def load(self, references: Sequence[MediaReference], tenant: str, share: str = "") -> list[MediaContent]:
         """Return the pictures of a request, each of its URLs fetched once.
+
+        The tenant is whose names these are, the share whose turn it is to fetch: without keys all are one tenant.
 
         Raises InvalidRequest, MediaUnavailable or Overloaded; the first picture that cannot be loaded decides.
         """
@@ -78,7 +80,7 @@ class MediaLoader:
         try:
             for each in references:
                 if each.source is not None and each.key not in tasks:
-                    tasks[each.key] = asyncio.create_task(self._loaded(each.source, each.modality, tenant))
+                    tasks[each.key] = asyncio.create_task(self._loaded(each.source, each.modality, share))
             return [
                 self._named(each, tenant) if each.source is None else self._name(each, tenant, await tasks[each.key])
                 for each in references
@@ -109,7 +111,7 @@ class MediaLoader:
             )
         return content
 
-    async def _loaded(self, source: EmbeddingSource, modality: str, tenant: str) -> MediaContent:
+    async def _loaded(self, source: EmbeddingSource, modality: str, share: str) -> MediaContent:
         label, chars = _origin(source, modality)
         try:
             async with self._large if chars > _LARGE_CHARS else nullcontext():
@@ -119,7 +121,7 @@ class MediaLoader:
                     elif label == "data":
                         content = await self._checked(await self._decode(source, count))
                     else:
-                        content = await self._checked(await self._fetch(source, tenant, count))
+                        content = await self._checked(await self._fetch(source, share, count))
                 content = self.store.add(content)
         except InvalidRequest as error:
             self.outcomes[label, "refused" if error.http_status == 400 else "failed"] += 1
@@ -141,10 +143,10 @@ class MediaLoader:
 
         return content() if size <= _INLINE_BYTES else await in_thread(content)
 
-    async def _fetch(self, url: str, tenant: str, count: Callable[[int], None]) -> bytes:
+    async def _fetch(self, url: str, share: str, count: Callable[[int], None]) -> bytes:
         if not self._settings.fetch:
             raise InvalidRequest("This server fetches no pictures: send them as data: URLs.", param="messages")
-        async with self._turns.turn(tenant):
+        async with self._turns.turn(share):
             data = await self._fetcher.fetch(url, count)
         self.fetched_bytes += len(data)
         return data

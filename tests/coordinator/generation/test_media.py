@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.fakes import served_model
+from tests.coordinator.fakes import served_model, token_history
+from tests.coordinator.generation.fakes import FakeFleet
 from tests.coordinator.media import pictures
+from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.generation.media import MediaPrompts
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
+from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
-from tokenwire.coordinator.media.loader import MediaLoader
+from tokenwire.coordinator.media.loader import MediaLoader, MediaReference
 from tokenwire.coordinator.media.settings import MediaSettings
 from tokenwire.coordinator.text.template.pictures import PicturePart
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
@@ -145,6 +148,21 @@ async def test_tenants_have_names_of_their_own() -> None:
     assert (await loaded_pictures(again, "one", prompts))[1] == named
     with pytest.raises(InvalidRequest, match="Cache miss"):
         await loaded_pictures(again, "two", prompts)
+
+
+async def test_a_request_fetches_in_the_turns_of_its_share() -> None:
+    """Names are the tenant's; without keys, where all are one tenant, the address takes turns."""
+    loaded_for = []
+
+    class Asked(MediaLoader):
+        async def load(self, references: Sequence[MediaReference], tenant: str, share: str = "") -> list[MediaContent]:
+            loaded_for.append((tenant, share))
+            return await super().load(references, tenant, share)
+
+    service = GenerationService(FakeFleet(), token_history(), media=MediaPrompts(Asked(MediaSettings()), Expands()))
+    for caller in (Caller(share="192.0.2.1"), Caller("search", share="search")):
+        await service.prepare_prompt(picture_chat([image()]), SEES, caller=caller)
+    assert loaded_for == [("", "192.0.2.1"), ("search", "search")]
 
 
 async def test_prompts_are_expanded_by_workers_of_the_models_revision() -> None:

@@ -43,12 +43,12 @@ class HeldFetches(GuardedFetcher):
 
 
 async def load_urls(
-    *urls: str, settings: MediaSettings | None = None, loader: MediaLoader | None = None
+    *urls: str, settings: MediaSettings | None = None, loader: MediaLoader | None = None, share: str = ""
 ) -> list[bytes]:
     """Load pictures; return their bytes."""
     loader = loader or MediaLoader(settings or MediaSettings())
     references = [MediaReference(url, position=position) for position, url in enumerate(urls)]
-    return [content.data for content in await loader.load(references, "tenant")]
+    return [content.data for content in await loader.load(references, "tenant", share)]
 
 
 async def test_data_urls_are_decoded_and_equal_pictures_are_one() -> None:
@@ -107,6 +107,28 @@ async def test_a_tenant_fetches_a_few_at_a_time() -> None:
     fetcher.go.set()
     assert len(await loading) == 6
     assert fetcher.most == 2
+
+
+async def test_clients_of_one_tenant_take_turns_by_their_shares() -> None:
+    """Without keys all are one tenant: the fetches of one address leave room for those of another."""
+    fetcher = HeldFetches()
+    loader = MediaLoader(MediaSettings(tenant_fetches=1), fetcher)
+    loading = [asyncio.create_task(load_urls(f"https://a/{i}", loader=loader, share="192.0.2.1")) for i in range(3)]
+    await fetcher.begun.wait()
+    fetcher.begun.clear()
+    loading.append(asyncio.create_task(load_urls("https://b/1", loader=loader, share="192.0.2.2")))
+    await fetcher.begun.wait()
+    assert fetcher.urls == ["https://a/0", "https://b/1"]
+    fetcher.go.set()
+    await asyncio.gather(*loading)
+    assert fetcher.most == 2
+
+
+async def test_a_name_is_the_tenants_whatever_its_share() -> None:
+    """Shares are for turns alone: without keys a picture that one address named is found from another."""
+    loader = MediaLoader(MediaSettings())
+    named = await loader.load([MediaReference(data_url(pictures.png()), "cat")], "", "192.0.2.1")
+    assert await loader.load([MediaReference(None, "cat")], "", "192.0.2.2") == named
 
 
 async def test_without_fetching_only_data_urls_are_taken() -> None:
