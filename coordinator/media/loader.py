@@ -170,7 +170,7 @@ class MediaLoader:
         """Return a picture that may be decoded."""
         if len(data) > self._settings.max_bytes:
             raise too_large(len(data), self._settings.max_bytes)
-        header = read_header(data)
+        header = read_header(data) if len(data) <= _INLINE_BYTES else await in_thread(read_header, data)
         if header.pixels > self._settings.max_pixels:
             raise InvalidRequest(
                 f"Image dimensions {header.width}x{header.height} ({header.pixels} pixels) exceed the maximum of "

@@ -19,11 +19,30 @@ def huge_png(width: int, height: int) -> bytes:
     return png()[:16] + struct.pack(">II", width, height) + png()[24:]
 
 
+def png_with_two_headers(width: int, height: int) -> bytes:
+    """Return the first bytes of a picture that says that it is small, and before its pixels that it is that large."""
+    small = png()
+    return small[:33] + huge_png(width, height)[8:33] + small[33:]
+
+
+def gif_with_frames(screen: tuple[int, int], *frames: tuple[int, int, int, int]) -> bytes:
+    """Return a GIF with comments between frames, which are left, top, width and height; each has a table of colours."""
+    between = b"!\xfe\x02,,\x00" + b"junk" + b"!\xf9\x04" + bytes(5)
+    parts = (
+        between + b"," + struct.pack("<HHHHB", *each, 0x80) + bytes(6) + b"\x02\x02\x4c\x01\x00" for each in frames
+    )
+    return b"GIF89a" + struct.pack("<HHBBB", *screen, 0x81, 0, 0) + bytes(12) + b"".join(parts) + b";"
+
+
+def jpeg_size(width: int, height: int) -> bytes:
+    """Return the segment of a JPEG that states its size."""
+    return b"\xff\xc2" + struct.pack(">HBHHB", 11, 8, height, width, 1) + b"\x01\x11\x00"
+
+
 def jpeg(width: int, height: int) -> bytes:
     """Return the headers of a JPEG, with a comment, a fill byte and a restart marker before its size."""
     comment = b"\xff\xfe" + struct.pack(">H", 2 + 4) + b"text"
-    size = b"\xff\xc2" + struct.pack(">HBHHB", 11, 8, height, width, 1) + b"\x01\x11\x00"
-    return b"\xff\xd8" + comment + b"\xff\xd0" + b"\xff" + size + b"\xff\xda\x00\x02"
+    return b"\xff\xd8" + comment + b"\xff\xd0" + b"\xff" + jpeg_size(width, height) + b"\xff\xda\x00\x02"
 
 
 def gif(width: int, height: int) -> bytes:

@@ -33,6 +33,57 @@ def test_a_jpeg_with_two_sizes_counts_as_the_larger_one() -> None:
     assert read_header(small[:at] + size + small[at:]).pixels == 60_000**2
 
 
+def hidden(*parts: bytes) -> bytes:
+    """Return a JPEG of 1 x 1 pixels with something before its size."""
+    small = pictures.jpeg(1, 1)
+    return small[:2] + b"".join(parts) + small[2:]
+
+
+LARGE = pictures.jpeg_size(60_000, 60_000)
+HIDING = [
+    pytest.param(hidden(b"\xff\x00\x00\x12", LARGE), id="a JPEG's size after what is no marker"),
+    pytest.param(hidden(b"\xff\xd0junk", LARGE), id="a JPEG's size after what decoders pass over"),
+    pytest.param(pictures.gif_with_frames((1, 1), (0, 0, 60_000, 60_000)), id="a GIF's frame beyond its screen"),
+    pytest.param(
+        pictures.gif_with_frames((9, 9), (0, 0, 9, 9), (59_000, 59_000, 1000, 1000)), id="a GIF's later frame"
+    ),
+]
+
+
+@pytest.mark.parametrize("data", HIDING)
+def test_a_size_that_decoders_find_is_found(data: bytes) -> None:
+    """What hides a size from a reader of segments and screens hides it from no decoder."""
+    assert read_header(data).pixels == 60_000**2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(pictures.png_with_two_headers(60_000, 60_000), id="a PNG with two headers"),
+        pytest.param(
+            pictures.png()[:33] + b"\0\0\0\0tEXt\0\0\0\0" * 10_000 + pictures.png()[33:], id="very many chunks"
+        ),
+        pytest.param(hidden(b"\xff\xd9", LARGE), id="a JPEG that ends before its pixels"),
+        pytest.param(hidden(b"\xff\xf0\x00\x12", LARGE), id="a marker that decoders read differently"),
+        pytest.param(hidden(b"\xff" * 70_000), id="very much that is no segment"),
+        pytest.param(hidden(b"\xff\xd0" * 10_000), id="very many markers"),
+        pytest.param(pictures.gif(1, 1) + b"!\xf9\0", id="an extension that decoders read differently"),
+        pytest.param(pictures.gif(1, 1) + b"!\xff\x0bNETSCAPE2.0\0", id="another one"),
+        pytest.param(pictures.gif(1, 1) + b"!\xfe" + b"\x01a" * 20_000, id="very many blocks"),
+        pytest.param(pictures.bmp(640, -(2**25)), id="a BMP whose rows decoders count differently"),
+    ],
+)
+def test_what_decoders_could_read_differently_is_refused(data: bytes) -> None:
+    """And what would make reading it slow."""
+    with pytest.raises(InvalidRequest, match="truncated or broken"):
+        read_header(data)
+
+
+def test_frames_within_the_screen_leave_its_size() -> None:
+    """Of an animation, with comments and tables of colours."""
+    assert read_header(pictures.gif_with_frames((9, 8), (1, 1, 5, 5), (0, 0, 9, 8))) == ImageHeader("GIF", 9, 8)
+
+
 @pytest.mark.parametrize("data", [b"", b"<svg/>", b"%PDF-1.7", b"\x7fELF", b"II*\0", b"GIF88a1234567", b"RIFF....WAVE"])
 def test_what_is_not_a_picture_is_refused_whatever_its_server_calls_it(data: bytes) -> None:
     """Only the bytes decide what is a picture."""
