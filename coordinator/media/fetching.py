@@ -15,12 +15,15 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from tokenwire.coordinator.media.addresses import is_public, literal
+from tokenwire.coordinator.media.name_lookups import ThreadedLookups, lookups_for
 from tokenwire.coordinator.media.settings import MediaSettings
 from tokenwire.errors import InvalidRequest, MediaUnavailable
 
 SocketFactory = Callable[[Any], socket.socket]
 """Makes the socket for an address, given as aiohttp's AddrInfoType."""
 
+_LOOKUPS_PER_FETCH = 4
+"""Threads that look up names, of all clients, for each fetch that there may be: many outlive theirs."""
 _MOST_HOPS = 3
 _MOST_URL_CHARS = 8192
 _CHUNK_BYTES = 64 * 1024
@@ -48,11 +51,12 @@ class GuardedFetcher:
         resolver: AbstractResolver | None = None,
         make_socket: SocketFactory = plain_socket,
     ) -> None:
-        """`resolver` replaces the system's."""
+        """`resolver` replaces the system's, in threads."""
         self._settings = settings
         self._networks = tuple(ipaddress.ip_network(network) for network in settings.allowed_networks)
         self._schemes = ("https", "http") if settings.allow_http else ("https",)
-        self._resolver = resolver
+        threads = _LOOKUPS_PER_FETCH * settings.max_fetches
+        self._resolver = resolver or ThreadedLookups(threads, settings.tenant_fetches)
         self._make_socket = make_socket
         self._session: aiohttp.ClientSession | None = None
 
@@ -61,14 +65,17 @@ class GuardedFetcher:
         if self._session is not None:
             await self._session.close()
 
-    async def fetch(self, url: str, count: Callable[[int], None] = lambda more: None) -> bytes:
+    async def fetch(self, url: str, count: Callable[[int], None] = lambda more: None, share: str = "") -> bytes:
         """Return what is at a URL; `count` is called with the number of bytes of each piece, as it arrives.
+
+        `share` is whose turns its lookups of names take.
 
         Raises InvalidRequest for one that may not be fetched, else MediaUnavailable; and what `count` does.
         """
         try:
-            async with asyncio.timeout(self._settings.fetch_timeout_s):
-                return await self._follow(url, count)
+            with lookups_for(share):
+                async with asyncio.timeout(self._settings.fetch_timeout_s):
+                    return await self._follow(url, count)
         except TimeoutError as error:
             raise MediaUnavailable(
                 f"The picture could not be fetched within {self._settings.fetch_timeout_s:g} s.", param="messages"
@@ -93,7 +100,7 @@ class GuardedFetcher:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(
-                resolver=_GuardedResolver(self._resolver or aiohttp.ThreadedResolver(), self._admits),
+                resolver=_GuardedResolver(self._resolver, self._admits),
                 socket_factory=self._dial,
                 use_dns_cache=False,
                 force_close=True,

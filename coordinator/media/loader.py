@@ -147,7 +147,7 @@ class MediaLoader:
         if not self._settings.fetch:
             raise InvalidRequest("This server fetches no pictures: send them as data: URLs.", param="messages")
         async with self._turns.turn(share):
-            data = await self._fetcher.fetch(url, count)
+            data = await self._fetcher.fetch(url, count, share)
         self.fetched_bytes += len(data)
         return data
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from tests.coordinator.media import pictures
 from tokenwire.coordinator.media.fetching import GuardedFetcher
+from tokenwire.coordinator.media.name_lookups import ThreadedLookups
 from tokenwire.coordinator.media.settings import MediaSettings
 from tokenwire.errors import InvalidRequest, MediaUnavailable, Overloaded
 
@@ -128,6 +130,26 @@ async def fetch_from_server(url: str, settings: MediaSettings = HTTP, **names: A
 async def test_a_picture_is_fetched_from_the_address_that_was_checked() -> None:
     """The address that the name resolved to is dialled, and what its server sends is returned."""
     assert await fetch_from_server("http://pictures.test/picture") == (pictures.png(), [PUBLIC])
+
+
+async def test_a_fetch_looks_up_names_in_the_turns_of_its_share() -> None:
+    """A lookup that does not end is the share's that asked for it; the name is another's picture meanwhile."""
+    go = threading.Event()
+
+    def look_up(host: str, port: int, family: int) -> list[tuple[Any, ...]]:
+        if host == "slow.test":
+            go.wait()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (PUBLIC, port))]
+
+    async with server() as port:
+        fetcher = GuardedFetcher(HTTP, ThreadedLookups(2, 1, look_up), Spy(port))
+        slow = [asyncio.create_task(fetcher.fetch("http://slow.test/picture", share="a")) for _ in range(3)]
+        try:
+            assert await fetcher.fetch("http://pictures.test/picture", share="b") == pictures.png()
+        finally:
+            go.set()
+        assert await asyncio.gather(*slow) == [pictures.png()] * 3
+        await fetcher.close()
 
 
 async def test_redirects_are_followed_and_checked_one_by_one() -> None:

@@ -30,7 +30,7 @@ class HeldFetches(GuardedFetcher):
         self.go = asyncio.Event()
         self.begun = asyncio.Event()
 
-    async def fetch(self, url: str, count: Callable[[int], None] = lambda more: None) -> bytes:
+    async def fetch(self, url: str, count: Callable[[int], None] = lambda more: None, share: str = "") -> bytes:
         """Return the picture of a URL, whose bytes have arrived."""
         self.urls.append(url)
         count(len(self.found.get(url, pictures.png())))
