@@ -119,7 +119,7 @@ def _is_plain_extension(data: bytes, position: int) -> bool:
     return size > 0 or label == _GIF_COMMENT
 
 
-def _bmp(data: bytes) -> tuple[int, int]:
+def _bmp(data: bytes) -> tuple[int, int] | None:
     header = struct.unpack_from("<I", data, 14)[0]
     width, height = struct.unpack_from("<HH" if header == 12 else "<ii", data, 18)
     return (width, abs(height)) if height >= -_MOST_UPWARDS else None
