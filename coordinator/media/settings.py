@@ -5,6 +5,7 @@ from ipaddress import ip_network
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import Bounds, Option, Section, Unit, check_bounds, option
+from tokenwire.process.shared_options import MAX_MEDIA_PIXELS, MAX_MEDIA_PIXELS_DEFAULT
 
 
 def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -58,15 +59,7 @@ class MediaSettings:
         20 * 2**20,
         Option("--max-media-mb", "Maximum size of a picture.", Section.MEDIA, unit=Unit.MiB, bounds=Bounds(above=0)),
     )
-    max_pixels: int = option(
-        64_000_000,
-        Option(
-            "--max-media-pixels",
-            "Maximum pixels of a picture, checked before anything is decoded.",
-            Section.MEDIA,
-            bounds=Bounds(above=0),
-        ),
-    )
+    max_pixels: int = option(MAX_MEDIA_PIXELS_DEFAULT, MAX_MEDIA_PIXELS)
     memory_bytes: int = option(
         512 * 2**20,
         Option(

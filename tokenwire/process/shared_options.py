@@ -1,14 +1,22 @@
-"""Options that coordinators and workers share: how long they drain, and the cache directory."""
+"""Options that coordinators and workers share: how long they drain, the size of pictures, and the cache directory."""
 
 from pathlib import Path
 
 import platformdirs
 
-from tokenwire.options import Bounds, Option
+from tokenwire.options import Bounds, Option, Section
 
 DRAIN_TIMEOUT_S = 30.0
 DRAIN_TIMEOUT: Option[float] = Option(
     "--drain-timeout", "Seconds that running requests get to finish after SIGTERM.", bounds=Bounds(at_least=0)
+)
+
+MAX_MEDIA_PIXELS_DEFAULT = 64_000_000
+MAX_MEDIA_PIXELS: Option[int] = Option(
+    "--max-media-pixels",
+    "Maximum pixels of a picture, checked before anything is decoded.",
+    Section.MEDIA,
+    bounds=Bounds(above=0),
 )
 
 CACHE_DIR: Option[Path] = Option(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tokenwire.options import Bounds, Option, Unit, check_bounds, option
+from tokenwire.process.shared_options import MAX_MEDIA_PIXELS, MAX_MEDIA_PIXELS_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class MediaMemory:
             bounds=Bounds(above=0),
         ),
     )
+    max_pixels: int = option(MAX_MEDIA_PIXELS_DEFAULT, MAX_MEDIA_PIXELS)
+    """What decodes a picture checks it again: a coordinator sees its headers alone."""
     processes: int | None = option(
         None,
         Option(

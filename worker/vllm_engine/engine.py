@@ -376,7 +376,7 @@ def _open_media(llm: Any, memory: MediaMemory) -> "VllmMedia | None":
         return None
     if not takes_pictures(llm):
         return None
-    media = VllmMedia(llm, memory.memory_bytes, memory.processes or default_processes())
+    media = VllmMedia(llm, memory.memory_bytes, memory.processes or default_processes(), memory.max_pixels)
     media.start()
     return media
 

@@ -79,12 +79,12 @@ class _Entries(TransientCache):
 class VllmMedia(EngineMedia):
     """Pictures of prompts for a started AsyncLLM."""
 
-    def __init__(self, llm: Any, memory_bytes: int, processes: int) -> None:
+    def __init__(self, llm: Any, memory_bytes: int, processes: int, max_pixels: int) -> None:
         """`memory_bytes` is for what coordinators put; processed items have vLLM's own --mm-processor-cache-gb."""
         self._processor = llm.renderer.get_mm_processor()
         self._received = ReceivedMedia(memory_bytes)
         config = llm.model_config
-        self._pool = ProcessorPool(_PROCESSOR_MODULE, cloudpickle.dumps(config), processes)
+        self._pool = ProcessorPool(_PROCESSOR_MODULE, cloudpickle.dumps((config, max_pixels)), processes)
         self._kinds = _kinds(llm)
         self._entries: OrderedDict[_Key, _ProcessedItem] = OrderedDict()
         """Processed items, least recently used first."""

@@ -4,13 +4,16 @@ An item is processed by itself, as vLLM does where its processor cache has the o
 """
 
 import pickle
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 import torch
+from PIL import Image
 from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.multimodal.cache import BaseMultiModalProcessorCache
 from vllm.multimodal.media.image import ImageMediaIO
@@ -102,9 +105,9 @@ class ItemCapture(TransientCache):
 
 
 def load_handler(configuration: bytes) -> ForkHandler:
-    """Load the processor of a pickled ModelConfig."""
+    """Load the processor of a pickled ModelConfig, for pictures with that many pixels at most."""
     torch.set_num_threads(1)
-    config = pickle.loads(configuration)  # noqa: S301  (the worker's own)
+    config, Image.MAX_IMAGE_PIXELS = pickle.loads(configuration)  # noqa: S301  (the worker's own)
     processor = MULTIMODAL_REGISTRY.create_processor(config, tokenizer=cached_tokenizer_from_config(config))
     io_defaults = config.multimodal_config.media_io_kwargs or {}
     embeds = import_module(EMBEDDINGS_MODULE) if config.multimodal_config.enable_mm_embeds else None
@@ -121,7 +124,8 @@ def load_handler(configuration: bytes) -> ForkHandler:
 def _handle(processor: Any, io_defaults: dict[str, Any], job: MediaJob) -> tuple[bytes, Buffers]:
     try:
         image_kwargs = {**io_defaults.get(job.modality, {}), **job.options.io_kwargs.get(job.modality, {})}
-        item = ImageMediaIO(**image_kwargs).load_bytes(job.data)
+        with _bounded_pixels():
+            item = ImageMediaIO(**image_kwargs).load_bytes(job.data)
         capture = ItemCapture()
         inputs = processor_inputs(processor, job.modality, [item], [job.name], job.options, capture)
         processor._cached_apply_hf_processor(inputs, TimingContext(enabled=False))
@@ -130,6 +134,23 @@ def _handle(processor: Any, io_defaults: dict[str, Any], job: MediaJob) -> tuple
     if capture.found is None:
         return pickle.dumps(ProcessedMedia(error="This model's processor cannot process single pictures.")), ()
     return _answer(*capture.found)
+
+
+@contextmanager
+def _bounded_pixels() -> Iterator[None]:
+    """Let Pillow refuse what has too many pixels, where it knows their number and has decoded none.
+
+    It would warn of them, up to twice the bound. Raises ValueError.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        try:
+            yield
+        except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+            size = str(error).partition(" exceeds")[0]
+            raise ValueError(
+                f"{size} exceeds the maximum of {Image.MAX_IMAGE_PIXELS} pixels (--max-media-pixels)."
+            ) from error
 
 
 def _handle_embeddings(processor: Any, config: Any, embeds: Any, job: MediaJob) -> tuple[bytes, Buffers]:

@@ -16,7 +16,8 @@ def png(width: int = 2, height: int = 3, shade: int = 0) -> bytes:
 
 def huge_png(width: int, height: int) -> bytes:
     """Return the first bytes of a picture that says it is that large."""
-    return png()[:16] + struct.pack(">II", width, height) + png()[24:]
+    header = b"IHDR" + struct.pack(">II", width, height) + png()[24:29]
+    return png()[:12] + header + struct.pack(">I", zlib.crc32(header)) + png()[33:]
 
 
 def png_with_two_headers(width: int, height: int) -> bytes:

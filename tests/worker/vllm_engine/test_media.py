@@ -29,6 +29,7 @@ tokenizers = Lazily("vllm.tokenizers")
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
 PICTURE, OTHER = pictures.png(300, 200, 90), pictures.png(40, 400)
+MOST_PIXELS = 100_000
 TEXT = "<|im_start|>user\n{}<|im_end|>\n"
 
 
@@ -63,7 +64,7 @@ def llm() -> Llm:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def media(llm: Llm) -> AsyncIterator[Any]:
     """Run the media of prompts, with two pictures that were put."""
-    made = media_module.VllmMedia(llm, memory_bytes=2**20, processes=1)
+    made = media_module.VllmMedia(llm, memory_bytes=2**20, processes=1, max_pixels=MOST_PIXELS)
     made.start()
     for data in (PICTURE, OTHER):
         await made.put(item_chunks(data))
@@ -136,6 +137,30 @@ async def test_a_picture_that_cannot_be_decoded_fails_alone(llm: Llm, media: Any
     assert isinstance(results[0], InvalidRequest)
     assert results[0].message.startswith("Failed to load image: ")
     assert not isinstance(results[1], BaseException)
+
+
+@pytest.mark.parametrize(
+    ("data", "pixels"),
+    [
+        pytest.param(pictures.png(400, 400), 160_000, id="Pillow would warn"),
+        pytest.param(pictures.png_with_two_headers(60_000, 60_000), 60_000**2, id="a PNG with two headers"),
+        pytest.param(pictures.gif_with_frames((1, 1), (0, 0, 500, 300)), 150_000, id="a GIF's frame beyond its screen"),
+        pytest.param(
+            b"\xff\xd8\xff\x00\x00\x12" + pictures.jpeg(400, 400)[2:],
+            160_000,
+            id="a JPEG's size after what is no marker",
+        ),
+    ],
+)
+async def test_a_picture_of_too_many_pixels_is_not_decoded(llm: Llm, media: Any, data: bytes, pixels: int) -> None:
+    """Whatever its headers hide from coordinators, the process that decodes it sees."""
+    await media.put(item_chunks(data))
+    with pytest.raises(InvalidRequest) as raised:
+        await media.prompt(llm.ids("<image>"), [item(data)])
+    assert raised.value.message == (
+        f"Image size ({pixels} pixels) exceeds the maximum of {MOST_PIXELS} pixels (--max-media-pixels)."
+    )
+    assert media._pool.died == 0
 
 
 async def test_options_of_a_request_change_what_is_made_of_a_picture(llm: Llm, media: Any) -> None:
