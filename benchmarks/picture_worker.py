@@ -14,6 +14,7 @@ from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.tokenizers import cached_tokenizer_from_config
 
+from tokenwire.process.shared_options import MAX_MEDIA_PIXELS_DEFAULT
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.media.processor_pool import default_processes
@@ -39,7 +40,10 @@ class _ProcessedMedia(SimulatedMedia):
         processor = MULTIMODAL_REGISTRY.create_processor(config, tokenizer=tokenizer)
         renderer = SimpleNamespace(get_mm_processor=lambda: processor)
         self._real = VllmMedia(
-            SimpleNamespace(renderer=renderer, model_config=config), _MEMORY_BYTES, default_processes()
+            SimpleNamespace(renderer=renderer, model_config=config),
+            _MEMORY_BYTES,
+            default_processes(),
+            MAX_MEDIA_PIXELS_DEFAULT,
         )
         self._real._received = self._received
         self._prompt = tokenizer.encode("<|im_start|>user\n<image>What is this?<|im_end|>\n")
