@@ -11,7 +11,8 @@ import enum
 import logging
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -32,8 +33,8 @@ _MOST_STARVED = 2
 _MOST_FAILED = 4
 """More requests than this that it failed and others served, less those that it served, are its fault."""
 
-_WITNESSES = 2
-"""Workers that served what one refused; an error of its engine counts as another one."""
+_MOST_OF_ONE = 3
+"""Of these, no more count by what one other worker served; errors of its own engine count as another one's."""
 
 
 class EjectionReason(enum.StrEnum):
@@ -108,8 +109,8 @@ class ComparedWorker(PacedWorker, Protocol):
     """Sequences that it starved since it is connected, or was ejected for it."""
     failed: int
     """Requests that it failed and others served, less those that it served, since it is connected or was ejected."""
-    witnesses: frozenset[str]
-    """Addresses of the workers that served these, and its own if its engine failed one."""
+    witnesses: Mapping[str, int]
+    """How many of these each worker served, by address, and how many its own engine failed."""
 
     @property
     def address(self) -> str:
@@ -210,7 +211,7 @@ class OutlierDetector(Generic[W]):
                 self._paces[worker.address].forget()
             worker.ejected = f"it is ejected for {length:g} s: {why}"
             worker.ejections[reason] += 1
-            worker.starved, worker.failed, worker.witnesses = 0, 0, frozenset()
+            worker.starved, worker.failed, worker.witnesses = 0, 0, Counter()
             log.warning("worker %s gets no new requests for %g s: %s", worker.address, length, why)
             ejected.append(worker)
         return ejected
@@ -220,7 +221,8 @@ class OutlierDetector(Generic[W]):
     ) -> tuple[EjectionReason, str] | None:
         """Return why a worker is an outlier; None if it is none. `able` is how many others there are."""
         # A worker that serves whatever others rightly refuse does not tell alone, where there are more.
-        if worker.failed > _MOST_FAILED and len(worker.witnesses) >= min(_WITNESSES, able):
+        told = sum(min(count, _MOST_OF_ONE) for count in worker.witnesses.values())
+        if worker.failed > _MOST_FAILED and (able < 2 or told > _MOST_FAILED):
             return EjectionReason.FAILING, f"{worker.failed} requests failed there that others served"
         pace, factor = self._paces.get(worker.address), self.settings.factor
         if pace is None:

@@ -6,8 +6,10 @@ One class beyond the usual length, because every event may change the state that
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from tokenwire.coordinator.fleet.announcement_limits import check_state, check_welcome
 from tokenwire.coordinator.fleet.capabilities import lacks_of
@@ -65,8 +67,8 @@ class WorkerSession:
     """Sequences that it starved since it is connected, or was ejected for it."""
     failed = 0
     """Requests that it failed and others served, less those that it served, since it is connected or was ejected."""
-    witnesses: frozenset[str] = frozenset()
-    """Addresses of the workers that served these, and its own if its engine failed one."""
+    witnesses: Mapping[str, int] = MappingProxyType({})
+    """How many of these each worker served, by address, and how many its own engine failed."""
     unsupported: frozenset[str] = frozenset()
     """What of a request its engine cannot serve."""
     ejected = ""
@@ -373,7 +375,7 @@ class WorkerSession:
         # Plain vLLM servers have neither heartbeats nor steps.
         self.gaps = TokenGaps(stats, time.monotonic()) if welcome.heartbeat_ms else None
         self._starvation.begin()
-        self.alive, self.starved, self.failed, self.witnesses = True, 0, 0, frozenset()
+        self.alive, self.starved, self.failed, self.witnesses = True, 0, 0, Counter()
         self._evidence.on_connected()
         self._liveness.on_connected()
         self.media.begin(transport)
@@ -426,13 +428,13 @@ class WorkerSession:
     def count_failed(self, witnesses: Iterable[str]) -> None:
         """Count a request that it failed, by the addresses of those that tell."""
         self.failed += 1
-        self.witnesses |= {*witnesses}
+        self.witnesses = Counter(self.witnesses) + Counter(witnesses)
 
     def _on_survived(self, submission: Submission) -> None:
         self._evidence.on_served()
         self.failed = max(0, self.failed - 1)
         if not self.failed:
-            self.witnesses = frozenset()
+            self.witnesses = Counter()
         self._listener.on_survived(self, submission)
 
     def _on_refusal(self, refusal: pb.Refusal) -> None:

@@ -3,6 +3,8 @@
 One file, since all tests are of one class over the same fleet.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -23,7 +25,7 @@ class PacedWorker(LoadedWorker):
     ejected: str = ""
     starved: int = 0
     failed: int = 0
-    witnesses: frozenset[str] = frozenset()
+    witnesses: Mapping[str, int] = field(default_factory=Counter)
     ejections: dict[EjectionReason, int] = field(default_factory=lambda: dict.fromkeys(EjectionReason, 0))
 
     def __post_init__(self) -> None:
@@ -175,25 +177,25 @@ def test_a_worker_that_fails_what_others_serve_is_ejected(fleet: ComparedFleet) 
     failing, other = fleet.workers[:2]
     failing.failed, failing.gaps = 4, None
     assert fleet.run(10) == []
-    failing.failed, failing.witnesses = 5, frozenset({"w1", "w2"})
+    failing.failed, failing.witnesses = 5, Counter(w1=3, w2=2)
     fleet.covered = False
     assert fleet.run(1) == []
     fleet.covered = True
     assert fleet.run(1) == [failing]
     assert failing.ejected == "it is ejected for 30 s: 5 requests failed there that others served"
-    other.failed, other.witnesses = 5, frozenset({"w1", "w2"})
+    other.failed, other.witnesses = 5, Counter(w1=3, w2=2)
     assert fleet.run(1) == [other]  # however many are ejected
     assert fleet.run(28) == []
     assert fleet.run(1) == [failing]
-    assert (failing.failed, failing.witnesses) == (0, frozenset())
+    assert (failing.failed, failing.witnesses) == (0, Counter())
 
 
 def test_one_worker_alone_ejects_no_other_by_serving_what_it_refuses(fleet: ComparedFleet) -> None:
-    """Where there are more: it may serve what no worker should."""
+    """Where there are more: it may serve what no worker should. Nor with an accident beside that."""
     refusing = fleet.workers[0]
-    refusing.failed, refusing.witnesses = 50, frozenset({"w1"})
+    refusing.failed, refusing.witnesses = 51, Counter(w1=50, w2=1)
     assert fleet.run(2) == []
-    refusing.witnesses |= {"w2"}
+    refusing.witnesses = Counter(w1=50, w2=2)
     assert fleet.run(1) == [refusing]
 
 
@@ -201,7 +203,7 @@ def test_of_two_workers_each_tells_of_the_other(time: Clock) -> None:
     """Else a client would meet the failing one for ever."""
     fleet = ComparedFleet(time, 2)
     failing = fleet.workers[0]
-    failing.failed, failing.witnesses = 5, frozenset({"w1"})
+    failing.failed, failing.witnesses = 5, Counter(w1=5)
     assert fleet.run(1) == [failing]
 
 
