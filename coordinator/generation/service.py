@@ -208,8 +208,7 @@ class GenerationService:
             self._check_open(request, model, caller)
         limits.check_request(request, params, model)
         cost = RequestCost(request, params, model)
-        prompts: list[PreparedPrompt] = []
-        max_tokens: list[int] = []
+        prompts, max_tokens = list[PreparedPrompt](), list[int]()
         options, salt = request.media_options, request.cache_salt
         for position, prompt in enumerate(request.prompts):
             prepared = await self.prepare_prompt(
@@ -220,7 +219,10 @@ class GenerationService:
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             known = len(prepared.token_ids) if prepared.is_tokenized and model.knows_all_tokens else prepared.reused
             max_tokens.append(limits.check_prompt(prepared.token_ids, known, params, model, param))
-            cost.add_prompt(len(prepared.token_ids), max_tokens[-1], await _chars_of(prepared, request, model))
+            chars = len(prepared.text or "")
+            if request.repeats_prompt and prepared.text is None:
+                chars = await text_chars(model.tokenizer, prepared.token_ids, _LITTLE_TEXT // request.n)
+            cost.add_prompt(len(prepared.token_ids), max_tokens[-1], chars)
             cost.check(self._settings.max_request_bytes)
             prompts.append(prepared)
             if position:
@@ -394,13 +396,6 @@ def _record(record: RequestRecord, prepared: PreparedRequest) -> None:
     record.submitted_at = time.monotonic()
     if record.keeps_prompt:
         record.prompt = prepared.text_of(0)
-
-
-async def _chars_of(prepared: PreparedPrompt, request: GenerationRequest, model: ServedModel) -> int:
-    """Return the characters of a prompt's text, as far as it is there, or choices repeat much of it."""
-    if prepared.text is None and request.repeats_prompt:
-        return await text_chars(model.tokenizer, prepared.token_ids, _LITTLE_TEXT // request.n)
-    return len(prepared.text or "")
 
 
 async def _yield_to_others(position: int) -> None:
