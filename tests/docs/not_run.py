@@ -170,6 +170,7 @@ LONG = {
         "python -m benchmarks --only fairness",
         "python -m benchmarks --only fleet",
         "python -m benchmarks --only history --conversations 200",
+        "python -m benchmarks --only long-calls",
         "python -m benchmarks --only long-prompts",
         "python -m benchmarks --only overload",
         "python -m benchmarks --only parsing",

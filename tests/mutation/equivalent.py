@@ -107,12 +107,10 @@ EQUIVALENT = {
     (
         "coordinator/history/tail.py: pairs = zip(one, other, strict=False)  ->  pairs = zip(one, other, strict=None)"
     ): FALSY,
-    "coordinator/text/detokenizer.py: if length >= len(prompt):  ->  if length > len(prompt):": SAME,
     (
         "coordinator/text/detokenizer.py: "
-        "return (DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), tokenizer.decode(ids, "
-        "skip_special_tokens))"
-        "  ->  return (DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), tokenizer.decode(ids))"
+        "return TextStart(tail[-size:], tokenizer.decode(tail[-size:], skip_special_tokens))"
+        "  ->  return TextStart(tail[-size:], tokenizer.decode(tail[-size:]))"
     ): SAME,
     "coordinator/text/stops.py: return (0, -1, -1)  ->  return (0, -2, -1)": NEGATIVE,
     "coordinator/text/stops.py: self._matched: list[int] = [-1]  ->  self._matched: list[int] = [-2]": NEGATIVE,
