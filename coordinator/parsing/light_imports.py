@@ -29,6 +29,7 @@ LAZY = frozenset(
         "vllm.inputs",
         "vllm.renderers",
         "vllm.tokenizers",
+        "vllm.v1.structured_output",
         "xgrammar",
     }
 )
@@ -43,6 +44,7 @@ STAND_INS = (
     "vllm.transformers_utils",
     "vllm.utils.torch_utils",
     "vllm.v1.utils",
+    "xgrammar.matcher",
 )
 """Modules, with all that is in them, of which parsers mention names alone."""
 _STAND_IN_PREFIXES = tuple(f"{each}." for each in STAND_INS)

@@ -33,6 +33,16 @@ _CALLS = [
     '<invoke name="write"><parameter name="path">/tmp/a</parameter></invoke>',
     "<parameter=city>\nZürich\n</parameter>",
 ]
+_SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+_TAG = {"begin": "<a>", "schema": _SCHEMA, "end": "</a>"}
+_CONSTRAINTS: tuple[dict[str, Any], ...] = (
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": _SCHEMA}}},
+    {"response_format": {"type": "structural_tag", "structures": [_TAG], "triggers": ["<a"]}},
+    {"structured_outputs": {"regex": "[a-z]+"}},
+    {"structured_outputs": {"choice": ["a", "b"]}},
+    {"structured_outputs": {"grammar": 'start: "a" | "b"'}},
+)
+"""Fields of requests that parsers join with the grammar of their calls."""
 
 
 def main(how: str) -> None:
@@ -67,7 +77,7 @@ def _results(module: Any, settings: ParserSettings) -> list[Any]:
     files = {"tokenizer.json": backend.to_str().encode(), "tokenizer_config.json": b"{}"}
     parsers = module.VllmParsers(settings, ModelFacts(), files, ParserBudget(per_token_s=float("inf")))
     pick = random.Random(f"{settings.tool_call_parser} {settings.reasoning_parser}")
-    results: list[Any] = []
+    results: list[Any] = [_grammar(parsers, fields) for fields in _CONSTRAINTS if settings.tool_call_parser]
     for draw in range(DRAWS):
         body = outputs.chat_body(tools=settings.tool_call_parser is not None)
         plan = parsers.plan(body, check_tool_choice(body))
@@ -76,6 +86,17 @@ def _results(module: Any, settings: ParserSettings) -> list[Any]:
         ids = tokenizer.encode(text, add_special_tokens=False)
         results += [_streamed(plan, tokenizer, ids), _full(plan, text, ids)]
     return results
+
+
+def _grammar(parsers: Any, fields: dict[str, Any]) -> str:
+    """Return the grammar of a request with tools whose schemas are strict, and another constraint."""
+    body = outputs.chat_body() | fields
+    body["tools"] = [tool | {"function": tool["function"] | {"strict": True}} for tool in body["tools"]]
+    try:
+        plan = parsers.plan(body, check_tool_choice(body))
+        return str(plan and plan.structured_outputs)
+    except Exception as error:
+        return _words(error)
 
 
 def _markers(module: Any, settings: ParserSettings) -> list[str]:
