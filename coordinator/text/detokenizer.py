@@ -21,7 +21,7 @@ _MOST_TAIL = 64
 """Tokens at a prompt's end, of which one has text of its own."""
 _MOST_PRIMED = 256
 """Tokens of a prompt that prime a stream: what comes before has no part in a character, and each choice keeps them."""
-_MOST_WAITING = 16
+_MOST_WAITING = 64
 """Tokens without text, of a character or special ones, that a stream takes: it decodes all of them with each more."""
 
 
