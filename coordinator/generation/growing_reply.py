@@ -1,4 +1,4 @@
-"""A reply that is kept until it is complete, and may become longer than the memory that it claimed."""
+"""A reply that is kept until it is complete, and may take more than the memory that it claimed: long tokens do."""
 
 import math
 
@@ -10,6 +10,8 @@ from tokenwire.errors import TokenwireError
 
 _STEP_BYTES = 64 * 1024
 """Of what it claims at a time."""
+_TOKEN_CHARS = 32
+"""Of its text, for which the memory of a token is enough: kept, joined and rendered. Most tokens have 4 or 5."""
 
 
 class GrowingReply:
@@ -36,7 +38,7 @@ class GrowingReply:
         logprobs: list[ScoredPosition] | None = None,
     ) -> None:
         """Add the output of one step of a choice, if there is memory for it."""
-        self._left -= len(token_ids)
+        self._left -= max(len(token_ids), len(text) // _TOKEN_CHARS)
         if self._left < 0:
             self._grow()
         self._reply.delta(index, text, token_ids, finish, logprobs)

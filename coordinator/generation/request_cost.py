@@ -29,6 +29,8 @@ _KEPT_TOKEN_BYTES = 100
 """Of a token of a reply that is kept until it is complete: its id, and its text."""
 _FIRST_TOKENS = 4096
 """Of each choice of such a reply: what it claims at first, and what has to fit if its request names no maximum."""
+_FEW_TOKENS = 16 * 1024
+"""Of all choices to a prompt: of more, long texts of tokens would count, so what they take is watched as it comes."""
 _REPEATED_BYTES = 10
 """Of a token of a prompt with which each choice begins, as text or as an id."""
 
@@ -97,7 +99,7 @@ class RequestCost:
         else:
             fitting = max_tokens if self._named else min(max_tokens, max(_FIRST_TOKENS, self._min_tokens))
             claimed = fitting if self._named and self._kept else min(max_tokens, _FIRST_TOKENS)
-            self._may_grow |= claimed < max_tokens
+            self._may_grow |= claimed < max_tokens or (not self._kept and claimed * self._n > _FEW_TOKENS)
         self._output_tokens += fitting * self._n
         self._claimed_tokens += claimed * self._n
 

@@ -1,7 +1,7 @@
 """Attacks a coordinator with expensive requests, and reports those that a background client suffers from.
 
-With --stores, what a coordinator stores is attacked. With --hostile-worker, a worker attacks the others of its model
-instead; with --seed or --draws a drawn one.
+With --stores, what a coordinator stores is attacked, with --parsers, its parsers of replies. With --hostile-worker, a
+worker attacks the others of its model instead; with --seed or --draws a drawn one.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from time import monotonic
 
 from tests.adversary.attack import Attack
 from tests.adversary.draws import draw
+from tests.adversary.parsed_draws import PARSERS, draw_parsed
 from tests.adversary.report import line_of, record_of, summary_of, table_of
 from tests.adversary.rows import ROWS
 from tests.adversary.runner import Measurement, run_attacks
@@ -27,7 +28,7 @@ from tests.adversary.worker_runner import WITH_KEY, lying_fleet
 def _attacks(arguments: argparse.Namespace) -> dict[str, Attack]:
     """Return the selected attacks by what selects each on the command line."""
     if arguments.seed or arguments.draws is not None:
-        drawn = draw_stored if arguments.stores else draw
+        drawn = draw_stored if arguments.stores else draw_parsed if arguments.parsers else draw
         return {f"--seed {seed}": drawn(seed) for seed in _seeds(arguments)}
     return {f"--row {name!r}": ROWS[name] for name in arguments.row or ROWS}
 
@@ -36,7 +37,7 @@ async def _run(attacks: dict[str, Attack], arguments: argparse.Namespace) -> lis
     labels = list(attacks)
     done: list[tuple[str, Measurement]] = []
     deadline = _deadline(arguments)
-    options = STORES if arguments.stores else ()
+    options = STORES if arguments.stores else PARSERS if arguments.parsers else ()
     measurements = run_attacks(list(attacks.values()), arguments.limit, not arguments.once, options)
     async with aclosing(measurements):  # it ends the servers, also of those that are cut short
         async for measurement in measurements:
@@ -90,6 +91,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="end after the attack that runs then")
     parser.add_argument("--limit", type=float, default=30.0, help="seconds until an attack is given up (default: 30)")
     parser.add_argument("--stores", action="store_true", help="draw attacks on a coordinator that stores all there is")
+    parser.add_argument("--parsers", action="store_true", help="draw attacks on a coordinator that parses replies")
     parser.add_argument(
         "--hostile-worker",
         action="store_true",

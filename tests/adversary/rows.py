@@ -9,6 +9,7 @@ from tests.adversary.draws import UNKNOWN
 from tests.adversary.fields import SAMPLING
 from tests.adversary.values import (
     CONTEXT,
+    LONG_TOKENS,
     MIB,
     VOCABULARY,
     Value,
@@ -87,6 +88,7 @@ _NAMED_SCORES = _UNNAMED_SCORES | {"n": small(6)[0], "max_tokens": small(3_800)[
 _WHOLE_REPLIES = {
     **{"prompt": small("hi")[0], "n": small(10_000)[0], "max_tokens": small(1_500)[0], "ignore_eos": small(True)[0]},
 }
+_LONG_TOKEN_REPLIES = _WHOLE_REPLIES | {"allowed_token_ids": small(list(LONG_TOKENS))[0], "n": small(300)[0]}
 _UNNAMED_REPLIES = {
     **{name: _UNNAMED_SCORES[name] for name in ("messages", "temperature", "ignore_eos")},
     "n": small(16)[0],
@@ -188,6 +190,7 @@ ROWS = {
         _attack("scores of replies whose length is not named", _CHATS, _UNNAMED_SCORES),
         _attack("scores of replies, as long as may be, two", _CHATS, _NAMED_SCORES, copies=2),
         _attack("whole replies", fields=_WHOLE_REPLIES),
+        _attack("whole replies of long tokens, six", fields=_LONG_TOKEN_REPLIES, copies=6),
         _attack("whole replies whose length is not named", _CHATS, _UNNAMED_REPLIES, copies=16),
         _attack(
             "prompt scores, 24 run, and another client's prompt",

@@ -7,12 +7,13 @@ import pytest
 
 from tests.adversary.attack import Attack
 from tests.adversary.draws import draw
+from tests.adversary.parsed_draws import PARSERS, draw_parsed
 from tests.adversary.report import line_of
 from tests.adversary.rows import ROWS
 from tests.adversary.runner import run_attacks
 from tests.adversary.stored_draws import STORES, draw_stored
 
-_DRAWS, _STORED_DRAWS = 15, 4
+_DRAWS, _STORED_DRAWS, _PARSED_DRAWS = 15, 4, 8
 _LONG_S = 600.0
 _FIRST_OF_LONG = 1_000
 
@@ -45,9 +46,22 @@ async def test_drawn_attacks_on_what_is_stored_cost_others_little() -> None:
     assert await costly(attacks, limit_s=3, options=STORES) == []
 
 
+@pytest.mark.slow
+async def test_drawn_replies_that_are_parsed_cost_others_little() -> None:
+    """Some of them; with `--parsers`, the same command sends more."""
+    pytest.importorskip("vllm")
+    attacks = [draw_parsed(seed) for seed in range(_PARSED_DRAWS)]
+
+    assert await costly(attacks, limit_s=3, options=PARSERS) == []
+
+
 @pytest.mark.long
 @pytest.mark.timeout(_LONG_S + 300)
-@pytest.mark.parametrize(("drawn", "options"), [(draw, ()), (draw_stored, STORES)], ids=["requests", "stores"])
+@pytest.mark.parametrize(
+    ("drawn", "options"),
+    [(draw, ()), (draw_stored, STORES), (draw_parsed, PARSERS)],
+    ids=["requests", "stores", "parsers"],
+)
 async def test_many_drawn_requests_cost_others_little(drawn: Callable[[int], Attack], options: Sequence[str]) -> None:
     """Ten minutes of them."""
     attacks = [drawn(seed) for seed in range(_FIRST_OF_LONG, _FIRST_OF_LONG + 2_000)]

@@ -9,6 +9,8 @@ from typing import Any
 CONTEXT = 32_768
 """The context of the simulated model, in tokens."""
 VOCABULARY = 49_152
+LONG_TOKENS = {VOCABULARY - 12 + number: mark * 128 for number, mark in enumerate('="')}
+"""Ids and texts of long tokens, as many real models have. Twice its characters is the second as JSON."""
 MIB = 2**20
 
 
@@ -55,6 +57,11 @@ def id_lists(lists: int, length: int) -> Value:
 def id_list(count: int, below: int = 200) -> Value:
     """Return one prompt of ids."""
     return Value(f"{count:,} ids", lambda: numbered_ids(count, below))
+
+
+def same_ids(count: int, token_id: int, what: str) -> Value:
+    """Return a prompt of the same id."""
+    return Value(f"{count:,} ids of {what}", lambda: list_of(str(token_id), count))
 
 
 def long_text(size: int, piece: str = "hello world ") -> Value:

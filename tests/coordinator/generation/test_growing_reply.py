@@ -54,6 +54,19 @@ async def test_further_tokens_claim_more() -> None:
     assert [len(choice.token_ids) for choice in await collected.wait()] == [2000, 1010]
 
 
+async def test_tokens_with_long_texts_claim_more() -> None:
+    """Real vocabularies have some of 128 characters: they are kept, joined and rendered."""
+    memory = bounded_memory(10)
+    reply, _, claim = growing_reply(memory)
+
+    for _ in range(TOKENS // 4):
+        reply.delta(0, "=" * 128, [1], None)
+    assert claim.size_bytes == TOKENS * 1024
+    reply.delta(0, "=" * 128, [1], None)
+
+    assert claim.size_bytes > TOKENS * 1024
+
+
 async def test_without_memory_it_fails() -> None:
     """As overload, which clients may try again; what comes meanwhile claims nothing."""
     memory = bounded_memory(2)

@@ -186,6 +186,14 @@ def test_a_short_reply_claims_all_that_it_may_take() -> None:
     assert (cost.placed_bytes - cost.size_bytes, cost.growth) == (100 * 4096, None)
 
 
+def test_many_tokens_may_take_more_than_they_claim() -> None:
+    """Their texts may be long, which nobody knows before they come."""
+    many = RequestCost(GenerationRequest("r", "digits", [], pb.SamplingParams(), n=5), pb.SamplingParams(), MODEL)
+    many.add_prompt(1, 4096)
+
+    assert many.growth == (5 * 4096, 100)
+
+
 def test_a_reply_of_no_given_length_gets_what_its_request_may_take() -> None:
     """It ends there as one that has reached the end of the context: nobody named a length that it falls short of."""
     request = GenerationRequest("r", "digits", [], pb.SamplingParams(), n=2)
