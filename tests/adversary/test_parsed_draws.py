@@ -14,7 +14,7 @@ from tests.adversary.values import LONG_TOKENS, VOCABULARY
 
 
 @cache
-def _drawn() -> list[Attack]:
+def _parsed_attacks() -> list[Attack]:
     return [draw_parsed(seed) for seed in range(1_000)]
 
 
@@ -33,9 +33,9 @@ def test_a_seed_always_draws_the_same(seed: int) -> None:
     assert (first.name, first.body("m")) == (second.name, second.body("m"))
 
 
-def test_every_route_that_parses_is_drawn() -> None:
+def test_every_route_that_parses_is_parsed_attacks() -> None:
     """With and without tools, streamed and whole, one choice and many."""
-    drawn = [(attack.path, json.loads(attack.body("m"))) for attack in _drawn()]
+    drawn = [(attack.path, json.loads(attack.body("m"))) for attack in _parsed_attacks()]
 
     assert {path for path, _ in drawn} == {"/v1/chat/completions", "/v1/responses", "/v1/messages"}
     assert {len(body.get("tools", ())) for _, body in drawn} == {0, 1, 50}
@@ -47,7 +47,7 @@ def test_replies_consist_of_what_their_names_say(tokenizer: Tokenizer) -> None:
     """The ids are those of the attacked model."""
     texts = {
         attack.fields["allowed_token_ids"].name: tokenizer.decode(json.loads(attack.body("m"))["allowed_token_ids"])
-        for attack in _drawn()
+        for attack in _parsed_attacks()
         if "allowed_token_ids" in attack.fields
     }
 
