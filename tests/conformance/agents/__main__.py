@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -39,6 +40,8 @@ def run_agents(names: tuple[str, ...], only: tuple[str, ...], keep: Path | None)
     for name in chosen:
         bin_of(name, AGENTS[name])
     isolate("tests.conformance.agents", sys.argv[1:])
+    # A shell lets what it runs in the background ignore Ctrl-C, and agents would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) if keep is None else keep.absolute()
         works = [_works(name, only or tuple(SESSIONS), folder / name) for name in chosen]
