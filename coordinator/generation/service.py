@@ -19,7 +19,7 @@ from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.generation import limits
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.growing_reply import GrowingReply
-from tokenwire.coordinator.generation.media import MediaPrompts
+from tokenwire.coordinator.generation.media import MediaPrompts, without_pictures
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
 from tokenwire.coordinator.generation.request_cost import RequestCost
 from tokenwire.coordinator.generation.token_quota import fit_quota
@@ -214,8 +214,8 @@ class GenerationService:
             prepared = await self.prepare_prompt(
                 prompt, model, request.truncation, caller, options, params.max_tokens, must_fit=True, cache_salt=salt
             )
-            if prepared.media is not None:
-                request = replace(request, prompts=[_without_messages(prompt)])
+            if prepared.media is not None and isinstance(prompt, ChatPrompt):
+                request = replace(request, prompts=[without_pictures(prompt, prepared.media.items)])
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             known = len(prepared.token_ids) if prepared.is_tokenized and model.knows_all_tokens else prepared.reused
             max_tokens.append(limits.check_prompt(prepared.token_ids, known, params, model, param))
@@ -346,13 +346,6 @@ class GenerationService:
             _submission(prepared, position, prepared.max_tokens, caller).message().submit
             for position in range(len(prepared.prompts))
         )
-
-
-def _without_messages(prompt: Prompt) -> Prompt:
-    """Return a chat without its messages, which have its pictures once more, and encoded."""
-    if not isinstance(prompt, ChatPrompt):
-        return prompt
-    return replace(prompt, messages=(), history=prompt.history and replace(prompt.history, prefix=None))
 
 
 def _claim(prepared: PreparedRequest, caller: Caller, reply: Reply) -> tuple[MemoryClaim, Reply]:

@@ -14,6 +14,7 @@ from typing import Any
 from tokenwire.coordinator.fleet.sampled_tokens import SampledTokens
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.choice import Choice
+from tokenwire.coordinator.text.template.pictures import as_stored
 from tokenwire.coordinator.trajectories.events import (
     MessageParsed,
     RecordedChoice,
@@ -209,7 +210,7 @@ class TrajectoryRecorder:
         index, whole = self._indexes.of(key), turn.prompt_ids
         conversation = None
         if isinstance(prompt, ChatPrompt):
-            conversation = PromptMessages(prompt.messages, prompt.options.tools)
+            conversation = PromptMessages([as_stored(each) for each in prompt.messages], prompt.options.tools)
         changes: dict[str, Any] = {}
         digest = IdDigest()
         base = index.base_of(whole, digest)

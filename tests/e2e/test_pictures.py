@@ -1,6 +1,7 @@
 """Pictures in chats, with real processes and simulated engines: replies, usage, limits, and what is refused."""
 
 import base64
+import hashlib
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests.processes import Service, coordinator, running, simulated_service, wa
 
 IMAGE_TOKENS = 70
 WORKER = ("--sim-image-tokens", str(IMAGE_TOKENS), "--sim-step-ms", "5")
-COORDINATOR = ("--enable-prompt-tokens-details", "--max-media-mb", "1", "--media-fetch-timeout", "2")
+COORDINATOR = ("--enable-prompt-tokens-details", "--enable-debug-headers", "--enable-trajectories", "--max-media-mb", "1", "--media-fetch-timeout", "2")
 CAT, DOG = pictures.png(20, 10, 1), pictures.png(20, 10, 2)
 
 
@@ -53,6 +54,23 @@ def test_the_reply_depends_on_the_picture_and_usage_has_its_tokens(service: Serv
     assert cat["usage"]["prompt_tokens"] == len(cat["prompt_token_ids"])
     both = completed(service, picture_request(picture_part(CAT), "and", picture_part(DOG)))
     assert both["usage"]["prompt_tokens_details"]["multimodal_tokens"] == {"image": 2 * IMAGE_TOKENS}
+
+
+def test_a_session_with_pictures_is_recorded_with_their_digests(service: Service) -> None:
+    """Its messages are those of the client, without the bytes; a turn whose beginning differs says so."""
+    headers = {"X-Session-Id": "seen"}
+    replies = []
+    for picture in (CAT, DOG):
+        body = picture_request("What?", picture_part(picture))
+        replies.append(httpx.post(f"{service.url}/v1/chat/completions", json=body, headers=headers, timeout=60))
+
+    graph = httpx.get(f"{service.url}/sessions/seen/trajectory").json()
+
+    assert [node["messages"][0]["content"] for node in graph["nodes"]] == [
+        [{"type": "text", "text": "What?"}, {"type": "image", "sha256": hashlib.sha256(each).hexdigest()}]
+        for each in (CAT, DOG)
+    ]
+    assert "cause=" in replies[1].headers["X-Tokenwire-Prefix"]
 
 
 def test_a_streamed_reply_is_the_whole_one(service: Service) -> None:

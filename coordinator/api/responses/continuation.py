@@ -56,6 +56,17 @@ async def continue_after(
     return Continued(previous.conversation_id, (*previous.chain, previous.id), previous.context_bytes), items
 
 
+async def check_new(store: ResponseStore, tenant: str, response_id: str) -> None:
+    """Check that no response of this id is stored, which others may continue. Raises InvalidRequest or Unavailable."""
+    (known,) = await store.find([(tenant, response_id)])
+    if known is not None:
+        raise InvalidRequest(
+            f"A response with the id {response_id!r} is stored already: its end is the request's id (X-Request-Id), "
+            "so each request needs one of its own, or none.",
+            param="request_id",
+        )
+
+
 async def conversation_up_to(store: ResponseStore, last: StoredResponse) -> tuple[Sequence[StoredResponse], str | None]:
     """Return the responses of a conversation, and the id of the first one that is missing, if one is.
 

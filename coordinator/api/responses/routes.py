@@ -24,7 +24,7 @@ from tokenwire.coordinator.api.responses.compaction_trigger import (
     summarized,
     summary_request,
 )
-from tokenwire.coordinator.api.responses.continuation import Continued, continue_after
+from tokenwire.coordinator.api.responses.continuation import Continued, check_new, continue_after
 from tokenwire.coordinator.api.responses.event_log import LogStream
 from tokenwire.coordinator.api.responses.events import ResponseEvents
 from tokenwire.coordinator.api.responses.items import messages_of
@@ -44,6 +44,8 @@ from tokenwire.coordinator.fleet.placed_memory import PlacedMemory
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.errors import InvalidRequest
 
+_PREFIX = "resp_"
+"""Of the ids of responses."""
 _TIMES_KEPT = 4
 """How often what a response echoes is there while it is written: of the request, as JSON, and as parts of events."""
 UNENFORCED = "X-Tokenwire-Grammar-Unenforced"
@@ -92,10 +94,12 @@ class _Creation:
         if self._store is not None and (stores or body.previous_response_id is not None):
             continued, before = await continue_after(self._store, body.previous_response_id, context_of(request.scope))
             headers.other_conversation_id = continued.conversation_id
+            if stores and headers.request_id is not None:
+                await check_new(self._store, headers.caller.tenant, headers.response_id(_PREFIX, None))
         with self._translator.named():
             chat = (summary_request(body) if compacts else body).to_chat(self._translator, before)
             del before  # of a long conversation it takes megabytes
-            call = await self._service.prepare(chat, headers, "resp_", keeps_output=True)
+            call = await self._service.prepare(chat, headers, _PREFIX, keeps_output=True)
         if body.wants_logprobs and call.plan is not None:
             raise InvalidRequest(
                 f"{LOGPROBS!r} is not supported with tool or reasoning parsers, which do not map text to tokens.",

@@ -58,6 +58,18 @@ def picture_of(part: object, where: str) -> NamedPicture | None:
     return NamedPicture(source or None, None if uuid is None else str(uuid), modality)
 
 
+def as_stored(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message as JSON, which has the digests of the bytes of its pictures, by which they can be found."""
+    content = message.get("content")
+    if not isinstance(content, list) or not any(isinstance(part, PicturePart) for part in content):
+        return message
+    parts = [
+        {**part.extra, "type": "image", "sha256": part.digest.hex()} if isinstance(part, PicturePart) else part
+        for part in content
+    ]
+    return {**message, "content": parts}
+
+
 def reject_pictures(messages: Iterable[object]) -> None:
     """Raise InvalidRequest if a message has a picture: ids that a request gives cannot stand for it."""
     for i, message in enumerate(messages):

@@ -89,17 +89,20 @@ async def test_what_runs_at_the_end_of_the_process_has_failed(tmp_path: Path, st
 
 
 async def test_one_id_runs_once(tmp_path: Path) -> None:
-    """A second request with the id of one that runs is refused; others are, beyond the limit."""
+    """A second request with the id of one that runs, or is stored, is refused; what others continue stays as it is."""
     headers = {"X-Request-Id": "mine"}
     async with storing(tmp_path, max_background=2) as (_, client):
         await client.post(PATH, json=LONG, headers=headers)
         again = await client.post(PATH, json=LONG, headers=headers)
         await client.post(f"{PATH}/resp_mine/cancel")
         later = await client.post(PATH, json=LONG, headers=headers)
+        unstored = await client.post(PATH, json={"input": "hi", "store": False}, headers=headers)
+        await client.delete(f"{PATH}/resp_mine")
+        anew = await client.post(PATH, json=LONG, headers=headers)
         await client.post(f"{PATH}/resp_mine/cancel")
 
-    assert (again.status_code, again.json()["error"]["param"]) == (400, "request_id")
-    assert later.status_code == 200
+    assert [(each.status_code, each.json()["error"]["param"]) for each in (again, later)] == [(400, "request_id")] * 2
+    assert (unstored.status_code, anew.status_code) == (200, 200)
 
 
 class RefusingGeneration:
