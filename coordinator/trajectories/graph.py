@@ -72,7 +72,7 @@ class SessionGraph:
     nodes: dict[str, GraphNode] = field(default_factory=dict)
     """By id, in order of their ends."""
     rewards: Rewards = field(default_factory=dict)
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     created_at: float = 0.0
     lost: int = 0
     """Nodes that are left out, because what they refer to was not stored."""
@@ -92,7 +92,7 @@ def build_graph(events: Sequence[SessionEvent]) -> SessionGraph:
         if isinstance(event, RecordedTurn):
             builder.add(event)
         elif isinstance(event, SessionOpened):
-            graph.metadata = {**graph.metadata, **event.metadata}
+            graph.metadata.update(event.metadata)
     for event in events:
         if isinstance(event, RewardGiven):
             node = None if event.node is None else graph.nodes.get(event.node)

@@ -1,6 +1,6 @@
 """What a session is as a whole, read without what was sampled: of large ones that takes a small part of the memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -21,7 +21,7 @@ class SessionSummary:
     """Ids."""
     rewards: Rewards = field(default_factory=dict)
     """Of the session itself."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     created_at: float = 0.0
     lost: int = 0
     """Nodes that are left out, because what they refer to was not stored."""
@@ -81,7 +81,7 @@ def summary_of(packed: Sequence[bytes]) -> SessionSummary:
                 _add_turn(summary, head)
         elif head["kind"] == "opened":
             began.append(head["at"])
-            summary.metadata = {**summary.metadata, **head["metadata"]}
+            summary.metadata.update(head["metadata"])
         elif head["kind"] == "reward":
             began.append(head["at"])
             if head["node"] is None:

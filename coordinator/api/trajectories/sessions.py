@@ -1,5 +1,6 @@
 """What clients do with recorded sessions: find, list, create, reward and delete them."""
 
+import asyncio
 import contextlib
 import time
 import uuid
@@ -30,6 +31,8 @@ class RecordedSessions:
 
     def __init__(self, recorder: TrajectoryRecorder) -> None:
         self._recorder = recorder
+        self._reading = asyncio.Lock()
+        """Held while a large session is read: parsed, it takes several times its bytes, until its thread has ended."""
 
     async def encoded(
         self, caller: Caller, session_id: str, memory: BodyMemory, encode: Callable[[SessionGraph], bytes]
@@ -53,14 +56,19 @@ class RecordedSessions:
         """Read a session, and let a thread make something of it: of large ones one at a time."""
         key = (caller.tenant, session_id)
         size = await self._size_of(key)
-        if size > SMALL_BYTES:
+        if size <= SMALL_BYTES:
+            return await self._read(key, make)
+        async with self._reading:
             await memory.begin_turn(size)
-        packed = await self._recorder.store.read(key)
-        if not packed:
-            raise _not_found(session_id)
-        made = await in_thread(make, packed)
+            made = await self._read(key, make)
         memory.end_turn()
         return made
+
+    async def _read(self, key: SessionKey, make: Callable[[Sequence[bytes]], Made]) -> Made:
+        packed = await self._recorder.store.read(key)
+        if not packed:
+            raise _not_found(key[1])
+        return await in_thread(make, packed)
 
     async def _size_of(self, key: SessionKey) -> int:
         """Return about how many bytes a session has. Raises NotFound or Unavailable."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -160,6 +161,30 @@ async def test_large_sessions_are_read_one_at_a_time(what: str) -> None:
     assert not reading.done()
     other.end_turn()
     await reading
+
+
+async def test_a_large_session_is_read_until_its_thread_ends() -> None:
+    """A turn that is given up after a while does not let the next one begin beside it: no thread can be stopped."""
+    sessions, budget = sessions_with_one(), BodyBudget(patience_s=0.0)
+    await sessions.create(ACME, "s", {"a": "x" * 2**20})
+    at_once, most, goes_on = 0, 0, threading.Event()
+
+    def encode(_: SessionGraph) -> bytes:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        goes_on.wait(10)
+        at_once -= 1
+        return b""
+
+    reads = [asyncio.create_task(sessions.encoded(ACME, "s", BodyMemory(budget), encode)) for _ in range(2)]
+    await until(lambda: at_once == 1)
+    reads[0].cancel()
+    await asyncio.sleep(0)
+    goes_on.set()
+    await asyncio.wait(reads)
+
+    assert most == 1
 
 
 async def test_a_long_list_counts_as_a_body_and_has_a_most() -> None:
