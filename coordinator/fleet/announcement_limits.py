@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from tokenwire.errors import InvalidRequest, ProtocolError
 from tokenwire.protocol.model_revision import ModelRevision
-from tokenwire.protocol.version import announces_identity
+from tokenwire.protocol.version import announces_identity, sends_heartbeats
 from tokenwire.v1 import inference_pb2 as pb
 
 LONGEST_NAME = 512
@@ -56,6 +56,8 @@ def check_welcome(welcome: pb.Welcome) -> None:
     _check_texts(model)
     check_state(welcome.serving)
     _check_identity(welcome)
+    if not welcome.heartbeat_ms and sends_heartbeats(welcome.protocol):
+        raise ProtocolError("the worker announces no heartbeats, which all of its version of the protocol send")
 
 
 def check_state(state: pb.ServingState) -> None:

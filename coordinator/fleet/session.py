@@ -106,7 +106,7 @@ class WorkerSession:
         self._starvation = StarvationWatch(self._slots, self.workload)
         self._stats_by_model = {} if stats_by_model is None else stats_by_model
         self.gaps: TokenGaps | None = None
-        """The time between its tokens; None where frames are not whole steps."""
+        """The time between its tokens; None of plain vLLM servers, whose frames are not steps."""
         self.recent_starts = RecentStarts(self._on_survived)
         """Requests that the worker has just started."""
         self._evidence = DeathEvidence()
@@ -372,8 +372,7 @@ class WorkerSession:
         self.unsupported = lacks_of(welcome)
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
         stats = self._slots.discard.stats = self._stats_by_model.setdefault(self.model_name, SessionStats())
-        # Plain vLLM servers have neither heartbeats nor steps.
-        self.gaps = TokenGaps(stats, time.monotonic()) if welcome.heartbeat_ms else None
+        self.gaps = TokenGaps(stats, time.monotonic()) if transport.sends_steps else None
         self._starvation.begin()
         self.alive, self.starved, self.failed, self.witnesses = True, 0, 0, Counter()
         self._evidence.on_connected()

@@ -75,14 +75,15 @@ class FailoverEnd:
 
     def _connect(self, worker: int) -> WorkerSession:
         session = WorkerSession(
-            f"worker {worker}", "coordinator", _prepared, open_transport=self._open, liveness=LivenessSettings()
+            f"worker {worker}", "coordinator", _prepared, open_transport=self._open, liveness=LivenessSettings(0)
         )
         self._loop.create_task(session.run())
         self._loop.settle()
         model = pb.Model(names=["model"], max_num_seqs=4, **IDENTITY)
         welcome = pb.Welcome(
-            protocol=protocol_version(), instance_id=f"i{worker}", model=model, capabilities=self._engines
+            protocol=protocol_version(), instance_id=f"i{worker}", model=model, heartbeat_ms=500
         )
+        welcome.capabilities.CopyFrom(self._engines)
         self._transports[-1].events.put_nowait(pb.SessionResponse(welcome=welcome))
         self._loop.settle()
         return session

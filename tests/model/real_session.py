@@ -85,6 +85,7 @@ class FedTransport:
     """Reads what a model puts in; the end of the connection is an error, as a broken one is."""
 
     control = None
+    sends_steps = True
 
     def __init__(self, commands: CommandQueue) -> None:
         self.commands = commands
@@ -124,12 +125,12 @@ class CoordinatorEnd:
         self._slot_of: dict[int, int] = {}
         self._transport: FedTransport | None = None
         self.session = WorkerSession(
-            "worker", "coordinator", _prepared, open_transport=self._open, liveness=LivenessSettings()
+            "worker", "coordinator", _prepared, open_transport=self._open, liveness=LivenessSettings(0)
         )
         loop.create_task(self.session.run())
         loop.settle()
         model = pb.Model(names=["model"], **IDENTITY)
-        welcome = pb.Welcome(protocol=protocol_version(), instance_id="i", model=model)
+        welcome = pb.Welcome(protocol=protocol_version(), instance_id="i", model=model, heartbeat_ms=500)
         self.feed(Input("event", message=pb.SessionResponse(welcome=welcome).SerializeToString()))
 
     def feed(self, event: Input) -> tuple[bytes, ...]:

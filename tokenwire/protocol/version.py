@@ -7,12 +7,18 @@ MAJOR = 1
 MINOR = 9
 FIRST_VERSION = pb.ProtocolVersion(major=MAJOR)
 """That of servers which announce nothing that later versions brought."""
+_SENDS_HEARTBEATS = 2
 _ANNOUNCES_IDENTITY = 6
 
 
 def protocol_version() -> pb.ProtocolVersion:
     """Return this build's protocol version."""
     return pb.ProtocolVersion(major=MAJOR, minor=MINOR)
+
+
+def sends_heartbeats(worker: pb.ProtocolVersion) -> bool:
+    """Return whether workers of this version send heartbeats: older ones do not know the event."""
+    return worker.minor >= _SENDS_HEARTBEATS
 
 
 def announces_identity(worker: pb.ProtocolVersion) -> bool:

@@ -13,6 +13,10 @@ class WorkerTransport(Protocol):
     """One connection to one worker, from its first command to its end. Methods raise TokenwireError."""
 
     @property
+    def sends_steps(self) -> bool:
+        """Whether frames are steps of an engine, so that the time between them tells how fast it is."""
+
+    @property
     def control(self) -> control_pb2_grpc.ControlStub:
         """The stub for the worker's control calls."""
 

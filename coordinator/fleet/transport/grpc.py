@@ -39,6 +39,8 @@ def _size_of(error: grpc.aio.AioRpcError) -> float:
 class GrpcTransport:
     """A channel with the session's stream."""
 
+    sends_steps = True
+
     def __init__(self, channels: ChannelFactory, address: str, commands: Commands) -> None:
         self._channels = channels
         self._channel = channels.open_channel(address)

@@ -94,6 +94,11 @@ class PacedTransport:
         """What is read ahead."""
 
     @property
+    def sends_steps(self) -> bool:
+        """Whether frames are steps of an engine."""
+        return self._transport.sends_steps
+
+    @property
     def control(self) -> control_pb2_grpc.ControlStub:
         """The stub for the worker's control calls."""
         return self._transport.control

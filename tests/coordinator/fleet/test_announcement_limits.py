@@ -39,7 +39,8 @@ def test_a_worker_says_what_it_is_if_its_version_can() -> None:
 
     def announce(minor: int, **fields: str) -> None:
         model = pb.Model(names=["m"], **{**IDENTITY, **fields})
-        check_welcome(pb.Welcome(protocol=pb.ProtocolVersion(major=MAJOR, minor=minor), model=model))
+        version = pb.ProtocolVersion(major=MAJOR, minor=minor)
+        check_welcome(pb.Welcome(protocol=version, model=model, heartbeat_ms=500))
 
     announce(6)
     announce(5, weights_digest="", dtype="", quantization="")
@@ -48,6 +49,21 @@ def test_a_worker_says_what_it_is_if_its_version_can() -> None:
             announce(minor, weights_digest="", dtype="")
         with pytest.raises(ProtocolError, match="does not announce its tokenizer,"):
             announce(minor, tokenizer_digest="directory:/model")
+
+
+def test_a_worker_sends_heartbeats_if_its_version_can() -> None:
+    """Without, it would be alive for as long as its connection is."""
+
+    def announce(minor: int, heartbeat_ms: int) -> None:
+        version = pb.ProtocolVersion(major=MAJOR, minor=minor)
+        model = pb.Model(names=["m"], **IDENTITY)
+        check_welcome(pb.Welcome(protocol=version, model=model, heartbeat_ms=heartbeat_ms))
+
+    announce(1, 0)
+    announce(2, 1)
+    for minor in (2, MINOR, MINOR + 1):
+        with pytest.raises(ProtocolError, match="announces no heartbeats"):
+            announce(minor, 0)
 
 
 def test_texts_of_prompts_and_replies_have_any_characters() -> None:

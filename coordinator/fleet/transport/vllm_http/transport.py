@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 class VllmHttpTransport:
     """Emulates a worker's session: a welcome first, then frames."""
 
+    sends_steps = False
+
     def __init__(self, settings: VllmHttpSettings, store: UnsentMedia, address: str, commands: Commands) -> None:
         """`store` is shared by all servers."""
         self._settings = settings

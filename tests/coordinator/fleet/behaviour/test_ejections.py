@@ -43,6 +43,13 @@ async def heartbeats_only(requests: Requests, context: SessionContext) -> None:
         await asyncio.sleep(0.1)
 
 
+async def old_and_silent(requests: Requests, context: SessionContext) -> None:
+    """Greet as a worker of a version without heartbeats, and send nothing."""
+    await anext(requests)
+    await context.write(welcome(names=("simulated",)))
+    await asyncio.Event().wait()
+
+
 async def pauses_by_itself(requests: Requests, context: SessionContext) -> None:
     """Take a request, then say that the worker is paused, which nobody ordered."""
     await anext(requests)
@@ -89,11 +96,11 @@ async def test_a_request_leaves_a_worker_that_only_sends_heartbeats(tmp_path: Pa
         assert (ejected.ejections[EjectionReason.SILENT], other.ejected) == (1, "")
 
 
-@pytest.mark.parametrize("script", [heartbeats_only, pauses_by_itself])
+@pytest.mark.parametrize("script", [heartbeats_only, pauses_by_itself, old_and_silent])
 async def test_a_request_leaves_a_worker_without_steps_though_nobody_else_generates(
     script: Script, tmp_path: Path
 ) -> None:
-    """Another one that has nothing to do could; also if the worker says that it is paused."""
+    """Another one that has nothing to do could; also if the worker says that it is paused, or has no heartbeats."""
     silent, good = unix_address(tmp_path, "silent"), unix_address(tmp_path, "good")
     async with scripted_worker(silent, script), impatient(silent) as (pool, failover), running_worker(good):
         listener = Listener()

@@ -17,6 +17,7 @@ from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.failover.settings import FailoverStats
 from tokenwire.coordinator.fleet.operation_trust import OperationTrust
 from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.errors import Unavailable
@@ -34,6 +35,7 @@ async def lie(requests: AsyncIterator[pb.SessionRequest], context: SessionContex
     serving = pb.ServingState(epoch=NOW, revision=1, paused=True, records=[record])
     model = pb.Model(names=["simulated"], engine="hostile", max_num_seqs=4, **IDENTITY)
     welcome = pb.Welcome(protocol=protocol_version(), model=model, serving=serving, instance_id="hostile")
+    welcome.heartbeat_ms = 500
     await context.write(pb.SessionResponse(welcome=welcome))
     serving.revision = 2
     await context.write(pb.SessionResponse(serving=serving))
@@ -46,7 +48,7 @@ class SigningFleet:
     def __init__(self, folder: Path) -> None:
         self.keys = KEYS
         self.desired = DesiredStates(trust=OperationTrust(lambda: self.keys))
-        self.pool = WorkerPool("test", accept, self.desired)
+        self.pool = WorkerPool("test", accept, self.desired, liveness=LivenessSettings(0))
         self.admin = FleetAdmin(self.pool, self.desired, timeout_s=10)
         self._folder = folder
 

@@ -56,7 +56,7 @@ async def test_an_older_worker_is_served(tmp_path: Path) -> None:
 
     async def older(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         await anext(requests)
-        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=OLDER, model=OLD_MODEL)))
+        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=OLDER, model=OLD_MODEL, heartbeat_ms=500)))
         (slot,) = (await anext(requests)).submit.slots
         await context.write(pb.SessionResponse(frame=pb.StepFrame(slots=[slot], token_ids=[7])))
         finish = pb.Finish(slot=slot, reason=pb.FINISH_REASON_LENGTH)
@@ -75,7 +75,7 @@ async def test_a_newer_worker_is_served(tmp_path: Path) -> None:
     async def newer(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         await anext(requests)
         version = pb.ProtocolVersion(major=MAJOR, minor=MINOR + 1)
-        first = pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL, instance_id="i"))
+        first = pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL, instance_id="i", heartbeat_ms=500))
         with_unknown_field(first.welcome)
         with_unknown_field(first.welcome.model)
         await context.write(first)
@@ -105,7 +105,7 @@ async def test_a_newer_worker_may_refuse_for_new_reasons(tmp_path: Path) -> None
     async def newer(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         await anext(requests)
         version = pb.ProtocolVersion(major=MAJOR, minor=MINOR + 1)
-        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL)))
+        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL, heartbeat_ms=500)))
         refusal = pb.Refusal(slots=(await anext(requests)).submit.slots, message="for a new reason")
         refusal.MergeFromString(b"\x10\x63")
         await context.write(pb.SessionResponse(refusal=refusal))
@@ -145,7 +145,7 @@ async def test_a_worker_without_a_control_call_is_out_of_sync(tmp_path: Path) ->
 
     async def older(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         await anext(requests)
-        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=OLDER, model=OLD_MODEL)))
+        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=OLDER, model=OLD_MODEL, heartbeat_ms=500)))
         await asyncio.Event().wait()
 
     address = unix_address(tmp_path)
