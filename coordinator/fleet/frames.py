@@ -18,6 +18,7 @@ def dispatch(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = Fals
     Raises ProtocolError for what a worker must not send; listeners were called with what came before it.
     """
     named = check_arrays(frame)
+    slots.begun |= named
     if slots.silent:
         slots.on_tokens(named)
     if slots.runs.recorded and (not named or max(named) < len(slots.listeners)):

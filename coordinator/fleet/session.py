@@ -469,8 +469,8 @@ class WorkerSession:
         if self._liveness.stalled and _has_output(frame):
             self._liveness.on_step()
             self._update_state()
-        if self.gaps is not None and frame.slots:
-            self.gaps.on_frame(frame, self._liveness.last_event_at)
+        if self.gaps is not None and frame.token_ids:
+            self.gaps.on_frame(frame, len(self._slots.begun), self._liveness.last_event_at)
         if self.breaker.half_open and _has_output(frame):
             self.breaker.record_success()
             self._listener.on_slots_freed()

@@ -44,25 +44,36 @@ class SessionStats:
 
 
 class TokenGaps:
-    """Measures the time between the frames of one session."""
+    """Measures the time between the tokens of one session's sequences."""
 
-    __slots__ = ("_frame_at", "_stats", "seconds", "tokens")
+    __slots__ = ("_stats", "_tokens_at", "seconds", "tokens")
 
     def __init__(self, stats: SessionStats, started_at: float) -> None:
         self.seconds = 0.0
-        """The sum of the times of `tokens`, each since its sequence's previous ones."""
+        """The sum of the times in which its sequences generated: each since its first token."""
         self.tokens = 0
+        """What they got in them."""
         self._stats = stats
-        self._frame_at = started_at
+        self._tokens_at = started_at
 
-    def on_frame(self, frame: pb.StepFrame, now: float) -> None:
-        """Count the tokens of a frame with slots, without first tokens, by the time since the frame before."""
-        gap_s, self._frame_at = now - self._frame_at, now
-        decoding = len(frame.slots) - len(frame.prefills)
+    def on_frame(self, frame: pb.StepFrame, generating: int, now: float) -> None:
+        """Count the tokens of a frame that has some, before it is dispatched, without first ones.
+
+        `generating` is how many sequences had tokens before and have not ended. Each of them waits for the next one,
+        whether the frame names it or not: a worker cannot make the time shorter by frames that bring them nothing.
+        """
+        gap_s, self._tokens_at = now - self._tokens_at, now
+        begun = len(frame.prefills)
+        decoding = len(frame.slots) - begun
+        if frame.counts:
+            decoding -= frame.counts[:].count(0)
         if decoding > 0:
             self._stats.add_gap(gap_s, decoding)
-            self.seconds += gap_s * decoding
-            self.tokens += decoding
+        if generating:
+            self.seconds += gap_s * generating
+            tokens = len(frame.token_ids) - begun
+            if tokens > 0:
+                self.tokens += tokens
 
 
 StatsByModel = dict[str, SessionStats]

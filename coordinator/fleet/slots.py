@@ -114,6 +114,8 @@ class SlotTable:
         """The listener of aborted slots."""
         self.silent: set[int] = set()
         """Those of the slots at the last `mark_silent` that have had no token since."""
+        self.begun: set[int] = set()
+        """Slots that have had tokens, until their terminal event or their abort."""
         self.runs = SlotRuns()
         """What is sampled for the slots of recorded requests."""
 
@@ -143,6 +145,7 @@ class SlotTable:
         """Discard what still arrives for a slot."""
         self.given_up += self.listeners[slot] is not self.discard
         self.silent.discard(slot)
+        self.begun.discard(slot)
         self.listeners[slot] = self.discard
         self.runs.end(slot)
 
@@ -150,7 +153,10 @@ class SlotTable:
         """Free a slot whose terminal event arrived; return its listener. Raises ProtocolError if it was free."""
         listener = self.holder(slot)
         self.listeners[slot] = _FREE
-        self.silent.discard(slot)
+        if slot in self.silent:
+            self.silent.remove(slot)
+        if slot in self.begun:
+            self.begun.remove(slot)
         self.runs.end(slot)
         self._free.append(slot)
         self.open -= 1
@@ -163,6 +169,7 @@ class SlotTable:
         waiting = [listener for listener in self.listeners if not isinstance(listener, DiscardListener)]
         self.listeners, self.allowance, self._free, self.open, self.given_up = [], [], [], 0, 0
         self.silent.clear()
+        self.begun.clear()
         self.runs.take_steps()  # what was sampled until now is of the sequences, which go on elsewhere
         self.runs = SlotRuns()
         return waiting

@@ -40,7 +40,7 @@ class _Check:
     awaited_s: float
     """Time in which somebody waited for it."""
     seconds: float
-    """The sum of the times of `tokens`, each since its sequence's previous ones."""
+    """In which its sequences generated, together."""
     tokens: int
 
 
@@ -68,10 +68,10 @@ class TokenPace:
     def update(self, worker: PacedWorker, now: float) -> None:
         """Take what has come since the last check."""
         seconds, tokens = self.gaps.seconds - self._seconds, self.gaps.tokens - self._tokens
-        self._seconds, self._tokens = self.gaps.seconds, self.gaps.tokens
         if worker.awaited_slots or tokens:
             self._awaited_s += now - self.checked_at
         if tokens or not worker.generates:
+            self._seconds, self._tokens = self.gaps.seconds, self.gaps.tokens
             if worker.generates and worker.workload.prompt_tokens <= _LONG_PROMPTS:
                 self._add(_Check(self._awaited_s, seconds, tokens))
             self._awaited_s = 0.0

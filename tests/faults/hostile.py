@@ -45,6 +45,8 @@ _BURST = 5
 """Steps that are sent at once."""
 _BEATS = 45
 """Heartbeats between them: nine seconds."""
+_STEP_BEATS = 5
+"""From one step to the next: a second, a fifth of which is not slow yet."""
 _BURSTS_S = 60.0
 """At that pace, streams take for many minutes."""
 
@@ -101,6 +103,23 @@ class BurstingWorker(HostileWorker):
             if steps % _BEATS == 0:
                 for _ in range(min(_BURST, frames.qsize())):
                     await context.write(frames.get_nowait())
+            await context.write(pb.SessionResponse(heartbeat=pb.Heartbeat(steps=steps)))
+            await asyncio.sleep(HEARTBEAT_S)
+
+
+class PaddingWorker(BurstingWorker):
+    """Hands on a step each second, and in between frames in which its sequences get no token."""
+
+    async def _send(self, frames: "asyncio.Queue[pb.SessionResponse]", context: SessionContext) -> None:
+        running: set[int] = set()
+        for steps in itertools.count(1):
+            if steps % _STEP_BEATS == 0 and not frames.empty():
+                event = frames.get_nowait()
+                running |= set(event.frame.slots)
+                running -= {finish.slot for finish in event.frame.finishes}
+                await context.write(event)
+            elif running:
+                await context.write(pb.SessionResponse(frame=pb.StepFrame(slots=running, counts=[0] * len(running))))
             await context.write(pb.SessionResponse(heartbeat=pb.Heartbeat(steps=steps)))
             await asyncio.sleep(HEARTBEAT_S)
 
@@ -184,7 +203,16 @@ async def fail_each(cluster: FaultyCluster) -> None:
 
 async def send_bursts(cluster: FaultyCluster) -> None:
     """Let a worker join that sends a few quick tokens in nine seconds; requests there end long before they would."""
-    kind = type("BurstingWorker", (BurstingWorker,), {"behind": cluster.address(0)})
+    await _relay_slowly(cluster, BurstingWorker)
+
+
+async def pad(cluster: FaultyCluster) -> None:
+    """Let a worker join that sends a token a second, and frames without any in between."""
+    await _relay_slowly(cluster, PaddingWorker)
+
+
+async def _relay_slowly(cluster: FaultyCluster, slow: type[BurstingWorker]) -> None:
+    kind = type(slow.__name__, (slow,), {"behind": cluster.address(0)})
     async with _joined_by(cluster, kind), asyncio.timeout(_BURSTS_S):
         await _join(cluster)
     await asyncio.to_thread(cluster.coordinator.wait_for, r"hostile-0\.sock gets no new requests .*its tokens take", 1)

@@ -23,6 +23,7 @@ from tests.faults.hostile import (
     only_heartbeats,
     only_heartbeats_alone,
     order_falsely,
+    pad,
     send_bursts,
     spend,
     take_all,
@@ -255,6 +256,7 @@ FAULTS = (
     Fault("hostile workers: two that close with each request", close_each, 3.0, layout=Layout(listed=True)),
     Fault("hostile workers: two that fail each request at once", fail_each, 1.5, layout=Layout(listed=True)),
     Fault("hostile worker: a few quick tokens in nine seconds", send_bursts, 40.0, layout=Layout(listed=True)),
+    Fault("hostile worker: a token a second, and empty frames between", pad, 6.0, layout=Layout(listed=True)),
     Fault(
         "hostile worker: leaves out what it is, and another one is killed",
         hide_identity,

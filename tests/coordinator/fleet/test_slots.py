@@ -3,6 +3,7 @@
 import pytest
 
 from tests.workers import Listener
+from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.sampled_tokens import SampledTokens
 from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.errors import ProtocolError
@@ -91,3 +92,17 @@ def test_a_session_that_ends_leaves_what_was_recorded() -> None:
 
     assert [*(sampled.logprobs(2) or ())] == [-1.0, -2.0]
     assert not table.runs.recorded
+
+
+def test_slots_begin_with_their_first_tokens() -> None:
+    """Not with a frame that brings them none; until they end, or are aborted."""
+    table = SlotTable()
+    taken = [table.take(Listener()) for _ in range(4)]
+    dispatch(pb.StepFrame(slots=taken, counts=[1, 2, 0, 1], token_ids=[5] * 4), table)
+    assert table.begun == {taken[0], taken[1], taken[3]}
+
+    table.give_up(taken[0])
+    dispatch(pb.StepFrame(finishes=[pb.Finish(slot=taken[1])]), table)
+    assert table.begun == {taken[3]}
+    table.release_all()
+    assert table.begun == set()

@@ -54,6 +54,17 @@ def test_each_token_counts_as_much(checked: Checked) -> None:
     assert mean_s == typical_s == pytest.approx((8.9 + 4 * 0.02) / 5)
 
 
+def test_time_without_tokens_counts_with_the_next_ones(checked: Checked) -> None:
+    """What a frame of first tokens had of it, too."""
+    assert checked.worker.gaps is not None
+    for _ in range(4):
+        checked.worker.gaps.seconds += 3.0
+        checked.run(3)
+        checked.worker.burst(1, after_s=1.0)
+        checked.run(1)
+    assert checked.pace.mean_s() == pytest.approx(4.0)
+
+
 def test_the_slowest_check_is_left_out(checked: Checked) -> None:
     """It may have been an accident."""
     checked.run(9, 0.1)
