@@ -284,7 +284,7 @@ class Failover(PoolListener):
             resumed=not preempted,
             preempted=preempted,
             avoid=sequence.avoid,
-            failed_at=frozenset(each.address for each in sequence.failed_at),
+            failed_at=sequence.tried_at,
             revision=self._revision(sequence),
             begun=request.placement.begun or request.has_output,
             seeded_noise=self._noise_needed(sequence),
@@ -436,6 +436,8 @@ class Failover(PoolListener):
             request.abort_first_submission_on(session)
         for each in together:
             each.avoid |= {session.instance_id}
+            if session.worker_drains:
+                each.handed_back_at += (session.address,)
         _each(together, self._resume)
 
 

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from tokenwire.coordinator.fleet.session import WorkerSession
 
 
+_MOST_HAND_BACKS = 2
+"""Of one address: then others are waited for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """How a sequence lost its worker."""
@@ -174,6 +178,7 @@ class ResumableSequence:
         "engines",
         "failed_at",
         "forked",
+        "handed_back_at",
         "handle",
         "index",
         "listener",
@@ -201,6 +206,8 @@ class ResumableSequence:
         """Instance ids of the workers that it lost."""
         self.failed_at: tuple[WorkerSession, ...] = ()
         """Those where it failed before its first token, until another one has served it: then they are to blame."""
+        self.handed_back_at: tuple[str, ...] = ()
+        """Addresses of the workers that it left without a fault of theirs: they drain, or hand it back."""
         self.ended = False
         self.engines: tuple[pb.EngineCapabilities, ...] = ()
         """Capabilities of the engines that it ran on."""
@@ -240,6 +247,15 @@ class ResumableSequence:
     def gained(self) -> int:
         """Tokens from its current worker, or the last one."""
         return len(self.token_ids) - self._began_at
+
+    @property
+    def tried_at(self) -> frozenset[str]:
+        """Addresses of the workers that it gets only where there is no other: they failed it, or handed it back again.
+
+        In a rolling restart of a fleet, however large, each address hands it back once.
+        """
+        again = {each for each in self.handed_back_at if self.handed_back_at.count(each) >= _MOST_HAND_BACKS}
+        return frozenset([*again, *(each.address for each in self.failed_at)])
 
     @property
     def prompt_scored(self) -> bool:
@@ -400,6 +416,8 @@ class ResumableSequence:
         self.detach()
         self.avoid |= {instance_id}
         self.losses += counts
+        if session is not None and not (counts or refused):
+            self.handed_back_at += (session.address,)
         self._last_result = result
         self._policy.on_lost(self, Loss(instance_id, died, certain, counts, refused, unproven_at))
 

@@ -29,6 +29,7 @@ from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailab
 from tokenwire.v1 import inference_pb2 as pb
 
 STOP = pb.Finish(slot=0, reason=pb.FINISH_REASON_STOP)
+HANDED_BACK = pb.Finish(slot=0, reason=pb.FINISH_REASON_ABORT, handed_back=True)
 REQUEST = ResumableRequest("m", Submission(), NEW)
 
 
@@ -138,6 +139,21 @@ def test_a_request_that_no_worker_would_take_fails(error: TokenwireError) -> Non
     sequence.fail(LOST)
 
     assert (listener.error, policy.losses, policy.ends) == (error, [], 1)
+
+
+def test_an_address_that_hands_a_sequence_back_again_is_tried_last() -> None:
+    """Whatever process is there; in a rolling restart each one hands it back once."""
+    request = ResumableRequest("m", Submission(), NEW)
+    (sequence,) = request.listen([Listener()], RecordingPolicy())
+    sessions = [WorkerSession(f"w{number}", "test", accept) for number in range(100)]
+    for session in sessions:
+        request.on_placed(session, Submission(), 1)
+        sequence.step([], HANDED_BACK)
+    assert (sequence.tried_at, sequence.losses) == (frozenset(), 0)
+
+    request.on_placed(sessions[3], Submission(), 1)
+    sequence.fail(WorkerDraining("it drains"))
+    assert (sequence.tried_at, sequence.losses) == ({"w3"}, 0)
 
 
 def test_a_listener_that_stops_ends_the_sequence() -> None:
