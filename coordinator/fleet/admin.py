@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenwire.coordinator.fleet import operations
-from tokenwire.coordinator.fleet.announcement_limits import check_ordered_name
+from tokenwire.coordinator.fleet.announcement_limits import check_ordered_adapters, check_ordered_name
 from tokenwire.coordinator.fleet.capabilities import remedy_for
 from tokenwire.coordinator.fleet.control_client import ControlCall, adopt_state, call_worker
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
@@ -148,6 +148,7 @@ class FleetAdmin:
         epoch = self._desired.next_epoch(base)
         number = self._desired.new_adapter_id(epoch)
         adapter = inference_pb2.LoraAdapter(name=name, id=number, path=path, is_3d_lora_weight=is_3d)
+        check_ordered_adapters(self._before(base), adapter)
         request = pb.LoadLoraRequest(adapter=adapter, epoch=epoch)
         operation = inference_pb2.Operation(load_adapter=adapter)
         return await self._operate(base, "load_lora", lambda stub: stub.LoadLora, request, operation)

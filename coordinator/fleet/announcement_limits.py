@@ -17,6 +17,8 @@ _MOST_ADAPTERS = 4096
 _MOST_LABELS = 2**17
 _LARGEST_MODEL = 4 * 2**20
 """Bytes of all that is announced of a model, fields of newer versions among them."""
+_LARGEST_STATE = 2 * 2**20
+"""Bytes of a serving state with its records: what takes some hundredths of a second."""
 
 
 def check_welcome(welcome: pb.Welcome) -> None:
@@ -62,6 +64,8 @@ def check_welcome(welcome: pb.Welcome) -> None:
 
 def check_state(state: pb.ServingState) -> None:
     """Check a serving state. Raises ProtocolError."""
+    if (size := state.ByteSize()) > _LARGEST_STATE:
+        raise ProtocolError(f"the worker announces a state of {size:,} bytes: {_LARGEST_STATE:,} are allowed")
     _check("serving.weight_version", [state.weight_version], 1)
     _check("serving.weights_path", [state.weights_path], 1, _LONGEST_PATH)
     _check("serving.awake_parts", state.awake_parts, _MOST_NAMES)
@@ -78,6 +82,17 @@ def check_ordered_name(name: str, param: str) -> None:
     """Check a name that an operation sets: workers are to announce it. Raises InvalidRequest."""
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise InvalidRequest(f"`{param}` must be at most {LONGEST_NAME} printable characters.", param=param)
+
+
+def check_ordered_adapters(desired: pb.ServingState, adapter: pb.LoraAdapter) -> None:
+    """Check that workers may announce a state with one more adapter. Raises InvalidRequest."""
+    # Signatures of several keys, with which records are repeated while one replaces another, need room, too.
+    if len(desired.adapters) >= _MOST_ADAPTERS or desired.ByteSize() + 2 * adapter.ByteSize() > _LARGEST_STATE * 3 // 4:
+        raise InvalidRequest(
+            f"There are {len(desired.adapters):,} adapters, and no room for the path and the name of another one: "
+            "unload some.",
+            param="lora_name",
+        )
 
 
 def _check_identity(welcome: pb.Welcome) -> None:

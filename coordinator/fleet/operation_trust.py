@@ -14,8 +14,8 @@ NONCE_BITS = 16
 _DAY_S = 24 * 60 * 60
 _MAX_RECORDS, _MAX_RECORD_BYTES = 4096, 64 * 1024
 _MAX_VERDICTS = 2 * _MAX_RECORDS
-_MAX_SCANNED, _MAX_SCANNED_BYTES = 256, 256 * 1024
-"""States that are remembered, and how large each may be: hostile workers may announce large ones, and often."""
+_MAX_SCANNED, _MAX_SCANNED_BYTES = 256, 64 * 2**20
+"""States that are remembered, and how large they may be together: hostile workers may announce large ones, and often."""
 _NOT_OURS = (
     "it repeats an operation that no key of ours signed: somebody ordered it with another key, or without one. Add the "
     f"key to {OPERATIONS_KEY_FLAG}, or restart the worker"
@@ -53,6 +53,7 @@ class OperationTrust:
         """By model and record: why it is not believed, and its epoch."""
         self._scanned: dict[int, tuple[pb.ServingState, str, int]] = {}
         """States by id, each with what is wrong with its records, and the highest epoch of those that are believed."""
+        self._scanned_bytes = 0
 
     @property
     def follows_anything(self) -> bool:
@@ -77,6 +78,7 @@ class OperationTrust:
         self._keys = keys
         self._verdicts.clear()
         self._scanned.clear()
+        self._scanned_bytes = 0
         return True
 
     def sign(self, operation: bytes) -> pb.OperationRecord:
@@ -121,11 +123,16 @@ class OperationTrust:
         scanned, problem, highest = self._scanned.get(id(state), (None, "", 0))
         if scanned is not state:
             problem, highest = self._scan_records(model, state)
-            if state.ByteSize() <= _MAX_SCANNED_BYTES:
-                if len(self._scanned) >= _MAX_SCANNED:
-                    del self._scanned[next(iter(self._scanned))]
-                self._scanned[id(state)] = state, problem, highest
+            self._remember(state, problem, highest)
         return problem, highest
+
+    def _remember(self, state: pb.ServingState, problem: str, highest: int) -> None:
+        """Keep what was found of a state, and forget those before for which there is no room."""
+        self._scanned[id(state)] = state, problem, highest
+        self._scanned_bytes += state.ByteSize()
+        while len(self._scanned) > _MAX_SCANNED or self._scanned_bytes > _MAX_SCANNED_BYTES:
+            forgotten, _, _ = self._scanned.pop(next(iter(self._scanned)))
+            self._scanned_bytes -= forgotten.ByteSize()
 
     def _scan_records(self, model: str, state: pb.ServingState) -> tuple[str, int]:
         if len(state.records) > _MAX_RECORDS:

@@ -25,6 +25,7 @@ from tokenwire.coordinator.fleet.session_listener import SessionListener, Sessio
 from tokenwire.coordinator.fleet.session_stats import SessionStats, StatsByModel, TokenGaps
 from tokenwire.coordinator.fleet.slots import SlotListener, SlotTable, fail_listener
 from tokenwire.coordinator.fleet.starvation import Starvation, StarvationWatch
+from tokenwire.coordinator.fleet.state_pace import StatePace
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.base import CommandQueue, OpenTransport, WorkerTransport
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
@@ -117,6 +118,7 @@ class WorkerSession:
         """How often it was ejected, by reason."""
         self._liveness = LivenessMonitor(liveness or LivenessSettings(), worker=address)
         self.labels = WeightLabels()
+        self._states = StatePace(self.on_serving_state)
         self._commands = CommandQueue()
         self.media = MediaDelivery(self._slots, lambda command: self._commands.put(command), self._end_slots, self.end)
         """What the worker has of the media of requests."""
@@ -153,8 +155,16 @@ class WorkerSession:
         return self._slots.open - self._slots.given_up
 
     def on_serving_state(self, serving: pb.ServingState) -> None:
-        """Update the worker's serving state, from an event or a response, unless a newer one is known."""
+        """Update the worker's serving state, from an event or a response, unless a newer one is known.
+
+        One that no worker may announce ends the session.
+        """
         if serving.revision > self.serving.revision and self.model is not None:
+            try:
+                check_state(serving)
+            except ProtocolError as error:
+                self.end(error)
+                return
             self.serving, self.revision = serving, self._revision_of(self.model, serving)
             self.version_epoch = version_epoch_of(serving)
             self._listener.on_session_change(self)
@@ -316,6 +326,7 @@ class WorkerSession:
             for listener in self._slots.release_all():
                 fail_listener(listener, error)
             self.media.close()
+            self._states.close()
             self._transport = None
             if was_connected:
                 self._listener.on_session_change(self)
@@ -398,8 +409,7 @@ class WorkerSession:
                 self.worker_drains = True
                 self._update_state()
             case "serving":
-                check_state(event.serving)
-                self.on_serving_state(event.serving)
+                self._states.put(event.serving)
             case "heartbeat":
                 self.workload.on_load(event.heartbeat.load)
                 self._starvation.steps = event.heartbeat.steps

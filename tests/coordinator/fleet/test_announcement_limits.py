@@ -5,7 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from tests.workers import IDENTITY
-from tokenwire.coordinator.fleet.announcement_limits import LONGEST_NAME, check_ordered_name, check_welcome
+from tokenwire.coordinator.fleet.announcement_limits import (
+    LONGEST_NAME,
+    check_ordered_adapters,
+    check_ordered_name,
+    check_state,
+    check_welcome,
+)
 from tokenwire.errors import InvalidRequest, ProtocolError
 from tokenwire.protocol.version import MAJOR, MINOR
 from tokenwire.v1 import inference_pb2 as pb
@@ -122,6 +128,10 @@ def test_texts_of_prompts_and_replies_have_any_characters() -> None:
         (lambda welcome: welcome.serving.awake_parts.append(LONG), "serving.awake_parts"),
         (lambda welcome: welcome.serving.adapters.add(name=LONG), "serving.adapters"),
         (lambda welcome: welcome.serving.adapters.add(path=9 * LONG), "the paths of serving.adapters"),
+        (
+            lambda welcome: welcome.serving.records.add(operation=bytes(2**21)),
+            "a state of 2,0.* bytes: 2,097,152 are allowed",
+        ),
     ],
 )
 def test_whatever_becomes_a_label_or_a_line_is_bounded(change: Callable[[pb.Welcome], object], message: str) -> None:
@@ -136,3 +146,21 @@ def test_operations_set_only_names_that_workers_may_announce(name: str) -> None:
     check_ordered_name(LONG[1:], "weight_version")
     with pytest.raises(InvalidRequest, match="`weight_version` must be at most 512 printable characters"):
         check_ordered_name(name, "weight_version")
+
+
+def test_no_more_adapters_are_loaded_than_workers_may_announce() -> None:
+    """With their records, and room for signatures of several keys; else each of them would lose its session."""
+    desired = pb.ServingState()
+    with pytest.raises(InvalidRequest, match="no room for the path and the name of another one: unload some"):
+        for number in range(5000):
+            adapter = pb.LoraAdapter(name=f"adapter-{number}", id=number + 1, path=f"/models/adapters/number-{number}")
+            check_ordered_adapters(desired, adapter)
+            operation = pb.Operation(model="m", epoch=2**48 + number, load_adapter=adapter).SerializeToString()
+            desired.adapters.append(adapter)
+            desired.records.append(pb.OperationRecord(operation=operation, signatures=[bytes(32)] * 4))
+
+    assert len(desired.adapters) == 4096
+    check_state(desired)
+    long = pb.LoraAdapter(name="long", path="p" * 4096)
+    with pytest.raises(InvalidRequest, match="There are 300 adapters"):
+        check_ordered_adapters(pb.ServingState(adapters=[long] * 300, records=desired.records[:3000]), long)

@@ -139,3 +139,27 @@ def test_records_are_signed_by_the_key_that_signs_now() -> None:
     assert new.verify(following(both).sign(b"operation"))
     assert following(None).renew(GENUINE) == GENUINE
     assert not following(None).sign(b"operation").signatures
+
+
+def test_large_states_are_judged_once() -> None:
+    """Routing asks again and again; what is remembered of them is bounded together."""
+    state = announcing(*[GENUINE] * 4000, epoch=NOW)
+    trust = Counting(lambda: KEYS, Unsigned.EVERYTHING, lambda: float(NOW_S))
+    for _ in range(3):
+        assert not trust.problem("m", state, 0)
+    assert trust.judged == 4000
+
+    large = [pb.ServingState(epoch=NOW, records=[GENUINE], weights_path="p" * 2**20) for _ in range(65)]
+    for each in (*large, *large[1:]):
+        trust.problem("m", each, 0)
+    assert trust.judged == 4000 + 2 * 65 - 1
+
+
+class Counting(OperationTrust):
+    """Counts the records that are judged."""
+
+    judged = 0
+
+    def _judge(self, model: str, record: pb.OperationRecord) -> tuple[str, int]:
+        self.judged += 1
+        return super()._judge(model, record)
