@@ -79,6 +79,8 @@ class WorkerPool(SessionListener[WorkerSession]):
         """How many sequences were sent to workers, by model and revision, of those that a worker has."""
         self.pace = pace or FramePace()
         """That of the frames of all sessions."""
+        self._revisions: dict[tuple[str, str], None] = {}
+        """Models and keys of their revisions, by when they were first seen: a worker may come back with another one."""
         self._coordinator_id = coordinator_id
         self._prepare = prepare
         self._desired = desired or DesiredStates()
@@ -238,7 +240,9 @@ class WorkerPool(SessionListener[WorkerSession]):
 
     def live_revisions(self, model: str) -> Sequence[ModelRevision]:
         """Return the revisions of the workers that take requests, the oldest one first."""
-        return [*dict.fromkeys(session.revision for session in self._candidates_for(model, 0, None))]
+        found = dict.fromkeys(session.revision for session in self._candidates_for(model, 0, None))
+        seen = {key: number for number, (name, key) in enumerate(self._revisions) if name == model}
+        return sorted(found, key=lambda revision: seen.get(revision.key, len(seen)))
 
     def announced(self, model: str) -> Sequence[pb.Model]:
         """Return what each of the listed workers of a model announced last, connected or not."""
@@ -475,6 +479,7 @@ class WorkerPool(SessionListener[WorkerSession]):
             if not any(each.model_name == session.model_name and each.control is not None for each in self.sessions):
                 call_each([each.on_model_lost for each in self._listeners], session.model_name)
             return
+        self._revisions.setdefault((session.model_name, session.revision.key))
         self._router.on_worker_state(session, f"{session.serving.weights_epoch} {session.serving.weight_version}")
         if session.worker_drains:
             call_each([each.on_worker_draining for each in self._listeners], session)
@@ -500,6 +505,9 @@ class WorkerPool(SessionListener[WorkerSession]):
         served = {(session.model_name, session.revision.digest) for session in self.sessions}
         for gone in self.sequences_by_revision.keys() - served:
             del self.sequences_by_revision[gone]
+        kept = {(session.model_name, session.revision.key) for session in self.sessions}
+        for gone_key in self._revisions.keys() - kept:
+            del self._revisions[gone_key]
         models = {session.model_name for session in self.sessions}
         for name in self.stats_by_model.keys() - models:
             del self.stats_by_model[name]

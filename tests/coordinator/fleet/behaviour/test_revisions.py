@@ -43,6 +43,18 @@ async def streams_on(cluster: Cluster, name: str, count: int = 4, **sampling: An
     return found
 
 
+async def test_the_oldest_revision_is_the_one_that_was_seen_first(rollout: Cluster) -> None:
+    """Wherever its workers are: in a rollout in place the new one is at an old address. What is gone is new again."""
+    first, second = rollout.pool.live_revisions("simulated")
+    await rollout.lose("one")
+    await rollout.start("one", step_ms=4, seed=3)
+    third = next(each for each in rollout.pool.live_revisions("simulated") if each not in (first, second))
+    assert rollout.pool.live_revisions("simulated") == [second, third]
+
+    await rollout.start("three", step_ms=4, seed=1)
+    assert rollout.pool.live_revisions("simulated") == [second, third, first]
+
+
 @IMPATIENT
 @pytest.mark.parametrize("sampling", [{}, SEEDED, {"presence_penalty": 1.0}], ids=["greedy", "seeded", "replayed"])
 async def test_no_stream_goes_on_with_other_weights(rollout: Cluster, sampling: dict[str, Any]) -> None:
