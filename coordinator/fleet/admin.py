@@ -6,6 +6,7 @@ One class beyond the usual length, since each operation is a method over the sam
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +18,19 @@ from tokenwire.coordinator.fleet.control_client import ControlCall, adopt_state,
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import WorkerSession
-from tokenwire.errors import FleetFailed, InvalidRequest, NotFound, TokenwireError, Unavailable, Unsupported
+from tokenwire.errors import (
+    EngineFailed,
+    FleetFailed,
+    InvalidRequest,
+    NotFound,
+    TokenwireError,
+    Unavailable,
+    Unsupported,
+)
 from tokenwire.v1 import control_pb2 as pb
 from tokenwire.v1 import control_pb2_grpc, inference_pb2
+
+log = logging.getLogger(__name__)
 
 Method = Callable[[control_pb2_grpc.ControlStub], Callable[..., Awaitable[Any]]]
 
@@ -33,6 +44,8 @@ _STAGES = {
     "shutdown": pb.WEIGHT_UPDATE_STAGE_SHUTDOWN,
 }
 _PROBE_S = 5.0
+_MOST_RANKS = 4096
+"""Of one worker's engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +105,10 @@ class FleetAdmin:
     async def sleep(self, model: str | None, level: int, mode: str) -> WorkerResults:
         """Free memory: level 0 only pauses, 1 offloads weights, 2 drops them."""
         request = pb.SleepRequest(level=level, mode=_mode(mode))
-        if level > 0:
-            self._check_supported(model, "sleep")
+        needs = ("sleep",) if level > 0 else ()
+        self._able_sessions(model, needs)
         self._record_abort(model, mode)
-        return await self._operate(model, "sleep", lambda stub: stub.Sleep, request, operations.sleep(level))
+        return await self._operate(model, "sleep", lambda stub: stub.Sleep, request, operations.sleep(level), needs)
 
     async def wake_up(self, model: str | None, tags: Sequence[str]) -> WorkerResults:
         """Undo `sleep`, completely or by tags; responses are WakeUpResponse."""
@@ -113,15 +126,15 @@ class FleetAdmin:
     async def transfer(self, model: str | None, stage: str, arguments: Mapping[str, Any]) -> WorkerResults:
         """Run a stage of a weight transfer: init, start, start_draft, update, finish or shutdown."""
         check_ordered_name(str(arguments.get("weight_version") or ""), "weight_version")
-        if not _is_by_parameter(arguments):
-            self._check_supported(model, "weight_transfer", f"weight_transfer.{stage}")
+        needs = () if _is_by_parameter(arguments) else ("weight_transfer", f"weight_transfer.{stage}")
         base = arguments.get("init_info", {}).get("rank_offset") if stage == "init" else None
         if isinstance(base, int):
-            return await self._init_transfer(model, dict(arguments), base)
+            return await self._init_transfer(model, dict(arguments), base, needs)
         request = pb.UpdateWeightsRequest(stage=_STAGES[stage], arguments_json=json.dumps(arguments))
         request.epoch = self._desired.next_epoch(self.model(model))
         operation = operations.transfer(request.epoch, stage, arguments)
-        return await self._operate(model, f"{stage} of a transfer", lambda stub: stub.UpdateWeights, request, operation)
+        method: Method = lambda stub: stub.UpdateWeights  # noqa: E731
+        return await self._operate(model, f"{stage} of a transfer", method, request, operation, needs)
 
     async def set_weight_version(self, model: str | None, version: str) -> WorkerResults:
         """Set the weight version."""
@@ -179,7 +192,7 @@ class FleetAdmin:
 
     async def configurations(self, model: str | None) -> list[dict[str, Any]]:
         """Return every engine's configuration, in the order of the workers."""
-        return list((await self._configurations(model)).values())
+        return list((await self._configurations(self.sessions(model))).values())
 
     async def probe(self, model: str | None) -> WorkerResults:
         """Check that all engines respond. Raises FleetFailed if one does not."""
@@ -205,66 +218,88 @@ class FleetAdmin:
         return found
 
     def sessions(self, model: str | None) -> list[WorkerSession]:
-        """Return the sessions of a model's workers and of workers without a welcome yet. Raises Unavailable if none is
-        connected."""
+        """Return the sessions of a model's workers and of workers without a welcome yet, but for those whose welcome is
+        refused: they get no requests either. Raises Unavailable if none is connected."""
         name = self.model(model)
         sessions = [session for session in self._pool.sessions if session.model_name in ("", name)]
-        if not any(session.control is not None for session in sessions):
-            reasons = "; ".join(f"{session.address}: {session.last_error}" for session in sessions)
-            raise Unavailable(f"No worker of {name} is connected: {reasons}", retry_after_s=2)
-        return sessions
+        if any(session.control is not None for session in sessions):
+            return [session for session in sessions if not session.is_refused]
+        reasons = "; ".join(f"{session.address}: {session.last_error}" for session in sessions)
+        raise Unavailable(f"No worker of {name} is connected: {reasons}", retry_after_s=2)
 
     # Calls.
 
-    async def _configurations(self, model: str | None) -> dict[str, dict[str, Any]]:
-        results = await self._call_all(model, "server_info", lambda stub: stub.GetServerInfo, pb.GetServerInfoRequest())
+    async def _configurations(self, sessions: Sequence[WorkerSession]) -> dict[str, dict[str, Any]]:
+        request = pb.GetServerInfoRequest()
+        results = await self._call_each(sessions, "server_info", lambda stub: stub.GetServerInfo, request)
         return {result.address: json.loads(result.response.engine_config_json or "{}") for result in results}
 
-    async def _init_transfer(self, model: str | None, arguments: dict[str, Any], offset: int) -> WorkerResults:
+    async def _init_transfer(
+        self, model: str | None, arguments: dict[str, Any], offset: int, needs: Sequence[str]
+    ) -> WorkerResults:
         """Initialize a transfer, giving each worker the ranks after those of the workers before it."""
         requests = {}
         name = self.model(model)
         epoch = self._desired.next_epoch(name)
         record = self._record(name, epoch, operations.transfer(epoch, "init", arguments))
-        # Workers may change between the two calls: the transfer is for those present at both.
-        sessions, configurations = self._believed_sessions(name), await self._configurations(model)
+        sessions = self._able_sessions(name, needs)
+        configurations = await self._configurations(sessions)
         for session in sessions:
-            configuration = configurations.get(session.address)
-            if configuration is None:
-                continue
             info = {**arguments["init_info"], "rank_offset": offset}
             init = json.dumps({**arguments, "init_info": info})
             requests[session] = pb.UpdateWeightsRequest(
                 stage=_STAGES["init"], arguments_json=init, epoch=epoch, record=record
             )
-            offset += configuration["parallel_config"]["world_size_across_dp"]
+            offset += _world_size(session, configurations[session.address])
 
         def call(session: WorkerSession) -> ControlCall[Any]:
             return lambda stub: stub.UpdateWeights(requests[session], timeout=self._timeout_s)
 
         return await _fan_out(list(requests), "init of a transfer", call)
 
-    def _check_supported(self, model: str | None, *names: str) -> None:
-        """Raise Unsupported if a worker announces that it cannot carry out an operation: before any does."""
-        for session in self._believed_sessions(model):
-            if lacking := [name for name in names if name in session.capabilities.unsupported_operations]:
-                engine = session.model.engine if session.model is not None else "its engine"
-                raise Unsupported(
-                    f"{session.address} ({engine}) does not support {lacking[0]} as it is configured: nothing was done."
-                    + remedy_for(lacking[0])
-                )
+    def _able_sessions(self, model: str | None, needs: Sequence[str]) -> list[WorkerSession]:
+        """Return the sessions that an operation is for which needs something of each engine.
+
+        Workers that announce that they lack it are left out, as long as more have it: what the others carry out sets
+        them aside. Raises Unsupported, before any has done anything, if not.
+        """
+        sessions = self._believed_sessions(model)
+        lacking = {
+            session: next(name for name in needs if name in session.capabilities.unsupported_operations)
+            for session in sessions
+            if not set(needs).isdisjoint(session.capabilities.unsupported_operations)
+        }
+        if not lacking:
+            return sessions
+        able = [session for session in sessions if session not in lacking]
+        if len(lacking) >= sum(session.control is not None for session in able):
+            session, name = next(iter(lacking.items()))
+            engine = session.model.engine if session.model is not None else "its engine"
+            raise Unsupported(
+                f"{session.address} ({engine}) does not support {name} as it is configured: nothing was done."
+                + remedy_for(name)
+            )
+        for session, name in lacking.items():
+            log.warning("worker %s takes no part in an operation: it does not support %s", session.address, name)
+        return able
 
     def _record_abort(self, model: str | None, mode: str) -> None:
         if mode == "abort" and self.sessions(model):
             self._on_abort(self.model(model))
 
     async def _operate(
-        self, model: str | None, stage: str, method: Method, request: Any, operation: inference_pb2.Operation
+        self,
+        model: str | None,
+        stage: str,
+        method: Method,
+        request: Any,
+        operation: inference_pb2.Operation,
+        needs: Sequence[str] = (),
     ) -> WorkerResults:
         name = self.model(model)
         request.epoch = request.epoch or self._desired.next_epoch(name)
         request.record.CopyFrom(self._record(name, request.epoch, operation))
-        sessions = self._believed_sessions(name)
+        sessions = self._able_sessions(name, needs)
         adoptions = asyncio.gather(*map(self._adopt, sessions))  # they begin first
         results, _ = await asyncio.gather(self._call_each(sessions, stage, method, request), adoptions)
         return results
@@ -342,6 +377,14 @@ async def _one(session: WorkerSession, call: ControlCall[Any]) -> WorkerResult:
         # The response may arrive before the session's own event.
         session.on_serving_state(response.serving)
     return WorkerResult(session.address, response)
+
+
+def _world_size(session: WorkerSession, configuration: Mapping[str, Any]) -> int:
+    """Return how many ranks a worker has. Raises EngineFailed if it does not say."""
+    size = (configuration.get("parallel_config") or {}).get("world_size_across_dp")
+    if not isinstance(size, int) or not 0 < size <= _MOST_RANKS:
+        raise EngineFailed(f"{session.address} does not say how many processes its engine has: {str(size)[:100]!r}")
+    return size
 
 
 def _is_by_parameter(arguments: Mapping[str, Any]) -> bool:

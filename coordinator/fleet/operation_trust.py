@@ -15,7 +15,7 @@ _DAY_S = 24 * 60 * 60
 _MAX_RECORDS, _MAX_RECORD_BYTES = 4096, 64 * 1024
 _MAX_VERDICTS = 2 * _MAX_RECORDS
 _MAX_SCANNED, _MAX_SCANNED_BYTES = 256, 64 * 2**20
-"""States that are remembered, and how large they may be together: hostile workers may announce large ones, and often."""
+"""States that are remembered, and how large together: hostile workers may announce large ones, and often."""
 _NOT_OURS = (
     "it repeats an operation that no key of ours signed: somebody ordered it with another key, or without one. Add the "
     f"key to {OPERATIONS_KEY_FLAG}, or restart the worker"

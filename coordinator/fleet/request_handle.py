@@ -29,7 +29,7 @@ class Placement:
     avoid: frozenset[str] = frozenset()
     """Instance ids of workers to try last, because the request was lost with them."""
     failed_at: frozenset[str] = frozenset()
-    """Addresses of workers that failed it, or handed it back again: it waits for another one, as long as there is any."""
+    """Addresses of workers that failed it, or handed it back again: it waits for others, as long as there are any."""
     resumed: bool = False
     """Whether the client has a part of the reply: such a request is queued before new ones, and never rejected."""
     joins: bool = False

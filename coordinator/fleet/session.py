@@ -64,6 +64,8 @@ class WorkerSession:
     engine_died = False
     """Whether it shuts down because its engine died."""
     last_error = "not connected yet"
+    is_refused = False
+    """Whether the last attempt to connect ended with an announcement that no worker may make."""
     starved = 0
     """Sequences that it starved since it is connected, or was ejected for it."""
     failed = 0
@@ -281,6 +283,7 @@ class WorkerSession:
                 await self._run_once()
                 self._record_end()
             except TokenwireError as error:
+                self.is_refused = isinstance(error, ProtocolError)
                 self._record_failure(error.message)
             except Exception as error:
                 log.exception("session with %s failed", self.address)
@@ -374,7 +377,7 @@ class WorkerSession:
         check_peer(welcome.protocol, f"worker {self.address}")
         check_welcome(welcome)
         await self._prepare(welcome.model, transport.fetch_tokenizer)
-        self.model, self.model_name = welcome.model, welcome.model.names[0]
+        self.model, self.model_name, self.is_refused = welcome.model, welcome.model.names[0], False
         self.labels.begin(welcome.weight_version)
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
         self.revision = self._revision_of(welcome.model, welcome.serving)

@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers import Listener, accept, running_worker, send, submission, unix_address, until
+from tests.workers import (
+    Listener,
+    SessionContext,
+    accept,
+    running_worker,
+    scripted_worker,
+    send,
+    submission,
+    unix_address,
+    until,
+)
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.pool import WorkerPool
@@ -254,26 +264,67 @@ class Sleepless(SimulatedEngine):
         return capabilities
 
 
-async def test_an_operation_that_a_worker_lacks_changes_none(
+def sleepless() -> Sleepless:
+    """Return such an engine."""
+    return Sleepless(SimulationSettings(step_ms=1))
+
+
+async def test_an_operation_that_workers_lack_changes_none(
     coordinator: CoordinatorFleet, fleet: RestartableWorkers, tmp_path: Path
 ) -> None:
-    """The error names the worker; parameters one by one need no transfer engine, level 0 only pauses."""
+    """The error names one of them; parameters one by one need no transfer engine, level 0 only pauses."""
+    await fleet.kill("two")
     await fleet.kill("three")
-    address = unix_address(tmp_path, "three")
-    async with running_worker(address, Sleepless(SimulationSettings(step_ms=1))):
+    addresses = [unix_address(tmp_path, name) for name in ("two", "three")]
+    async with running_worker(addresses[0], sleepless()), running_worker(addresses[1], sleepless()):
         await coordinator.wait_ready(3)
         for operation in (
             coordinator.admin.sleep(None, 1, "abort"),
             coordinator.admin.transfer(None, "start", {}),
             coordinator.admin.transfer(None, "init", {"init_info": {"rank_offset": 1}}),
         ):
-            with pytest.raises(Unsupported, match=f"{address} .* does not support"):
+            with pytest.raises(Unsupported, match=f"{addresses[0]} .* does not support"):
                 await operation
         assert not any(session.serving.epoch for session in coordinator.pool.sessions)
 
         await coordinator.admin.sleep(None, 0, "keep")
         with pytest.raises(InvalidRequest, match="needs a start"):  # of the workers themselves
             await coordinator.admin.transfer(None, "update", {"update_info": {"named_param": {"name": "a"}}})
+
+
+async def test_a_worker_that_lacks_what_others_have_takes_no_part(
+    coordinator: CoordinatorFleet, fleet: RestartableWorkers, tmp_path: Path
+) -> None:
+    """The operation succeeds at the others; then it gets no requests, and the reason is known."""
+    await fleet.kill("three")
+    async with running_worker(unix_address(tmp_path, "three"), sleepless()):
+        await coordinator.wait_ready(3)
+        results = await coordinator.admin.transfer(None, "init", {"init_info": {"rank_offset": 1}})
+        assert [Path(result.address).stem for result in results] == ["one", "two"]
+        for stage, arguments in (("start", {}), ("update", {"update_info": {}}), ("finish", {"weight_version": "v3"})):
+            await coordinator.admin.transfer(None, stage, arguments)
+
+        assert await coordinator.takers() == {"one", "two"}
+        assert "it has the weights" in coordinator.pool.out_of_sync(coordinator.pool.sessions[2])
+
+
+async def test_a_worker_that_is_refused_fails_no_operation(coordinator: CoordinatorFleet, tmp_path: Path) -> None:
+    """It gets no requests either; one that cannot be reached does."""
+
+    async def nameless(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=pb.ProtocolVersion(major=1))))
+        await asyncio.Event().wait()
+
+    addresses = [unix_address(tmp_path, name) for name in (*NAMES, "refused")]
+    async with scripted_worker(addresses[-1], nameless):
+        coordinator.pool.update(addresses)
+        await until(lambda: coordinator.pool.sessions[3].is_refused)
+        results = await coordinator.admin.set_weight_version(None, "v1")
+        assert [Path(result.address).stem for result in results] == list(NAMES)
+    await until(lambda: not coordinator.pool.sessions[3].is_refused)
+    with pytest.raises(FleetFailed, match="1 of 4"):
+        await coordinator.admin.set_weight_version(None, "v2")
 
 
 async def test_operations_without_workers_are_unavailable(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.failover.settings import FailoverStats
+from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.operation_trust import OperationTrust
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.errors import Unavailable
