@@ -60,6 +60,9 @@ class _Member:
 class WorkerPool(SessionListener[WorkerSession]):
     """Sessions with workers that may come and go. Workers that have drifted are reconciled."""
 
+    _outlier_check: asyncio.TimerHandle | None = None
+    _checking_keys: asyncio.Task[None] | None = None
+
     def __init__(
         self,
         coordinator_id: str,
@@ -95,9 +98,7 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._router = router or Router()
         self._liveness = liveness
         self._outliers = outliers or OutlierDetector(OutlierSettings())
-        self._outlier_check: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
-        self._checking_keys: asyncio.Task[None] | None = None
         self._listeners: list[PoolListener] = []
         self._on_capacity: list[Callable[[], object]] = []
         self._on_survived: list[Callable[[str, Submission], object]] = []

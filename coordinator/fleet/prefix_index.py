@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tokenwire.protocol.prefix_hash import BLOCK_TOKENS
 
-_CAPACITY = 131_072
+CAPACITY = 131_072
 """Blocks in one generation of the index: 8 million tokens, at most 20 MB."""
 _SWEEP_AT = 32
 """Removed workers before their bits are cleared, all at once: that visits every block."""
@@ -17,7 +17,7 @@ class PrefixIndex:
     generations: a used block moves to the young one, and when that is full, the old one is evicted.
     """
 
-    def __init__(self, capacity: int = _CAPACITY) -> None:
+    def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._young: dict[int, int] = {}
         self._old: dict[int, int] = {}

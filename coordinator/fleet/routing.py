@@ -9,7 +9,7 @@ from dataclasses import field
 from hashlib import blake2b
 from typing import Generic, Literal, Protocol, TypeVar
 
-from tokenwire.coordinator.fleet.prefix_index import PrefixIndex
+from tokenwire.coordinator.fleet.prefix_index import CAPACITY, PrefixIndex
 from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.workload import Workload
@@ -26,6 +26,8 @@ ADAPTER_TOKENS = 256
 """Discount for the worker that used the adapter last: another one may have to load it."""
 _CONVERSATIONS, _CONVERSATION_TTL_S = 65_536, 1800.0
 _ADAPTERS, _ADAPTER_TTL_S = 1024, 300.0
+_EVENT_BLOCKS_PER_S = 1000
+"""Of one worker, beyond its share at once: more than an engine computes."""
 
 
 class Candidate(Protocol):
@@ -57,7 +59,7 @@ class RoutingInputs:
     hashes: Sequence[int] = ()
     """Prefix hashes of its blocks."""
     cached: Mapping[str, int] = field(default_factory=dict)
-    """How many leading tokens each worker has cached, by instance id."""
+    """How many leading tokens each worker has cached, by address: workers choose their instance ids themselves."""
     conversation: bytes = b""
     conversation_worker: str | None = None
     adapter: int = 0
@@ -125,11 +127,31 @@ class TTLCache:
             self._entries.popitem(last=False)
 
 
+class _EventShare:
+    """How many blocks of a worker's events are indexed: the index is shared by all workers, of all models."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._taken = 0.0
+        """Of late."""
+        self._at = clock()
+
+    def take(self, stored: Sequence[int], most: int) -> Sequence[int]:
+        """Return the blocks for which there is room, the last ones, in a share of so many."""
+        now = self._clock()
+        self._taken = max(0.0, self._taken - (now - self._at) * _EVENT_BLOCKS_PER_S)
+        self._at = now
+        taken = min(len(stored), max(0, int(most - self._taken)))
+        self._taken += taken
+        return stored[len(stored) - taken :]
+
+
 class Router:
     """Chooses the worker with the lowest `cost`; among equals, the one that was chosen least recently."""
 
-    def __init__(self, policy: Policy = "affinity") -> None:
+    def __init__(self, policy: Policy = "affinity", clock: Callable[[], float] = time.monotonic) -> None:
         self._policy = policy
+        self._clock = clock
         self._turns = itertools.count()
         self._last_turn: dict[str, int] = {}
         self._prefixes = PrefixIndex()
@@ -137,6 +159,8 @@ class Router:
         self._adapters = TTLCache(_ADAPTERS, _ADAPTER_TTL_S)
         self._caches: dict[str, tuple[str, str]] = {}
         """The instance and weights whose cache is in the index, by address."""
+        self._shares: dict[str, _EventShare] = {}
+        """By address."""
         # Conversation ids are secrets of clients, so only keyed digests of them are stored.
         self._secret = os.urandom(16)
 
@@ -145,8 +169,8 @@ class Router:
         preferred = [worker for worker in candidates if worker.instance_id not in placement.avoid] or candidates
         inputs = self._inputs(submission)
         chosen = preferred[0] if len(preferred) == 1 else self._cheapest(preferred, inputs)
-        cached = min(inputs.cached.get(chosen.instance_id, 0), max(0, inputs.tokens - 1))
-        self._record_conversation(chosen.instance_id, inputs)
+        cached = min(inputs.cached.get(chosen.address, 0), max(0, inputs.tokens - 1))
+        self._record_conversation(chosen, inputs)
         ahead = chosen.workload.ahead()
         return Decision(chosen, inputs, cached, inputs.tokens - cached, ahead, len(preferred) - 1, self._policy)
 
@@ -160,7 +184,7 @@ class Router:
         if self._policy == "load":
             return worker.workload.sequences
         instance = worker.instance_id
-        cost = inputs.tokens - inputs.cached.get(instance, 0) + worker.workload.ahead()
+        cost = inputs.tokens - inputs.cached.get(worker.address, 0) + worker.workload.ahead()
         if instance == inputs.conversation_worker:
             cost -= CONVERSATION_TOKENS
         if instance == inputs.adapter_worker:
@@ -173,7 +197,7 @@ class Router:
         known = self._caches.get(worker.address)
         if known != cache:
             if known is not None:
-                self._prefixes.remove_worker(known[0])
+                self._prefixes.remove_worker(worker.address)
                 if known[0] != worker.instance_id:
                     self._last_turn.pop(known[0], None)
             self._caches[worker.address] = cache
@@ -181,16 +205,19 @@ class Router:
     def on_kv_events(self, worker: Candidate, change: pb.CacheChange) -> None:
         """Update the prefix index from the blocks that a worker's cache stored and evicted."""
         if self._policy == "affinity":
+            address = worker.address
             if change.cleared:
-                self._prefixes.remove_worker(worker.instance_id)
-            self._prefixes.remove(worker.instance_id, change.removed)
-            self._prefixes.add(worker.instance_id, change.stored)
+                self._prefixes.remove_worker(address)
+            self._prefixes.remove(address, change.removed)
+            share = self._shares.setdefault(address, _EventShare(self._clock))
+            self._prefixes.add(address, share.take(change.stored, CAPACITY // max(1, len(self._caches))))
 
     def remove(self, worker: Candidate) -> None:
         """Remove a worker and what it caches."""
         self._caches.pop(worker.address, None)
+        self._shares.pop(worker.address, None)
         self._last_turn.pop(worker.instance_id, None)
-        self._prefixes.remove_worker(worker.instance_id)
+        self._prefixes.remove_worker(worker.address)
 
     def _inputs(self, submission: Submission) -> RoutingInputs:
         tokens, adapter = len(submission.prompt_token_ids), submission.lora.id
@@ -212,11 +239,12 @@ class Router:
             adapter_worker=self._adapters.get(adapter) if adapter else None,
         )
 
-    def _record_conversation(self, instance: str, inputs: RoutingInputs) -> None:
+    def _record_conversation(self, worker: Candidate, inputs: RoutingInputs) -> None:
+        instance = worker.instance_id
         self._last_turn[instance] = next(self._turns)
         if inputs.hashes:
             # The prompt is in the worker's cache, or will be before a later request is computed.
-            self._prefixes.add(instance, inputs.hashes)
+            self._prefixes.add(worker.address, inputs.hashes)
         if inputs.conversation:
             self._conversations.put(inputs.conversation, instance)
         if inputs.adapter:

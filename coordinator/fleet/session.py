@@ -78,6 +78,8 @@ class WorkerSession:
     """Why it gets no new requests though it could; empty while it does. Set by the pool's detector of outliers."""
     follows_operations = True
     """Whether it is known here which weights the worker is to have, whatever it announces."""
+    gaps: TokenGaps | None = None
+    """The time between its tokens; None of plain vLLM servers, whose frames are not steps."""
     _retired = False
     _ending: asyncio.Timeout | None = None
     _violation = ProtocolError("")
@@ -108,8 +110,6 @@ class WorkerSession:
         self.workload = Workload(self._slots)
         self._starvation = StarvationWatch(self._slots, self.workload)
         self._stats_by_model = {} if stats_by_model is None else stats_by_model
-        self.gaps: TokenGaps | None = None
-        """The time between its tokens; None of plain vLLM servers, whose frames are not steps."""
         self.recent_starts = RecentStarts(self._on_survived)
         """Requests that the worker has just started."""
         self._evidence = DeathEvidence()

@@ -80,9 +80,7 @@ class FailoverEnd:
         self._loop.create_task(session.run())
         self._loop.settle()
         model = pb.Model(names=["model"], max_num_seqs=4, **IDENTITY)
-        welcome = pb.Welcome(
-            protocol=protocol_version(), instance_id=f"i{worker}", model=model, heartbeat_ms=500
-        )
+        welcome = pb.Welcome(protocol=protocol_version(), instance_id=f"i{worker}", model=model, heartbeat_ms=500)
         welcome.capabilities.CopyFrom(self._engines)
         self._transports[-1].events.put_nowait(pb.SessionResponse(welcome=welcome))
         self._loop.settle()

@@ -7,6 +7,7 @@ from tests.coordinator.fleet.loaded_worker import LoadedWorker
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.routing import CONVERSATION_TOKENS, Router, TTLCache
 from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.protocol.prefix_hash import prefix_hashes
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -105,6 +106,41 @@ def test_a_restarted_worker_has_an_empty_cache(router: Router, workers: list[Loa
     router.on_worker_state(holder, "weights")
 
     assert router.choose(workers, submit_of(held), NEW).cached == 0
+
+
+def test_a_worker_takes_no_prefixes_by_the_instance_id_of_another(workers: list[LoadedWorker]) -> None:
+    """It chooses its own."""
+    router = Router()
+    for worker in workers:
+        worker.instance_id = "the same"
+        router.on_worker_state(worker, "weights")
+    holder, other, _ = workers
+    router.choose([holder], submit_of(prompt()), NEW)
+
+    router.on_kv_events(other, pb.CacheChange(cleared=True))
+    router.remove(other)
+
+    assert router.choose([holder], submit_of(prompt()), NEW).cached == 1023
+    assert router.choose([other], submit_of(prompt()), NEW).cached == 0
+
+
+def test_events_of_one_worker_evict_no_prefixes_of_others(workers: list[LoadedWorker], time: Clock) -> None:
+    """Beyond its share of the index, it gets room as fast as an engine computes."""
+    router = Router(clock=time)
+    for worker in workers:
+        router.on_worker_state(worker, "weights")
+    holder, flooding, _ = workers
+    router.choose([holder], submit_of(prompt()), NEW)
+
+    for number in range(8):
+        stored = range(number * 100_000, (number + 1) * 100_000)
+        router.on_kv_events(flooding, pb.CacheChange(stored=stored))
+        time.now += 1
+    assert router.choose([holder], submit_of(prompt()), NEW).cached == 1023
+
+    hashes = prefix_hashes(prompt(first=7))
+    router.on_kv_events(flooding, pb.CacheChange(stored=[*range(10**9, 10**9 + 100_000), *hashes]))
+    assert router.choose([flooding], submit_of(prompt(first=7)), NEW).cached == 1023
 
 
 def test_a_removed_worker_holds_no_prefixes(router: Router, workers: list[LoadedWorker]) -> None:

@@ -153,7 +153,7 @@ def test_an_address_that_hands_a_sequence_back_again_is_tried_last() -> None:
 
     request.on_placed(sessions[3], Submission(), 1)
     sequence.fail(WorkerDraining("it drains"))
-    assert (sequence.tried_at, sequence.losses) == ({"w3"}, 0)
+    assert (sequence.tried_at, sequence.losses) == (frozenset({"w3"}), 0)
 
 
 def test_a_listener_that_stops_ends_the_sequence() -> None:

@@ -25,6 +25,8 @@ LENGTH = pb.FINISH_REASON_LENGTH
 class ScriptedTransport:
     """A transport with these events, after which it fails, or nothing comes."""
 
+    sends_steps = True
+
     def __init__(self, events: Sequence[pb.SessionResponse], error: Unavailable | None = None) -> None:
         self.events = list(events)
         self._error = error
