@@ -33,7 +33,9 @@ from tokenwire.coordinator.fleet.session_listener import SessionListener, Sessio
 from tokenwire.coordinator.fleet.session_stats import StatsByModel
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.fleet.transport.base import WorkerTransport
+from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.errors import InvalidRequest, Unavailable, WorkerDraining
+from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
@@ -253,8 +255,15 @@ def test_an_older_state_of_a_worker_changes_nothing() -> None:
     assert (session.serving.revision, session.serving.paused) == (2, True)
 
 
-async def test_statistics_are_kept_by_model(address: str) -> None:
-    """A worker without heartbeats sends no whole steps, so gaps between its tokens say nothing."""
+class Stepless(GrpcTransport):
+    """Whose frames are not steps, as those of plain vLLM servers."""
+
+    sends_steps = False
+
+
+@pytest.mark.parametrize(("transport", "gaps"), [(GrpcTransport, 3), (Stepless, 0)])
+async def test_statistics_are_kept_by_model(address: str, transport: type[GrpcTransport], gaps: int) -> None:
+    """Gaps between tokens say nothing where frames are not steps, and only the transport knows that."""
 
     async def script(requests: Requests, context: SessionContext) -> None:
         await anext(requests)
@@ -268,7 +277,15 @@ async def test_statistics_are_kept_by_model(address: str) -> None:
     stats: StatsByModel = {}
     async with (
         scripted_worker(address, script),
-        running_session(WorkerSession(address, "test", accept, stats_by_model=stats)) as session,
+        running_session(
+            WorkerSession(
+                address,
+                "test",
+                accept,
+                open_transport=partial(transport, ChannelFactory()),
+                stats_by_model=stats,
+            )
+        ) as session,
     ):
         await until(lambda: session.state is SessionState.READY)
         assert (session.alive, session.engine_died) == (True, False)
@@ -277,7 +294,7 @@ async def test_statistics_are_kept_by_model(address: str) -> None:
         await listener.ended.wait()
 
     assert list(stats) == ["scripted"]
-    assert sum(stats["scripted"].gaps) == 0
+    assert sum(stats["scripted"].gaps) == gaps
 
 
 async def test_a_worker_whose_engine_hangs_is_taken_for_dead(address: str) -> None:
