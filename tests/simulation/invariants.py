@@ -84,9 +84,10 @@ def _gone_workers(pool: WorkerPool) -> Iterator[str]:
     alive = {session.instance_id for session in pool.sessions}
     if not router._last_turn.keys() <= alive:
         yield "workers in its router"
-    if not router._prefixes._bits.keys() <= alive:
+    addresses = {session.address for session in pool.sessions}
+    if not (router._prefixes._bits.keys() | router._shares.keys()) <= addresses:
         yield "prefixes of workers"
-    if not router._caches.keys() <= {session.address for session in pool.sessions}:
+    if not router._caches.keys() <= addresses:
         yield "caches of workers"
 
 

@@ -6,6 +6,7 @@ One file, since all tests are of one class.
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
