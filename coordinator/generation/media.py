@@ -76,14 +76,21 @@ class MediaPrompts:
         options_json: str | None,
         cache_salt: str | None = None,
     ) -> PreparedPrompt:
-        """Return the prompt of these messages as the engine sees it. Raises what MediaExpander does."""
+        """Return the prompt of these messages as the engine sees it.
+
+        Raises what MediaExpander does, and InvalidRequest if reused ids would get a picture that is not theirs.
+        """
         placement = Placement(revision=model.revision)
         token_ids, media = await self._expander.expand(
             model.base_model, prepared.token_ids, items, options_json, placement, model.max_model_len, cache_salt
         )
         reused = prepared.reused
         if prepared.history is not None and reused:
-            reused = media.expanded_length(reused, _pictures_in(messages[: prepared.history.position]))
+            known = _pictures_in(messages[: prepared.history.position])
+            reused = media.expanded_length(reused, known)
+            # Workers look for placeholders from the left: one in a reply would take the next picture.
+            if any(offset < reused for offset, _ in media.spans[known:]):
+                raise InvalidRequest("A reply in this chat has a placeholder of pictures.", param="messages")
         return replace(prepared, token_ids=token_ids, media=media, reused=reused)
 
     async def features(self, media: MediaPrompt, model: ServedModel, mm_payload: str) -> MediaFeatures:

@@ -41,6 +41,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 _PROMPTS_BETWEEN_YIELDS = 64
 """Prompts prepared or submitted before yielding to the event loop."""
+_AMBIGUOUS = "A reply in this chat has the text of a placeholder for pictures, which would take one of these."
 _LITTLE_TEXT = 2**20
 """Characters that choices may repeat of a prompt without being counted."""
 _LARGE_PARAMETERS = 64 * 1024
@@ -278,7 +279,11 @@ class GenerationService:
                 raise
         # A reply among the reused ids has a placeholder that the model wrote itself.
         whole = await prepare_prompt(replace(prompt, history=None), model, must_fit=must_fit)
-        return await self.media.expanded(whole, prompt.messages, items, model, media_options, cache_salt)
+        whole = replace(whole, history=prepared.history and prepared.history.anew())
+        whole = await self.media.expanded(whole, prompt.messages, items, model, media_options, cache_salt)
+        if whole.media is not None and whole.media.leaves_placeholder():
+            raise InvalidRequest(_AMBIGUOUS, param="messages")
+        return whole
 
     async def start(self, prepared: PreparedRequest, reply: Reply, context: RequestContext) -> GenerationHandle:
         """Submit every prompt, and record it; the reply gets all choices until the deadline.

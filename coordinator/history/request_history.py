@@ -71,6 +71,10 @@ class RequestHistory:
         """The position of the message that the reused ids end with; None without any."""
         return None if self._continued is None else self._continued.position
 
+    def anew(self) -> "RequestHistory":
+        """Return what reuses no ids, and stores what this would."""
+        return RequestHistory(None, self._destination)
+
     @property
     def is_stored(self) -> bool:
         """Whether replies are stored."""

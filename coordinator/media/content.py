@@ -53,9 +53,19 @@ class MediaPrompt:
 
     def expanded_length(self, count: int, items: int) -> int:
         """Return how long the first ids before expansion are after it, which have the first items."""
-        # What an item takes the place of has the same length for all.
-        placeholder = (sum(length for _, length in self.spans) + len(self.token_ids) - self.length) // len(self.items)
+        placeholder = self._placeholder_length()
         return count + sum(length - placeholder for _, length in self.spans[:items])
+
+    def leaves_placeholder(self) -> bool:
+        """Return whether the prompt has more placeholders than items, behind that of the last one."""
+        width = self._placeholder_length()
+        start = self.spans[-1][0] - sum(length - width for _, length in self.spans[:-1])
+        placeholder, rest = self.token_ids[start : start + width], self.token_ids[start + width :]
+        return any(rest[i : i + width] == placeholder for i in range(len(rest) - width + 1)) if width else False
+
+    def _placeholder_length(self) -> int:
+        # What an item takes the place of has the same length for all.
+        return (sum(length for _, length in self.spans) + len(self.token_ids) - self.length) // len(self.items)
 
     def collapsed(self, token_ids: Sequence[int]) -> Sequence[int]:
         """Return the expanded prompt, and what was generated after it, with placeholders instead of expansions."""

@@ -1,5 +1,6 @@
 """Chats with pictures beside vLLM's own server, on every route: equal ids, log-probabilities and usage."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,6 +199,23 @@ def test_a_picture_that_comes_again_is_neither_sent_nor_processed_again(ours: Se
 def media_counts(service: Service) -> dict[str, float]:
     """Return what the worker has counted of media."""
     return worker_metrics(service.addresses[0], "tokenwire_worker_media")
+
+
+def test_a_placeholder_that_the_model_wrote_takes_no_picture(ours: Service) -> None:
+    """The next picture is in its own message, as in the template's prompt; the turn after it is exact again."""
+    turns = [user_message(drawn_picture("PNG", seed=7), "Say it.")]
+    seen = post_chat(ours.url, asked_for(turns, max_tokens=1)).json()["prompt_token_ids"]
+    ((placeholder, _),) = Counter(seen).most_common(1)  # each picture is many of them
+    first = post_chat(ours.url, asked_for(turns, allowed_token_ids=[placeholder], max_tokens=2)).json()["choices"][0]
+    assert first["token_ids"] == [placeholder] * 2
+    turns += [{"role": "assistant", "content": first["message"]["content"]}]
+    turns += [user_message("And this?", drawn_picture("PNG", seed=8))]
+    rendered_prompt = post_chat(ours.url, asked_for(turns, token_history="template")).json()["prompt_token_ids"]
+    second = post_chat(ours.url, asked_for(turns)).json()
+    assert (second["prompt_token_ids"], second["token_history"]["reused_tokens"]) == (rendered_prompt, 0)
+    turns += [{"role": "assistant", "content": second["choices"][0]["message"]["content"]}, user_message("So?")]
+    ids = second["prompt_token_ids"] + second["choices"][0]["token_ids"]
+    assert post_chat(ours.url, asked_for(turns)).json()["prompt_token_ids"][: len(ids)] == ids
 
 
 def test_a_picture_that_cannot_be_decoded_fails_alone(ours: Service) -> None:

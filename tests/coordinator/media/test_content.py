@@ -21,6 +21,18 @@ def test_the_beginning_of_a_prompt_is_as_long_as_its_items() -> None:
     assert inserted.expanded_length(2, 1) == 5
 
 
+def test_a_prompt_may_have_more_placeholders_than_items() -> None:
+    """What is found is like the placeholders of its items; nothing is where these are inserted."""
+    items = [MediaContent(b"x"), MediaContent(b"y")]
+    spans = [(1, 3), (5, 4)]
+    assert not MediaPrompt(items, [1, 9, 2, 9, 3], length=10, spans=spans).leaves_placeholder()
+    assert MediaPrompt(items, [1, 9, 2, 9, 3, 9], length=11, spans=spans).leaves_placeholder()
+    wide = [1, 9, 0, 2, 9, 0, 3, 9]
+    assert not MediaPrompt(items, wide, length=11, spans=spans).leaves_placeholder()
+    assert MediaPrompt(items, [*wide, 0], length=12, spans=spans).leaves_placeholder()
+    assert not MediaPrompt(items, [1, 2, 3], length=10, spans=spans).leaves_placeholder()
+
+
 def test_items_are_counted_by_modality_and_named_by_digest() -> None:
     """Usage has the tokens of all items of a kind; workers get their digests."""
     item = MediaContent(b"x")

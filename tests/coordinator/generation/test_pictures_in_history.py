@@ -1,0 +1,128 @@
+"""Tests of chats with pictures that continue from ids among which the model wrote a placeholder itself."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.coordinator.fakes import token_history
+from tests.coordinator.generation.fakes import FakeFleet
+from tests.coordinator.generation.test_media import Expands, image
+from tests.coordinator.history.models import CHATML, decoded, encoded, small_model
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement
+from tokenwire.coordinator.generation.media import MediaPrompts
+from tokenwire.coordinator.generation.service import GenerationService
+from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
+from tokenwire.coordinator.media.loader import MediaLoader
+from tokenwire.coordinator.media.settings import MediaSettings
+from tokenwire.coordinator.text.template.messages import ChatMessage
+from tokenwire.coordinator.types import ChatPrompt, ExactHistory, Finish, GenerationRequest
+from tokenwire.errors import InvalidRequest
+from tokenwire.v1 import inference_pb2 as pb
+
+PLACEHOLDER, SEEN = "<image>", "<seen>"
+_KIND = pb.MediaKind(modality="image", limit=9, placeholders=[PLACEHOLDER])
+MODEL = replace(small_model(CHATML + f"{{# {PLACEHOLDER} {SEEN} #}}"), media=(_KIND,))
+END = "<|im_end|>"
+
+
+class Replaces(Expands):
+    """Replaces a prompt's first placeholders, as workers find them, by two ids each."""
+
+    async def expand(
+        self,
+        model: str,
+        token_ids: Sequence[int],
+        items: Sequence[MediaContent],
+        options_json: str | None = None,
+        placement: Placement = NEW,
+        max_token_ids: int = 0,
+        cache_salt: str | None = None,
+    ) -> tuple[Sequence[int], MediaPrompt]:
+        """Return the prompt with pictures that are seen."""
+        (placeholder,), seen = encoded(MODEL, PLACEHOLDER), encoded(MODEL, SEEN) * 2
+        made, spans = list[int](), list[tuple[int, int]]()
+        for token_id in token_ids:
+            is_picture = token_id == placeholder and len(spans) < len(items)
+            if is_picture:
+                spans.append((len(made), len(seen)))
+            made += seen if is_picture else [token_id]
+        return made, MediaPrompt(items, token_ids, len(made), spans, options_json)
+
+
+class Conversation:
+    """A chat whose replies are given, and kept with their ids."""
+
+    def __init__(self) -> None:
+        media = MediaPrompts(MediaLoader(MediaSettings()), Replaces())
+        self._service = GenerationService(FakeFleet(), token_history(), media=media)
+        self._messages: list[ChatMessage] = []
+
+    async def turn(self, text: str, reply: str, pictures: int = 0, whole: bool = False) -> tuple[str, str]:
+        """Return the next prompt, with the pictures behind a text: what is reused of it, and the rest.
+
+        reply: what the model writes to it, of which the client sees what is no special token, or the whole.
+        """
+        content = [{"type": "text", "text": text}, *[image()] * pictures]
+        self._messages.append({"role": "user", "content": content})
+        prompt = ChatPrompt(list(self._messages), history=ExactHistory())
+        request = GenerationRequest("r", "model", [prompt], pb.SamplingParams())
+        prepared = await self._service.prepare(request, MODEL)
+        ids = encoded(MODEL, reply + END)
+        visible = reply if whole else MODEL.tokenizer.decode(ids)
+        assert prepared.history_writer is not None
+        prepared.history_writer.on_delta(0, visible, ids, Finish("stop"))
+        self._messages.append({"role": "assistant", "content": visible})
+        made, reused = list(prepared.prompts[0].token_ids), prepared.prompts[0].reused
+        return decoded(MODEL, made[:reused]), decoded(MODEL, made[reused:])
+
+
+def users(text: str) -> str:
+    """Return a user's message in a prompt, before a reply."""
+    return f"<|im_start|>user\n{text}{END}\n<|im_start|>assistant\n"
+
+
+SYSTEM = f"<|im_start|>system\nBe nice.{END}\n"
+PICTURE = f"{SEEN}{SEEN}\n"
+"""A picture in a template that takes text."""
+
+
+async def test_a_placeholder_that_the_model_wrote_takes_no_picture() -> None:
+    """The next picture stays in its message: that turn is the template's, and the one after it is exact again."""
+    chat = Conversation()
+    first = f"{SYSTEM}{users(f'{PICTURE}one')}"
+    assert await chat.turn("one", f"yes{PLACEHOLDER}", pictures=1) == ("", first)
+    second = f"{first}yes{END}\n{users(f'{PICTURE}two')}"
+    assert await chat.turn("two", "<tool_call>no", pictures=1) == ("", second)
+    third = f"\n{users(f'{PICTURE}three')}"
+    assert await chat.turn("three", "so", pictures=1) == (f"{second}<tool_call>no{END}", third)
+
+
+async def test_a_placeholder_that_the_model_wrote_is_a_token_as_others_where_no_picture_follows() -> None:
+    """Neither a chat without pictures nor one that continues without another one loses its ids."""
+    for pictures, shown in ((0, ""), (1, PICTURE)):
+        chat = Conversation()
+        first = f"{SYSTEM}{users(f'{shown}one')}"
+        assert await chat.turn("one", f"yes{PLACEHOLDER}", pictures) == ("", first)
+        assert await chat.turn("two", "no") == (f"{first}yes{PLACEHOLDER}{END}", "\n" + users("two"))
+
+
+async def test_the_first_picture_of_a_chat_goes_into_no_earlier_reply() -> None:
+    """A reply before it has a placeholder: the picture stays in its message."""
+    chat = Conversation()
+    await chat.turn("one", f"yes{PLACEHOLDER}")
+    await chat.turn("two", "no")
+    again = f"{SYSTEM}{users('one')}yes{END}\n{users('two')}no{END}\n"
+    assert await chat.turn("three", "so", pictures=2) == ("", f"{again}{users(f'{PICTURE}{PICTURE}three')}")
+
+
+async def test_a_placeholder_in_a_replys_text_is_refused_where_a_picture_follows() -> None:
+    """The template would put the picture into the reply, too: the error says so. Without one the chat goes on."""
+    for pictures in (0, 1):
+        chat = Conversation()
+        await chat.turn("one", f"yes{PLACEHOLDER}", pictures=1, whole=True)
+        if pictures:
+            with pytest.raises(InvalidRequest, match="A reply in this chat has the text of a placeholder"):
+                await chat.turn("two", "no", pictures)
+        else:
+            assert (await chat.turn("two", "no", pictures))[0].endswith(f"yes{PLACEHOLDER}{END}")
