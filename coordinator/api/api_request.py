@@ -25,7 +25,7 @@ from tokenwire.coordinator.api.json_body import parse_fast, parse_json_in_turns,
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.limits import check_no_transfer_fields
-from tokenwire.coordinator.http.backpressure import SMALL_BYTES
+from tokenwire.coordinator.http.backpressure import SMALL_BYTES, BodyMemory
 from tokenwire.coordinator.http.content_coding import decompressed
 from tokenwire.errors import InvalidRequest
 from tokenwire.protocol.weight_limits import WeightLimits
@@ -275,8 +275,10 @@ def caller_of(request: Request) -> Caller:
 class RequestHeaders:
     """The headers that belong to a request, and its caller."""
 
-    def __init__(self, headers: Mapping[str, str], caller: Caller = ANYBODY) -> None:
+    def __init__(self, headers: Mapping[str, str], caller: Caller = ANYBODY, body: BodyMemory | None = None) -> None:
         self.caller = caller
+        self.body = body
+        """The memory of the request's body, and its turn."""
         self.weights: WeightLimits | None = None
         """Limits on the age of weights, where the body has none."""
         if LAG_HEADER in headers or VERSION_HEADER in headers:
@@ -302,7 +304,7 @@ class RequestHeaders:
             for name, value in context.headers.items()
             if name[:2] == b"x-" or name in SESSION_HEADERS
         }
-        return cls(own, context.caller)
+        return cls(own, context.caller, context.body)
 
     def identifier(self, name: str) -> str | None:
         """Return the identifier in a header. Raises InvalidRequest."""

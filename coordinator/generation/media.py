@@ -1,12 +1,14 @@
 """Pictures of chats: finds them in messages, loads them, and has a worker expand the prompt that they are in."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Protocol
 
 from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
+from tokenwire.coordinator.http.backpressure import BodyMemory
 from tokenwire.coordinator.media.content import IMAGE_EMBEDS, MediaContent, MediaFeatures, MediaPrompt
 from tokenwire.coordinator.media.loader import MediaLoader, MediaReference
 from tokenwire.coordinator.text.template.messages import extra_fields
@@ -43,9 +45,12 @@ class MediaPrompts:
         self._expander = expander
 
     async def load(
-        self, prompt: ChatPrompt, model: ServedModel, tenant: str, share: str = ""
+        self, prompt: ChatPrompt, model: ServedModel, tenant: str, share: str = "", body: BodyMemory | None = None
     ) -> tuple[ChatPrompt, list[MediaContent]]:
-        """Return a chat with its pictures loaded, and these in their order. Takes and raises what MediaLoader does."""
+        """Return a chat with its pictures loaded, and these in their order. Takes and raises what MediaLoader does.
+
+        body: whose turn others get meanwhile.
+        """
         if not model.media:
             return prompt, []
         named = [_pictures_of(message, i) for i, message in enumerate(prompt.messages)]
@@ -57,7 +62,8 @@ class MediaPrompts:
             return prompt, []
         kind = _kind_of(references, model.media)
         _check(prompt, kind, len(references))
-        items = await self.loader.load(references, tenant, share)
+        async with nullcontext() if body is None else body.out_of_turn():
+            items = await self.loader.load(references, tenant, share)
         loaded = enumerate(items)
         messages = [
             _replace(message, of, kind, loaded) if of else message

@@ -7,6 +7,7 @@ import asyncio
 import json
 import math
 import time
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,6 +27,7 @@ from tokenwire.coordinator.generation.token_quota import fit_quota
 from tokenwire.coordinator.history.prefix_watch import PrefixWatch, WatchedPrompt
 from tokenwire.coordinator.history.request_history import HistoryWriter
 from tokenwire.coordinator.history.token_history import TokenHistory
+from tokenwire.coordinator.http.backpressure import BodyMemory
 from tokenwire.coordinator.media.content import MediaContent
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.choice import Choice, Reply, SharedPromptLogprobs
@@ -197,11 +199,17 @@ class GenerationService:
             await self.media.loader.close()
 
     async def prepare(
-        self, request: GenerationRequest, model: ServedModel, caller: Caller = ANYBODY, submits: bool = True
+        self,
+        request: GenerationRequest,
+        model: ServedModel,
+        caller: Caller = ANYBODY,
+        submits: bool = True,
+        body: BodyMemory | None = None,
     ) -> PreparedRequest:
         """Render, tokenize and check a request for a model. Raises InvalidRequest or Unavailable.
 
-        submits: whether it is to be submitted, for which the queue must have space.
+        submits: whether it is to be submitted, for which the queue must have space. body: whose turn others get while
+        media are waited for.
         """
         params = _with_defaults(request.sampling, model)
         self.check_transfers(request.sampling)
@@ -210,10 +218,10 @@ class GenerationService:
         limits.check_request(request, params, model)
         cost = RequestCost(request, params, model)
         prompts, max_tokens = list[PreparedPrompt](), list[int]()
-        options, salt = request.media_options, request.cache_salt
+        prepare = partial(self.prepare_prompt, media_options=request.media_options, cache_salt=request.cache_salt)
         for position, prompt in enumerate(request.prompts):
-            prepared = await self.prepare_prompt(
-                prompt, model, request.truncation, caller, options, params.max_tokens, must_fit=True, cache_salt=salt
+            prepared = await prepare(
+                prompt, model, request.truncation, caller, max_tokens=params.max_tokens, must_fit=True, body=body
             )
             if prepared.media is not None and isinstance(prompt, ChatPrompt):
                 request = replace(request, prompts=[without_pictures(prompt, prepared.media.items)])
@@ -258,20 +266,25 @@ class GenerationService:
         max_tokens: int = 0,
         must_fit: bool = False,
         cache_salt: str | None = None,
+        body: BodyMemory | None = None,
     ) -> PreparedPrompt:
-        """Turn one prompt into unchecked ids; those of media are expanded. See `prepare_prompt`.
+        """Turn one prompt into unchecked ids; those of media are expanded. See `prepare_prompt` and `prepare`.
 
         Raises InvalidRequest, or what media may raise.
         """
         items: Sequence[MediaContent] = ()
         if model.media and self.media is not None and isinstance(prompt, ChatPrompt):
-            prompt, items = await self.media.load(prompt, model, caller.tenant, caller.share)
+            prompt, items = await self.media.load(prompt, model, caller.tenant, caller.share, body)
         prepared = await prepare_prompt(prompt, model, truncation, max_tokens, self._history, must_fit)
         if self.media is None or not items or not isinstance(prompt, ChatPrompt):
             return prepared
         if truncation is not None:
             raise InvalidRequest("A prompt with pictures cannot be truncated.", param="truncate_prompt_tokens")
         limits.check_length(len(prepared.token_ids), model)
+        if body is not None:
+            body.end_turn()  # a worker may take long to answer
+        # While many wait for it, ids take no more than the bodies that they are of.
+        prepared = replace(prepared, token_ids=array("I", prepared.token_ids))
         try:
             return await self.media.expanded(prepared, prompt.messages, items, model, media_options, cache_salt)
         except InvalidRequest:

@@ -230,6 +230,7 @@ class BodyMemory:
     turns: FairTurns | None = None
     """In which others wait until this request is prepared."""
     _turn_end: asyncio.TimerHandle | None = None
+    _turn_size: int = 0
 
     async def add(self, size: int) -> None:
         """Add bytes; wait while others take the whole budget. Raises Unavailable if that takes too long."""
@@ -264,7 +265,7 @@ class BodyMemory:
         """
         turns = self.budget.turns_of(size)
         await turns.begin(self.share)
-        self.turns = turns
+        self.turns, self._turn_size = turns, size
         patience_s = _MEDIUM_PATIENCE_S if size <= SMALL_BYTES else self.budget.patience_s
         self._turn_end = asyncio.get_running_loop().call_later(patience_s, self.end_turn)
 
@@ -274,6 +275,15 @@ class BodyMemory:
         if turns is not None and self._turn_end is not None:
             self._turn_end.cancel()
             turns.end(self.share)
+
+    @asynccontextmanager
+    async def out_of_turn(self) -> AsyncIterator[None]:
+        """Let others have their turns while this request waits for something else; then wait for its own again."""
+        had_turn = self.turns is not None
+        self.end_turn()
+        yield
+        if had_turn:
+            await self.begin_turn(self._turn_size)
 
     def release(self) -> None:
         """Give everything back. Safe more than once."""

@@ -89,7 +89,7 @@ class ChatService:
             generation_request = replace(generation_request, streams=False)
         if model.media and not isinstance(generation_request.prompts[0], ChatPrompt):
             reject_pictures(body.messages)
-        prepared = await self._generation.prepare(generation_request, model, headers.caller, submits)
+        prepared = await self._generation.prepare(generation_request, model, headers.caller, submits, headers.body)
         if prepared.has_large_parameters:
             body.drop_copied()
         if prepared.prompts[0].media is not None:
@@ -109,7 +109,7 @@ class ChatService:
             return len(plan.prompt_token_ids)
         options = body.media_options(self._api)
         prepared = await self._generation.prepare_prompt(
-            prompt, model, body.truncation(), headers.caller, options, cache_salt=body.cache_salt
+            prompt, model, body.truncation(), headers.caller, options, cache_salt=body.cache_salt, body=headers.body
         )
         return len(prepared.token_ids)
 

@@ -91,7 +91,7 @@ def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: 
         headers = RequestHeaders.of(request)
         model = await models.resolve(body.model, headers.caller)
         prompt = body.to_prompt(api, headers)
-        prepared = await generation.prepare_prompt(prompt, model, caller=headers.caller)
+        prepared = await generation.prepare_prompt(prompt, model, caller=headers.caller, body=headers.body)
         token_ids = array("I", prepared.token_ids)  # a tenth of a list, for as long as the response is sent
         token_to_str = model.tokenizer.token_to_str
         strings = ([token_to_str(each) for each in part] for part in slices(token_ids))
