@@ -6,17 +6,17 @@ bounded memory.
 
 import json
 import math
-import resource
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from vllm.renderers.chat_utils import _get_embeds_data
 from vllm.utils.sparse_utils import check_sparse_tensor_invariants_threadsafe, safe_to_dense
+
+from tokenwire.worker.media.memory import bounded_memory
 
 IMAGE_EMBEDS = "image_embeds"
 _GRID = "image_grid_thw"
@@ -55,16 +55,9 @@ def embedding_rows(item: Any) -> int:
     return math.prod(data.shape[:-1])
 
 
-@contextmanager
-def bounded_memory(size: int) -> Iterator[None]:
-    """Let this process, whose only thread this is, take so much more memory for input of a size: more is an error."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now + _MOST_MEMORY + 8 * size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
+def bounded_loading(size: int) -> AbstractContextManager[None]:
+    """Let this process take so much more memory for input of a size: more is an error."""
+    return bounded_memory(_MOST_MEMORY + 8 * size)
 
 
 def _tensors(processor: Any, data: bytes) -> Any:

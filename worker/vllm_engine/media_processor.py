@@ -23,9 +23,12 @@ from vllm.v1.serial_utils import MsgpackEncoder
 
 from tokenwire.protocol.vllm_names import json_object
 from tokenwire.worker.media.fork_server import Buffers, ForkHandler
+from tokenwire.worker.media.memory import bounded_memory
 
 EMBEDDINGS_MODULE = "tokenwire.worker.vllm_engine.media_embeddings"
 IMAGE_EMBEDS = "image_embeds"
+_LEAST_MEMORY, _BYTES_PER_PIXEL = 512 * 2**20, 32
+"""What processing a picture with options of its request may take: more than the largest one takes without."""
 _IN_HEADER_BYTES = 256
 """Smaller tensors are in the message, not in buffers of their own."""
 
@@ -124,16 +127,46 @@ def load_handler(configuration: bytes) -> ForkHandler:
 def _handle(processor: Any, io_defaults: dict[str, Any], job: MediaJob) -> tuple[bytes, Buffers]:
     try:
         image_kwargs = {**io_defaults.get(job.modality, {}), **job.options.io_kwargs.get(job.modality, {})}
-        with _bounded_pixels():
-            item = ImageMediaIO(**image_kwargs).load_bytes(job.data)
         capture = ItemCapture()
-        inputs = processor_inputs(processor, job.modality, [item], [job.name], job.options, capture)
-        processor._cached_apply_hf_processor(inputs, TimingContext(enabled=False))
+        with _bounded_options(job.options):
+            with _bounded_pixels():
+                item = ImageMediaIO(**image_kwargs).load_bytes(job.data)
+            inputs = processor_inputs(processor, job.modality, [item], [job.name], job.options, capture)
+            processor._cached_apply_hf_processor(inputs, TimingContext(enabled=False))
     except (ValueError, TypeError, OSError) as error:
         return pickle.dumps(ProcessedMedia(error=str(error) or type(error).__name__)), ()
     if capture.found is None:
         return pickle.dumps(ProcessedMedia(error="This model's processor cannot process single pictures.")), ()
     return _answer(*capture.found)
+
+
+@contextmanager
+def _bounded_options(options: MediaOptions) -> Iterator[None]:
+    """Bound the memory for a picture with options of its request, which may enlarge it. Raises ValueError."""
+    if not options.processor_kwargs and not options.io_kwargs:
+        yield  # the model's own say what a picture takes
+        return
+    most = _LEAST_MEMORY + _BYTES_PER_PIXEL * (Image.MAX_IMAGE_PIXELS or 0)
+    try:
+        with bounded_memory(most):
+            yield
+    except Exception as error:
+        if not _is_of_memory(error):
+            raise
+        raise ValueError(
+            f"With these mm_processor_kwargs and media_io_kwargs the picture takes more than {most >> 20} MiB "
+            "(--max-media-pixels)."
+        ) from error
+
+
+def _is_of_memory(error: BaseException | None) -> bool:
+    """Return whether memory is the cause of an error: vLLM wraps all of its processors'."""
+    while error is not None:
+        # Torch has no error of its own for it.
+        if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate memory" in str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @contextmanager
@@ -155,7 +188,7 @@ def _bounded_pixels() -> Iterator[None]:
 
 def _handle_embeddings(processor: Any, config: Any, embeds: Any, job: MediaJob) -> tuple[bytes, Buffers]:
     try:
-        with embeds.bounded_memory(len(job.data)):
+        with embeds.bounded_loading(len(job.data)):
             items = embeds.load_embeddings(processor, config, job.data)
             inputs = processor_inputs(processor, "image", items, [job.name], job.options, None)
             made = processor._apply_hf_processor(inputs, TimingContext(enabled=False))

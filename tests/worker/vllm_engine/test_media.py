@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -170,6 +171,19 @@ async def test_options_of_a_request_change_what_is_made_of_a_picture(llm: Llm, m
     plain, smaller = await media.prompt(ids, [item(PICTURE)]), await media.prompt(ids, [item(PICTURE, options)])
     assert len(smaller["prompt_token_ids"]) < len(plain["prompt_token_ids"])
     assert smaller["mm_hashes"] != plain["mm_hashes"]
+
+
+async def test_options_that_enlarge_a_picture_beyond_bounds_are_an_error(llm: Llm, media: Any) -> None:
+    """By name, before their memory is taken; the process lives on, and takes the next picture."""
+    edge = 16_384
+    sizes = {name: {"longest_edge": edge} for name in ("size", "max_image_size")}
+    options = json.dumps({"mm_processor_kwargs": sizes})
+    ids, died = llm.ids("<image>"), media._pool.died
+    with pytest.raises(InvalidRequest, match=r"takes more than \d+ MiB \(--max-media-pixels\)"):
+        await media.prompt(ids, [item(PICTURE, options)])
+    usual = '{"mm_processor_kwargs": {"size": {"longest_edge": 64}}}'
+    assert len((await media.prompt(ids, [item(PICTURE, usual)]))["prompt_token_ids"]) > len(ids)
+    assert media._pool.died == died
 
 
 @pytest.mark.filterwarnings("ignore:The given buffer is not writable")  # of what vLLM reads

@@ -54,7 +54,7 @@ def file_of_fields(**fields: Any) -> bytes:
 def loaded_embeddings(data: bytes, fields: dict[str, str] = ONE_TENSOR) -> Any:
     """Return what vLLM gets."""
     processor, config = processor_of(**fields)
-    with embeddings.bounded_memory(len(data)):
+    with embeddings.bounded_loading(len(data)):
         return embeddings.load_embeddings(processor, config, data)
 
 
