@@ -47,13 +47,23 @@ _OUT_OF_VOCABULARY = {
 }
 
 
+def lacks_route(model: ServedModel, api: str) -> NotFound:
+    """Return the error for a model that lacks a route. It begins with vLLM's words, which clients may match."""
+    tasks = ", ".join(model.tasks)
+    return NotFound(f"The model does not support {api}: `{model.name}` is for {tasks}.", param="model")
+
+
+def check_generates(model: ServedModel, api: str) -> None:
+    """Check that a model has the routes that generate. Raises NotFound."""
+    if model.pooling is not None:
+        raise lacks_route(model, api)
+
+
 def check_request(request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
     """Check everything that does not depend on the prompts, with the model's defaults. Raises InvalidRequest, or
     NotFound if the model generates nothing.
     """
-    if model.pooling is not None:
-        tasks = ", ".join(model.tasks)
-        raise NotFound(f"The model `{model.name}` does not support generation: it is for {tasks}.", param="model")
+    check_generates(model, "generation")
     if request.n < 1:
         raise InvalidRequest(f"n must be at least 1, got {request.n}.", param="n")
     if request.n > MAX_N:

@@ -12,7 +12,7 @@ from tokenwire.coordinator.generation.limits import (
     check_token_count,
 )
 from tokenwire.coordinator.generation.prompts import encode_truncated, kept_ids
-from tokenwire.coordinator.pooling.pairs import BATCH_CHARS, encode_pairs
+from tokenwire.coordinator.pooling.pairs import BATCH_CHARS, EncodedPair, encode_pairs
 from tokenwire.coordinator.pooling.types import Input, PoolingRequest, TextPair
 from tokenwire.coordinator.types import ChatPrompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import InvalidRequest
@@ -85,8 +85,17 @@ async def _prepare_pairs(
     encoded = await encode_pairs(pairs, model, request.truncation, keep, request.cuts_second)
     for given, (ids, _) in zip(request.inputs, encoded, strict=True):
         _check_input(given, ids, model, limit)
+    padding = _padding(request, model, limit)
+    if padding is not None:
+        encoded = [_padded(pair, padding, limit) for pair in encoded]
     types = model.pooling is not None and model.pooling.token_types
     return PreparedInputs([ids for ids, _ in encoded], [begins for _, begins in encoded] if types else [])
+
+
+def _padded(pair: EncodedPair, padding: int, limit: int) -> EncodedPair:
+    """Return a pair that is filled up; what fills it has the type of its last token."""
+    ids, begins = pair
+    return [*ids, *[padding] * (limit - len(ids))], limit if begins == len(ids) else begins
 
 
 async def _prepare_texts(texts: dict[int, str], model: ServedModel, request: PoolingRequest, limit: int) -> None:

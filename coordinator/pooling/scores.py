@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from operator import mul
 
+from tokenwire.coordinator.generation.limits import lacks_route
 from tokenwire.coordinator.pooling.pairs import cut_text
 from tokenwire.coordinator.pooling.types import Input, Results, TextPair
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.coordinator.types import ServedModel, TextPrompt
-from tokenwire.errors import InvalidRequest, NotFound
+from tokenwire.errors import InvalidRequest
 from tokenwire.process.threads import in_thread
 from tokenwire.process.value_class import value_class
 
@@ -53,7 +54,7 @@ class ScoredTexts:
         """Return what is pooled: each text, or the pairs. Raises NotFound if the model scores none."""
         pooling = model.pooling
         if pooling is None or pooling.score not in ("bi-encoder", "cross-encoder") or pooling.own_pairs:
-            raise NotFound(f"The model `{model.name}` does not support Score API", param="model")
+            raise lacks_route(model, "Score API")
         if pooling.score == "bi-encoder":
             return [TextPrompt(text) for text in (*self.first, *self.second)]
         firsts = self.first if len(self.first) > 1 else [self.first[0]] * len(self.second)

@@ -22,6 +22,16 @@ def _drawn(count: int, seed: int) -> list[str]:
     return [" ".join(source.choices(WORDS, k=source.randrange(1, 40))) for _ in range(count)]
 
 
+PAIR_FIELDS: dict[str, dict[str, Any]] = {
+    "padded": {"padding": "max_length"},
+    "padded and truncated": {"padding": "max_length", "truncate_prompt_tokens": 9},
+    "not padded": {"padding": "do_not_pad"},
+    "instructed": {"instruction": "Be strict."},
+    "with values for a template": {"chat_template_kwargs": {"instruction": "x"}},
+}
+"""Fields of pairs that have an effect on inputs, or on templates for pairs."""
+
+
 def _with(path: str, base: dict[str, Any], options: dict[str, dict[str, Any]]) -> dict[str, Case]:
     """Return a case for each set of options."""
     return {f"{path} {name}": (path, {**base, **fields}) for name, fields in options.items()}
@@ -66,6 +76,7 @@ def cross_encoder_cases() -> dict[str, Case]:
         **_with("/rerank", ranking, {"logits": {"use_activation": False}, "top_n below 0": {"top_n": -1}}),
         **_with("/score", long, cuts),
         **_with("/score", pairs, wrong),
+        **_with("/rerank", ranking, PAIR_FIELDS),
     }
 
 
@@ -116,5 +127,9 @@ def adapter_cases() -> dict[str, Case]:
         embedding = {"input": texts, "encoding_format": "base64", **fields}
         cases[f"vectors of the {name}"] = ("/v1/embeddings", embedding)
         cases[f"one vector of the {name}"] = ("/v1/embeddings", {**embedding, "input": QUERY})
-        cases[f"ranks of the {name}"] = ("/rerank", {"query": QUERY, "documents": DOCUMENTS, **fields})
+        ranking = {"query": QUERY, "documents": DOCUMENTS, **fields}
+        cases |= {
+            f"{what} of the {name}": case
+            for what, case in _with("/rerank", ranking, {"ranks": {}, **PAIR_FIELDS}).items()
+        }
     return cases

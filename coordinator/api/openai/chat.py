@@ -22,6 +22,7 @@ from tokenwire.coordinator.api.openai.message import message_object
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
+from tokenwire.coordinator.generation.limits import check_generates
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.generation.traffic_split import Conversation
@@ -36,6 +37,9 @@ from tokenwire.coordinator.text.template.pictures import reject_pictures
 from tokenwire.coordinator.types import ChatPrompt, ServedModel, Usage
 from tokenwire.process.threads import in_thread
 from tokenwire.process.value_class import value_class
+
+_APIS = {"chatcmpl-": "Chat Completions API", "resp_": "Responses API", "msg_": "Messages API"}
+"""What is translated to a chat, by the prefixes of ids, with vLLM's names."""
 
 
 @value_class
@@ -84,6 +88,7 @@ class ChatService:
         complete, although it is streamed.
         """
         model, plan = await self.plan(body, headers, model)
+        check_generates(model, _APIS[prefix])
         generation_request = body.to_generation(prefix, headers, plan, self._api)
         if keeps_output:
             generation_request = replace(generation_request, streams=False)

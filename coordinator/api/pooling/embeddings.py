@@ -38,7 +38,7 @@ class InputFields(ChatFields):
 
     def inputs(self) -> Sequence[Input]:
         """Return the inputs. Raises InvalidRequest if there are none."""
-        given: Any = self.messages if self.input is None else self.input
+        given = self._given
         if given is None:
             raise InvalidRequest("Either `input` or `messages` must be provided.", param="input")
         if isinstance(given, str):
@@ -55,11 +55,16 @@ class InputFields(ChatFields):
         return [TextPrompt(each) if isinstance(each, str) else TokenPrompt(each, "input") for each in given]
 
     @property
+    def _given(self) -> Any:
+        """What is pooled: as in vLLM messages, unless there are none."""
+        return self.messages if self.input is None or (self.messages and all(self.messages)) else self.input
+
+    @property
     def adds_special_tokens(self) -> bool:
         """Whether special tokens are added to what is tokenized."""
         if self.add_special_tokens is not None:
             return self.add_special_tokens
-        given: Any = self.messages if self.input is None else self.input
+        given = self._given
         first = given[0] if isinstance(given, list) and given else given
         return not isinstance(first[0] if isinstance(first, list) and first else first, dict)
 

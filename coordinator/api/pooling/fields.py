@@ -9,11 +9,12 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.api.fields.common import INT64_MAX, Identifier, Int64
 from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt
+from tokenwire.coordinator.generation.limits import lacks_route
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.pooling.types import NumberType
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import ChatPrompt, ServedModel, Truncation
-from tokenwire.errors import InvalidRequest, NotFound
+from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
 UNSUPPORTED = UnsupportedFields({"media_io_kwargs": (None, {}), "mm_processor_kwargs": (None, {})})
@@ -123,4 +124,4 @@ def repeated_bytes(texts: Sequence[str]) -> int:
 def check_route(model: ServedModel, tasks: tuple[str, ...], api: str) -> None:
     """Check that a model has the routes of one of these tasks. Raises NotFound."""
     if model.pooling is None or model.pooling.task not in tasks:
-        raise NotFound(f"The model `{model.name}` does not support {api}", param="model")
+        raise lacks_route(model, api)

@@ -26,8 +26,6 @@ from tokenwire.process.value_class import value_class
 
 _MEDIA = "MultiModalParam is not supported for {0}"
 """vLLM's message."""
-_WITH_TEMPLATE = ("instruction", "chat_template_kwargs")
-"""Fields of a template for pairs, which no model has here."""
 
 
 class ScoringFields(PoolingFields):
@@ -35,17 +33,9 @@ class ScoringFields(PoolingFields):
 
     max_tokens_per_query: int = 0
     max_tokens_per_doc: int = 0
+    # Without effect, as in vLLM: they are for templates for pairs, which a server has only if it is given one.
     instruction: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-
-    def check(self) -> None:
-        """Reject what is not served. Raises InvalidRequest."""
-        super().check()
-        for name in _WITH_TEMPLATE:
-            if getattr(self, name):
-                raise InvalidRequest(f"`{name}` needs a template for pairs, which is not supported.", param=name)
-        if self.padding == "max_length":
-            raise InvalidRequest("`padding` is not supported for scores.", param="padding")
 
     def repeated(self) -> Sequence[Any]:
         """Return what a response repeats of the request."""
@@ -60,6 +50,7 @@ class ScoringFields(PoolingFields):
             params=self.pooling_params("embed" if len(inputs) > len(texts.second) else "classify"),
             truncation=self.truncation(model),
             cuts_second=self.max_tokens_per_doc > 0,
+            pads=self.padding == "max_length",
             priority=headers.priority(self.priority),
             cache_salt=self.cache_salt,
             repeated_bytes=repeated_bytes(self.repeated()),

@@ -1,14 +1,16 @@
 """Inputs of every kind become ids, and those that cannot be embedded are refused."""
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.coordinator.fakes import ids
 from tests.coordinator.pooling.embedding import embedding_model, pooling_request
+from tests.coordinator.pooling.test_pairs import bert_model
 from tokenwire.coordinator.pooling.inputs import prepare_inputs
-from tokenwire.coordinator.pooling.types import Input
+from tokenwire.coordinator.pooling.types import Input, TextPair
 from tokenwire.coordinator.types import ChatPrompt, TextPrompt, TokenPrompt, Truncation
 from tokenwire.errors import InvalidRequest
 
@@ -93,6 +95,17 @@ async def test_inputs_are_padded_only_if_it_is_requested() -> None:
         await prepare_inputs(request, embedding_model(4))
 
     assert [list(each) for each in prepared.token_ids] == [[1, 9, 9, 9], [2, 3, 9, 9]]
+
+
+async def test_padding_of_a_pair_has_the_type_of_its_last_token() -> None:
+    """So the second text begins where it did; without one, the padding belongs to the first."""
+    model = replace(embedding_model(8, token_types=True, pad_token_id=9), tokenizer=bert_model().tokenizer)
+
+    prepared = await prepare_inputs(pooling_request(TextPair("one", "two three"), pads=True), model)
+    alone = await prepare_inputs(pooling_request(TextPair("one", ""), pads=True), model)
+
+    assert ([*prepared.token_ids[0]], prepared.second_begins) == ([10, 1, 11, 2, 3, 11, 9, 9], [3])
+    assert ([*alone.token_ids[0]], alone.second_begins) == ([10, 1, 11, 9, 9, 9, 9, 9], [8])
 
 
 async def test_texts_are_in_lower_case_for_models_that_want_it() -> None:

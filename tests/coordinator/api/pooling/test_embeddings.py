@@ -45,6 +45,17 @@ async def test_inputs_of_every_kind_are_embedded(client: httpx.AsyncClient) -> N
     assert await embed(client, messages=TALK, add_generation_prompt=True) != chat
 
 
+async def test_messages_come_before_input(client: httpx.AsyncClient) -> None:
+    """As in vLLM; where there are none, the input counts."""
+    chat, text = await embed(client, messages=TALK), await embed(client, input="x")
+    for given in ("x", ["x"], [1], [{"role": "user", "content": "another"}]):
+        assert await embed(client, input=given, messages=TALK) == chat
+    assert await embed(client, input="x", messages=[TALK, TALK]) == chat * 2
+    without: list[Any] = [None, [], [[]]]
+    for none in without:
+        assert await embed(client, input="x", messages=none) == text
+
+
 async def test_a_batch_beyond_the_workers_is_complete(client: httpx.AsyncClient) -> None:
     """It is sent in parts as there is room for them."""
     texts = [f"text {number}" for number in range(100)]
@@ -117,10 +128,16 @@ async def test_bad_requests_are_refused_by_name(client: httpx.AsyncClient, body:
 
 async def test_a_model_that_embeds_generates_nothing(client: httpx.AsyncClient) -> None:
     """Its other routes are not there."""
-    for path, body in (("/v1/completions", {"prompt": "x"}), ("/v1/chat/completions", {"messages": TALK})):
+    for path, body, api in (
+        ("/v1/completions", {"prompt": "x"}, "Completions"),
+        ("/v1/chat/completions", {"messages": TALK}, "Chat Completions"),
+        ("/v1/responses", {"input": "x"}, "Responses"),
+        ("/v1/messages", {"model": "simulated", "messages": TALK, "max_tokens": 1}, "Messages"),
+    ):
         response = await client.post(path, json=body)
         assert response.status_code == 404
-        assert "does not support generation" in response.json()["error"]["message"]
+        message = response.json()["error"]["message"]
+        assert message == f"The model does not support {api} API: `simulated` is for embed, token_embed."
 
 
 async def test_a_model_that_generates_embeds_nothing(tmp_path: Path) -> None:
@@ -129,7 +146,9 @@ async def test_a_model_that_generates_embeds_nothing(tmp_path: Path) -> None:
         response = await client.post("/v1/embeddings", json={"input": "x"})
 
     assert response.status_code == 404
-    assert response.json()["error"]["message"] == "The model `simulated` does not support Embeddings API"
+    assert response.json()["error"]["message"] == (
+        "The model does not support Embeddings API: `simulated` is for generate."
+    )
 
 
 async def test_adapters_embed_too(client: httpx.AsyncClient) -> None:

@@ -42,5 +42,5 @@ def test_a_model_has_the_routes_of_its_task() -> None:
     """And no others."""
     check_route(embedding_model(), ("embed",), "Embeddings API")
     for model in (served_model(), embedding_model(task="classify")):
-        with pytest.raises(NotFound, match="The model `digits` does not support Embeddings API"):
+        with pytest.raises(NotFound, match="The model does not support Embeddings API: `digits` is for "):
             check_route(model, ("embed",), "Embeddings API")

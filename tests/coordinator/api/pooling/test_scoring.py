@@ -47,6 +47,15 @@ async def test_embeddings_rank_documents(tmp_path: Path) -> None:
         assert (await ranking(client, query="redder", max_tokens_per_query=3))[0]["relevance_score"] == pytest.approx(1)
 
 
+@pytest.mark.parametrize(("width", "task"), [(16, "embed"), (1, "classify")])
+async def test_fields_of_templates_for_pairs_have_no_effect(tmp_path: Path, width: int, task: str) -> None:
+    """No server has such a template by itself, and vLLM ignores them then."""
+    async with served(tmp_path, embedding_width=width, pooling_task=task) as client:
+        plain = await ranking(client)
+        assert await ranking(client, instruction="Be strict.", chat_template_kwargs={"instruction": "x"}) == plain
+        assert await ranking(client, padding="do_not_pad") == plain
+
+
 async def test_a_cross_encoder_ranks_documents(tmp_path: Path) -> None:
     """By what it makes of both texts."""
     async with served(tmp_path, embedding_width=1, pooling_task="classify") as client:
@@ -66,9 +75,8 @@ async def test_a_cross_encoder_ranks_documents(tmp_path: Path) -> None:
         ({"queries": "a", "documents": []}, "At least one text_pair element must be given"),
         ({"queries": "a", "documents": [{"content": []}]}, "MultiModalParam is not supported"),
         ({"queries": "a"}, "documents"),
-        ({"queries": "a", "documents": "b", "instruction": "x"}, "instruction"),
-        ({"queries": "a", "documents": "b", "chat_template_kwargs": {"a": 1}}, "chat_template_kwargs"),
-        ({"queries": "a", "documents": "b", "padding": "max_length"}, "padding"),
+        ({"queries": "a", "documents": "b", "instruction": ["x"]}, "instruction"),
+        ({"queries": "a", "documents": "b", "chat_template_kwargs": "a"}, "chat_template_kwargs"),
         ({"queries": "a", "documents": "b", "max_tokens_per_doc": -1}, "must be a non-negative integer"),
     ],
 )
