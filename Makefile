@@ -67,8 +67,13 @@ plots: .venv/.dev  ## draw docs/plots from the results of make bench, make fault
 	$(VENV)/python -m benchmarks.plots
 	$(VENV)/python -m gpu.plots benchmarks/results/gpu/load.json docs/plots/gpu.svg
 
+# Whole runs also compare what models that see and pool make of requests, and kill real workers under pictures and batches.
+BESIDE_VLLM := $(addprefix tests/conformance/test_,pictures.py picture_embeddings.py plain_pictures.py pooling.py)
+KILLED := tests/faults/test_real_engine.py tests/faults/test_real_inputs.py
+
 parity: .venv/.dev  ## compare with vLLM's server on thousands of requests; writes docs/reference/parity.md
 	$(VENV)/python -m tests.conformance.parity --document docs/reference/parity.md $(ARGS)
+	$(if $(ARGS),,$(VENV)/pytest -n 0 $(BESIDE_VLLM))
 
 conformance: .venv/.dev  ## run clients' own code and coding agents, each in its own environment
 	$(VENV)/python -m tests.conformance.clients $(ARGS)
@@ -79,6 +84,7 @@ compat: .venv/.dev  ## check every minor of vLLM, each in its own environment; w
 
 faults: .venv/.dev  ## inject faults into workers, networks and coordinators; writes docs/reference/faults.md and JSON
 	$(VENV)/python -m tests.faults --document docs/reference/faults.md --json benchmarks/results/faults.json $(ARGS)
+	$(if $(ARGS),,$(VENV)/pytest -n 0 $(KILLED))
 
 DRAWS := 2000
 

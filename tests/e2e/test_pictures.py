@@ -185,6 +185,20 @@ def test_what_cannot_be_served_is_an_error_that_says_why(
     assert message in response.json()["error"]["message"]
 
 
+def test_there_is_no_audio(service: Service) -> None:
+    """A client hears that at once, by the name of what it sent; the routes of transcriptions do not exist."""
+    for part in ({"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}, {"type": "audio_url"}):
+        response = httpx.post(f"{service.url}/v1/chat/completions", json=picture_request(part), timeout=60)
+        assert response.status_code == 400
+        assert f"'{part['type']}', which this server does not take" in response.json()["error"]["message"]
+    spoken = picture_request("x", audio={"voice": "alloy", "format": "wav"})
+    refused = httpx.post(f"{service.url}/v1/chat/completions", json=spoken, timeout=60)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "audio")
+    for route in ("transcriptions", "translations"):
+        sent = httpx.post(f"{service.url}/v1/audio/{route}", files={"file": b"hi"}, timeout=60)
+        assert sent.status_code == 404
+
+
 def test_ids_of_a_prompt_cannot_stand_for_its_pictures(service: Service) -> None:
     """The engine would see none: a 400 instead of a wrong reply."""
     body = picture_request(picture_part(CAT), tokens=[65, 66])
