@@ -1,18 +1,23 @@
 """Lets vLLM's parsers be imported without torch and without vLLM's engine, which they name and do not use.
 
 Packages of which a parser needs one module, but whose `__init__` imports many, become lazy: a name that they export is
-imported when it is first read. Modules of which a parser only mentions names, such as in annotations, become stand-ins.
-All other code is vLLM's own, unchanged. The process cannot run an engine afterwards.
+imported when it is first read. Modules of which a parser only mentions names, such as in annotations, become stand-ins;
+NumPy and Pillow for vLLM and what reads tokenizers alone, since others in the process may use them. All other code is
+vLLM's own, unchanged. The process cannot run an engine afterwards.
 """
 
 import ast
+import builtins
 import importlib
 import importlib.abc
 import importlib.machinery
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,6 +29,7 @@ LAZY = frozenset(
         "openai.types.chat",
         "openai.types.responses",
         "openai.types.shared",
+        "transformers",
         "vllm",
         "vllm.entrypoints.serve",
         "vllm.inputs",
@@ -36,8 +42,10 @@ LAZY = frozenset(
 """Packages that import what they export when it is read."""
 STAND_INS = (
     "torch",
+    "transformers.models",
     "vllm.config",
     "vllm.distributed",
+    "vllm.entrypoints.openai.responses.protocol",
     "vllm.model_executor",
     "vllm.multimodal",
     "vllm.platforms",
@@ -54,6 +62,11 @@ _RANKS = {
 """What stand-ins answer: vLLM asks which process of a group writes a line of its log, and this one is alone."""
 _BINDINGS = {"xgrammar": "xgrammar.load_binding"}
 """What a lazy package imports at once: its shared library."""
+_STARRED = {"transformers": {"AutoTokenizer": ("transformers.models.auto", "AutoTokenizer")}}
+"""Names that a lazy package exports by `import *`."""
+_ARRAYS = ("PIL", "cv2", "numpy")
+"""Packages that are stand-ins for those of _USES_NO_ARRAYS alone."""
+_USES_NO_ARRAYS = frozenset({"mistral_common", "transformers", "vllm"})
 
 
 class StandInUsed(RuntimeError):
@@ -94,7 +107,10 @@ class _LazyPackage(ModuleType):
 
     def __init__(self, name: str, source: Path) -> None:
         super().__init__(name)
-        self._exports = exports(name, source.read_text())
+        text = source.read_text()
+        self._exports = exports(name, text) | _STARRED.get(name, {})
+        if version := re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE):
+            self.__version__ = version[1]
 
     def __getattr__(self, name: str) -> Any:
         if name not in self._exports:
@@ -105,14 +121,53 @@ class _LazyPackage(ModuleType):
         return value
 
 
+def is_stand_in(module: str) -> bool:
+    """Whether only names of a module are there."""
+    return f"{module}.".startswith(_STAND_IN_PREFIXES)
+
+
 def exports(package: str, source: str) -> dict[str, tuple[str, str]]:
-    """Return the module and the name there of each name that an `__init__` imports from another module."""
+    """Return the module and the name there of each name that an `__init__` imports from another module.
+
+    Those that it imports for type checkers are what it exports in another lazy way.
+    """
     found = {}
-    for statement in ast.parse(source).body:
+    body = ast.parse(source).body
+    typed = [each.body for each in body if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING"]
+    for statement in chain(body, *typed):
         if isinstance(statement, ast.ImportFrom) and statement.module:
             module = f"{package}.{statement.module}" if statement.level else statement.module
             found.update({alias.asname or alias.name: (module, alias.name) for alias in statement.names})
     return found
+
+
+@cache
+def _array_stand_in(name: str) -> ModuleType:
+    return _StandIn(name)
+
+
+def _import_without_arrays(
+    name: str,
+    globals: Mapping[str, object] | None = None,
+    locals: Mapping[str, object] | None = None,
+    fromlist: Sequence[str] | None = (),
+    level: int = 0,
+) -> ModuleType:
+    package = name.partition(".")[0]
+    if level or package not in _ARRAYS:
+        return builtins.__import__(name, globals, locals, fromlist or (), level)
+    return _array_stand_in(name if fromlist else package)
+
+
+_BUILTINS_WITHOUT_ARRAYS = vars(builtins) | {"__import__": _import_without_arrays}
+
+
+class _WithoutArrays(importlib.machinery.SourceFileLoader):
+    """Runs a module whose imports of NumPy and Pillow give stand-ins."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module)["__builtins__"] = _BUILTINS_WITHOUT_ARRAYS
+        super().exec_module(module)
 
 
 class LightImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -122,11 +177,17 @@ class LightImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Return the spec of a lazy package or of a stand-in, None for other modules."""
-        if f"{fullname}.".startswith(_STAND_IN_PREFIXES):
+        if is_stand_in(fullname):
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
-        real = importlib.machinery.PathFinder.find_spec(fullname, path, target) if fullname in LAZY else None
+        if fullname not in LAZY and fullname.partition(".")[0] not in _USES_NO_ARRAYS:
+            return None
+        real = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if real is None or real.origin is None:
             return None
+        if fullname not in LAZY:
+            if isinstance(real.loader, importlib.machinery.SourceFileLoader):
+                real.loader = _WithoutArrays(fullname, real.origin)
+            return real
         spec = importlib.machinery.ModuleSpec(fullname, self, origin=real.origin, is_package=True)
         spec.submodule_search_locations = real.submodule_search_locations
         return spec
@@ -139,7 +200,7 @@ class LightImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Load the shared library of packages that have one, and give stand-ins what they answer."""
         vars(module).update(_RANKS.get(module.__name__, {}))
         if binding := _BINDINGS.get(module.__name__):
-            with _without_torch():
+            with _without("torch", "numpy"):
                 importlib.import_module(binding)
                 importlib.import_module(f"{module.__name__}.base")
 
@@ -149,20 +210,21 @@ def import_lightly() -> None:
     if {"vllm", "torch"} & set(sys.modules):
         return
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is no torch
-    with _without_torch():  # what asks whether there is torch shall not take the stand-in for it
+    sys.meta_path.insert(0, LightImports())
+    with _without("torch"):  # what asks whether there is torch shall not take the stand-in for it
         utils = importlib.import_module("transformers.utils")
         utils.is_torch_available()
-    sys.meta_path.insert(0, LightImports())
 
 
 @contextmanager
-def _without_torch() -> Iterator[None]:
-    """Let imports of torch fail, as if it were not installed."""
-    before = sys.modules.get("torch")
-    sys.modules["torch"] = None  # type: ignore[assignment]
+def _without(*packages: str) -> Iterator[None]:
+    """Let imports of packages fail, as if they were not installed."""
+    before = {name: sys.modules.get(name) for name in packages}
+    sys.modules.update(dict.fromkeys(packages))  # type: ignore[arg-type]
     try:
         yield
     finally:
-        del sys.modules["torch"]
-        if before is not None:
-            sys.modules["torch"] = before
+        for name, module in before.items():
+            del sys.modules[name]
+            if module is not None:
+                sys.modules[name] = module

@@ -12,13 +12,24 @@ from tests.coordinator.parsing import every_parser
 from tokenwire.coordinator.parsing.light_imports import LightImports, StandInUsed, exports
 
 _WITH_VLLM = pytest.mark.skipif(find_spec("vllm") is None, reason="could not import vllm")
-_HEAVY = {"torch", "vllm.config", "vllm.distributed", "vllm.model_executor", "vllm.multimodal"}
+_HEAVY = {"torch", "numpy", "vllm.config", "vllm.distributed", "vllm.model_executor", "vllm.multimodal"}
 _LIGHT = """
 import json, sys
 from tokenwire.coordinator.parsing.light_imports import import_lightly
 import_lightly()
 import tokenwire.coordinator.parsing.vllm_parsers
 print(json.dumps({name: getattr(module, "__file__", None) for name, module in sys.modules.items()}))
+"""
+_ARRAYS = """
+from tokenwire.coordinator.parsing.light_imports import StandInUsed, import_lightly
+import_lightly()
+from vllm.sampling_params import np
+import numpy
+assert not isinstance(numpy.zeros(1), np.ndarray)
+try:
+    np.zeros(1)
+except StandInUsed:
+    print("true")
 """
 _TOO_LATE = """
 import sys
@@ -37,12 +48,14 @@ def printed_by(*arguments: str) -> Any:
 
 
 def test_exports_of_a_package_are_what_its_init_imports() -> None:
-    """From modules of its own and of others, under the names that they get."""
+    """From modules of its own and of others, under the names that they get, also those for type checkers alone."""
     source = "from .a import One, Two as Second\nfrom other.b import Three\nimport json\nfrom . import c\n"
+    source += "if TYPE_CHECKING:\n    from .d import Four\nif other:\n    from .e import Five\n"
     assert exports("package", source) == {
         "One": ("package.a", "One"),
         "Second": ("package.a", "Two"),
         "Three": ("other.b", "Three"),
+        "Four": ("package.d", "Four"),
     }
 
 
@@ -70,6 +83,13 @@ def test_nothing_heavy_is_imported_with_the_parsers() -> None:
     files = printed_by("-c", _LIGHT)
     assert {name: files[name] for name in _HEAVY if files.get(name)} == {}
     assert files["vllm.parser.abstract_parser"] is not None
+
+
+@pytest.mark.engine
+@_WITH_VLLM
+def test_numpy_is_a_stand_in_for_vllm_alone() -> None:
+    """Others in the process, such as exports of trajectories, may use it."""
+    assert printed_by("-c", _ARRAYS)
 
 
 @pytest.mark.engine
