@@ -15,14 +15,17 @@ import pytest
 from tests.ports import free_ports
 from tests.processes import wait_healthy
 
+pytestmark = pytest.mark.timeout(1500)  # the first test waits for three builds
+
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "deploy" / "images"
 TOOLS = Path(__file__).parent / "tools"
 BASE = os.environ.get("TOKENWIRE_BASE_IMAGE", "localhost/tokenwire-base:bookworm")
 LARGEST_COORDINATOR = 300e6
+_TOOL = {"type": "function", "function": {"name": "ping", "parameters": {"type": "object", "properties": {}}}}
 
 
-@pytest.mark.parametrize("path", sorted(IMAGES.iterdir()), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(IMAGES.glob("*.Containerfile")), ids=lambda path: path.stem)
 def test_container_files_follow_the_rules(path: Path) -> None:
     """Hadolint has no findings; the command gets signals directly, and labels describe the image."""
     hadolint = shutil.which("hadolint") or shutil.which("hadolint", path=str(ROOT / ".venv" / "bin"))
@@ -60,7 +63,7 @@ def base() -> str:
 
 @pytest.fixture(scope="module")
 def built(base: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Both images; the GPU worker's on a base without vLLM, which is enough for the simulated engine."""
+    """The images; the GPU worker's on a base without vLLM, which is enough for the simulated engine."""
     settings = tmp_path_factory.mktemp("uv") / "uv.toml"
     settings.write_text("system-certs = true\n")
     authorities = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -69,11 +72,15 @@ def built(base: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
         if path.exists():
             mounts += ["--volume", f"{path}:{path}:ro"]
     names = {}
-    for half in ("coordinator", "worker"):
-        names[half] = f"localhost/tokenwire-{half}:test"
-        arguments = ["--network=host", "--isolation=chroot", *mounts, "--build-arg", f"BASE_IMAGE={base}"]
+    for name, half, options in (
+        ("coordinator", "coordinator", []),
+        ("coordinator with parsers", "coordinator", ["--build-arg", "PARSERS=1"]),
+        ("worker", "worker", []),
+    ):
+        names[name] = f"localhost/tokenwire-{name.replace(' ', '-')}:test"
+        arguments = ["--network=host", "--isolation=chroot", *mounts, "--build-arg", f"BASE_IMAGE={base}", *options]
         file = ["--file", str(IMAGES / f"{half}.Containerfile")]
-        podman("build", *arguments, *file, "--tag", names[half], str(ROOT))
+        podman("build", *arguments, *file, "--tag", names[name], str(ROOT))
     return names
 
 
@@ -114,13 +121,35 @@ def test_images_run_locked_down_and_stop_on_sigterm(built: dict[str, str]) -> No
 
 
 @pytest.mark.slow
-def test_the_coordinators_image_is_small(built: dict[str, str]) -> None:
-    """It has neither torch nor vLLM, stays below its size limit, and has labels."""
-    (image,) = json.loads(podman("image", "inspect", built["coordinator"]))
+@pytest.mark.parametrize(
+    ("name", "modules"), [("coordinator", "torch vllm"), ("coordinator with parsers", "torch numpy")]
+)
+def test_the_coordinators_image_is_small(built: dict[str, str], name: str, modules: str) -> None:
+    """It has no torch, and without parsers no vLLM, stays below its size limit, and has labels."""
+    (image,) = json.loads(podman("image", "inspect", built[name]))
     assert image["Size"] < LARGEST_COORDINATOR
     assert image["Config"]["User"] == "65532:65532"
     assert image["Config"]["StopSignal"] == "SIGTERM"
     assert image["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
-    looks = "import importlib.util as i; assert not i.find_spec('torch') and not i.find_spec('vllm')"
-    with contained("--entrypoint=/opt/tokenwire/bin/python", built["coordinator"], "-c", looks) as process:
+    absent = ["torch", "numpy"] + ["vllm"] * (name == "coordinator")
+    looks = f"import importlib.util as i; assert not any(map(i.find_spec, {absent}))"
+    with contained("--entrypoint=/opt/tokenwire/bin/python", built[name], "-c", looks) as process:
         assert process.wait(30) == 0
+
+
+@pytest.mark.slow
+def test_the_image_with_parsers_serves_tools(built: dict[str, str]) -> None:
+    """Read-only and not as root, as the chart runs it."""
+    port, worker_port = free_ports(2)
+    parsers = ["--tool-call-parser=hermes", "--enable-auto-tool-choice", "--reasoning-parser=qwen3"]
+    with (
+        contained(built["worker"], "worker", "--engine=sim", f"--listen=127.0.0.1:{worker_port}") as worker,
+        contained(
+            built["coordinator with parsers"],
+            *["coordinator", f"--port={port}", f"--worker=127.0.0.1:{worker_port}", *parsers],
+        ) as coordinator,
+    ):
+        wait_healthy(f"http://127.0.0.1:{port}", worker, coordinator)
+        body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3, "tools": [_TOOL]}
+        answer = httpx.post(f"http://127.0.0.1:{port}/v1/chat/completions", json=body, timeout=30)
+        assert answer.json()["usage"]["completion_tokens"] == 3

