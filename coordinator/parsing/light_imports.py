@@ -16,7 +16,8 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
+from importlib import metadata
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -41,10 +42,27 @@ LAZY = frozenset(
 )
 """Packages that import what they export when it is read."""
 STAND_INS = (
+    "huggingface_hub._commit_api",
+    "huggingface_hub._snapshot_download",
+    "huggingface_hub.hf_api",
+    "huggingface_hub.repocard",
+    "huggingface_hub.repocard_data",
+    "mistral_common.protocol.fim",
+    "mistral_common.protocol.instruct.chunk",
+    "mistral_common.protocol.instruct.messages",
+    "mistral_common.protocol.instruct.request",
+    "mistral_common.protocol.speech",
+    "mistral_common.protocol.transcription",
+    "mistral_common.tokens.tokenizers.audio",
+    "mistral_common.tokens.tokenizers.image",
+    "mistral_common.tokens.tokenizers.model_settings_builder",
+    "openai.types.responses.response",
+    "openai.types.responses.tool",
     "torch",
     "transformers.models",
     "vllm.config",
     "vllm.distributed",
+    "vllm.entrypoints.mcp",
     "vllm.entrypoints.openai.responses.protocol",
     "vllm.model_executor",
     "vllm.multimodal",
@@ -56,10 +74,14 @@ STAND_INS = (
 )
 """Modules, with all that is in them, of which parsers mention names alone."""
 _STAND_IN_PREFIXES = tuple(f"{each}." for each in STAND_INS)
-_RANKS = {
+_ANSWERS: dict[str, dict[str, Any]] = {
     "vllm.distributed.parallel_state": {"is_local_first_rank": lambda: True, "is_global_first_rank": lambda: True},
+    "mistral_common.protocol.instruct.request": {
+        "ModelSettings": type("ModelSettings", (), {"none": staticmethod(lambda: None)}),
+    },
 }
-"""What stand-ins answer: vLLM asks which process of a group writes a line of its log, and this one is alone."""
+"""What stand-ins answer: vLLM asks which process of a group writes a line of its log, and this one is alone. Mistral's
+base of tokenizers, of which parsers read the special tokens, has settings as the default of an argument."""
 _BINDINGS = {"xgrammar": "xgrammar.load_binding"}
 """What a lazy package imports at once: its shared library."""
 _STARRED = {"transformers": {"AutoTokenizer": ("transformers.models.auto", "AutoTokenizer")}}
@@ -198,7 +220,7 @@ class LightImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Load the shared library of packages that have one, and give stand-ins what they answer."""
-        vars(module).update(_RANKS.get(module.__name__, {}))
+        vars(module).update(_ANSWERS.get(module.__name__, {}))
         if binding := _BINDINGS.get(module.__name__):
             with _without("torch", "numpy"):
                 importlib.import_module(binding)
@@ -211,9 +233,38 @@ def import_lightly() -> None:
         return
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is no torch
     sys.meta_path.insert(0, LightImports())
-    with _without("torch"):  # what asks whether there is torch shall not take the stand-in for it
+    # What asks whether there is torch shall not take the stand-in for it.
+    with _without("torch"), _distributions_read_late():
         utils = importlib.import_module("transformers.utils")
         utils.is_torch_available()
+
+
+class _LateDistributions(Mapping[str, list[str]]):
+    """The distributions of each package, for which the files of all are read when one is first looked up."""
+
+    @cached_property
+    def _read(self) -> Mapping[str, list[str]]:
+        return metadata.packages_distributions()
+
+    def __getitem__(self, package: str) -> list[str]:
+        return self._read[package]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read)
+
+    def __len__(self) -> int:
+        return len(self._read)
+
+
+@contextmanager
+def _distributions_read_late() -> Iterator[None]:
+    """Let what is imported in the block keep the distributions without reading them: transformers seldom asks."""
+    read = metadata.packages_distributions
+    metadata.packages_distributions = _LateDistributions
+    try:
+        yield
+    finally:
+        metadata.packages_distributions = read
 
 
 @contextmanager

@@ -12,12 +12,16 @@ from tests.coordinator.parsing import every_parser
 from tokenwire.coordinator.parsing.light_imports import LightImports, StandInUsed, exports
 
 _WITH_VLLM = pytest.mark.skipif(find_spec("vllm") is None, reason="could not import vllm")
-_HEAVY = {"torch", "numpy", "vllm.config", "vllm.distributed", "vllm.model_executor", "vllm.multimodal"}
+_HEAVY = {
+    *("huggingface_hub.hf_api", "jsonschema", "mistral_common.image", "numpy", "pycountry", "requests", "torch"),
+    *("vllm.config", "vllm.distributed", "vllm.model_executor", "vllm.multimodal"),
+}
 _LIGHT = """
 import json, sys
 from tokenwire.coordinator.parsing.light_imports import import_lightly
 import_lightly()
-import tokenwire.coordinator.parsing.vllm_parsers
+from tokenwire.coordinator.parsing.vllm_parsers import ReasoningParserManager, ToolParserManager
+ToolParserManager.get_tool_parser("mistral"), ReasoningParserManager.get_reasoning_parser("qwen3")
 print(json.dumps({name: getattr(module, "__file__", None) for name, module in sys.modules.items()}))
 """
 _ARRAYS = """
@@ -30,6 +34,16 @@ try:
     np.zeros(1)
 except StandInUsed:
     print("true")
+"""
+_DISTRIBUTIONS = """
+import json
+from importlib import metadata
+from tokenwire.coordinator.parsing.light_imports import import_lightly
+read = metadata.packages_distributions
+import_lightly()
+from transformers.utils.import_utils import PACKAGE_DISTRIBUTION_MAPPING as kept
+assert metadata.packages_distributions is read
+print(json.dumps([kept.get("none"), sorted(kept["grpc"]), len(kept) == len(read()), set(kept) == set(read())]))
 """
 _TOO_LATE = """
 import sys
@@ -90,6 +104,13 @@ def test_nothing_heavy_is_imported_with_the_parsers() -> None:
 def test_numpy_is_a_stand_in_for_vllm_alone() -> None:
     """Others in the process, such as exports of trajectories, may use it."""
     assert printed_by("-c", _ARRAYS)
+
+
+@pytest.mark.engine
+@_WITH_VLLM
+def test_names_of_distributions_are_there_when_they_are_looked_up() -> None:
+    """The metadata of all packages, which transformers keeps at each start, is not read before."""
+    assert printed_by("-c", _DISTRIBUTIONS) == [None, ["grpcio"], True, True]
 
 
 @pytest.mark.engine
