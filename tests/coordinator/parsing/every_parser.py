@@ -43,23 +43,41 @@ _CONSTRAINTS: tuple[dict[str, Any], ...] = (
     {"structured_outputs": {"grammar": 'start: "a" | "b"'}},
 )
 """Fields of requests that parsers join with the grammar of their calls."""
+_PIECES = ("Ġ</", "</", "think", ">")
+"""Tokens that a parser (olmo3) looks up without a marker for them in its source."""
+_TEMPLATE = {
+    "start_anchor": "<assistant>",
+    "fields": {
+        "thinking": {"open": "<think>", "close": "</think>"},
+        "content": {},
+        "tool_calls": {"open": "<tool_call>", "close": "</tool_call>", "content": "json", "repeats": True},
+    },
+}
+"""Describes outputs for the parser that asks for it (hf)."""
+_CONFIG = json.dumps({"response_template": _TEMPLATE}).encode()
 
 
 def main(how: str) -> None:
     """Import lightly or all of vLLM, and print the results by the parser's name."""
     if how == "light":
         import_lightly()
+    found = results()
+    torch = sys.modules.get("torch")
+    print(json.dumps({"results": found, "has torch": getattr(torch, "__file__", None) is not None}))
+
+
+def results(draws: int = DRAWS) -> dict[str, Any]:
+    """Return what each parser makes of that many outputs, by its name."""
     from tokenwire.coordinator.parsing import vllm_parsers as module
 
-    results: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for settings in _each(module):
         name = f"tools: {settings.tool_call_parser}, reasoning: {settings.reasoning_parser}"
         try:
-            results[name] = _results(module, settings)
+            found[name] = _results(module, settings, draws)
         except Exception as error:  # a parser that cannot be made fails in the same way without the rest of vLLM
-            results[name] = _words(error)
-    torch = sys.modules.get("torch")
-    print(json.dumps({"results": results, "has torch": getattr(torch, "__file__", None) is not None}))
+            found[name] = _words(error)
+    return found
 
 
 def _each(module: Any) -> Iterator[ParserSettings]:
@@ -69,16 +87,18 @@ def _each(module: Any) -> Iterator[ParserSettings]:
         yield ParserSettings(reasoning_parser=name)
 
 
-def _results(module: Any, settings: ParserSettings) -> list[Any]:
+def _results(module: Any, settings: ParserSettings, draws: int) -> list[Any]:
     markers = _markers(module, settings)
     backend = tiny.byte_level().backend
     backend.add_tokens([AddedToken(marker, special=True) for marker in markers])
+    if settings.reasoning_parser == "olmo3":
+        backend.add_tokens(list(_PIECES))
     tokenizer = tiny.from_backend(backend)
-    files = {"tokenizer.json": backend.to_str().encode(), "tokenizer_config.json": b"{}"}
+    files = {"tokenizer.json": backend.to_str().encode(), "tokenizer_config.json": _CONFIG}
     parsers = module.VllmParsers(settings, ModelFacts(), files, ParserBudget(per_token_s=float("inf")))
     pick = random.Random(f"{settings.tool_call_parser} {settings.reasoning_parser}")
     results: list[Any] = [_grammar(parsers, fields) for fields in _CONSTRAINTS if settings.tool_call_parser]
-    for draw in range(DRAWS):
+    for draw in range(draws):
         body = outputs.chat_body(tools=settings.tool_call_parser is not None)
         plan = parsers.plan(body, check_tool_choice(body))
         results.append([str(plan.structured_outputs), plan.skip_special_tokens])
@@ -110,6 +130,7 @@ def _markers(module: Any, settings: ParserSettings) -> list[str]:
         inspect.getmodule(each) for each in (*cls.__mro__, *getattr(engine, "__mro__", ())) if each is not object
     }
     found = {marker for each in modules if each is not None for marker in _MARKER.findall(inspect.getsource(each))}
+    found = {re.sub(r"\{[^{}]*\}", "", marker) for marker in found}  # a suffix, empty for most tokenizers
     return sorted(found | {"<think>", "</think>", "<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[THINK]", "[/THINK]"})
 
 
@@ -138,8 +159,13 @@ def _without_ids(value: object) -> str:
     return re.sub(r"id='[^']*'", "id", repr(value))
 
 
-def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def _words(error: BaseException | None) -> str:
+    """Return an error and those that it comes from."""
+    words = []
+    while error is not None:
+        words.append(f"{type(error).__name__}: {error}")
+        error = error.__cause__ or error.__context__
+    return ", from ".join(words)
 
 
 if __name__ == "__main__":
