@@ -7,7 +7,6 @@ import asyncio
 import json
 import math
 import time
-from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +20,7 @@ from tokenwire.coordinator.generation import limits
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.growing_reply import GrowingReply
 from tokenwire.coordinator.generation.media import MediaPrompts, without_pictures
+from tokenwire.coordinator.generation.picture_prompts import PictureChat, expand_chat
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
 from tokenwire.coordinator.generation.request_cost import RequestCost
 from tokenwire.coordinator.generation.token_quota import fit_quota
@@ -43,7 +43,6 @@ from tokenwire.v1 import inference_pb2 as pb
 
 _PROMPTS_BETWEEN_YIELDS = 64
 """Prompts prepared or submitted before yielding to the event loop."""
-_AMBIGUOUS = "A reply in this chat has the text of a placeholder for pictures, which would take one of these."
 _LITTLE_TEXT = 2**20
 """Characters that choices may repeat of a prompt without being counted."""
 _LARGE_PARAMETERS = 64 * 1024
@@ -218,32 +217,25 @@ class GenerationService:
         limits.check_request(request, params, model)
         cost = RequestCost(request, params, model)
         prompts, max_tokens = list[PreparedPrompt](), list[int]()
-        prepare = partial(self.prepare_prompt, media_options=request.media_options, cache_salt=request.cache_salt)
+        fields = request.media_options, params.max_tokens, True, request.cache_salt, body
         for position, prompt in enumerate(request.prompts):
-            prepared = await prepare(
-                prompt, model, request.truncation, caller, max_tokens=params.max_tokens, must_fit=True, body=body
-            )
+            prepared = await self.prepare_prompt(prompt, model, request.truncation, caller, *fields)
             if prepared.media is not None and isinstance(prompt, ChatPrompt):
                 request = replace(request, prompts=[without_pictures(prompt, prepared.media.items)])
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             known = len(prepared.token_ids) if prepared.is_tokenized and model.knows_all_tokens else prepared.reused
             max_tokens.append(limits.check_prompt(prepared.token_ids, known, params, model, param))
-            chars = len(prepared.text or "")
-            if request.repeats_prompt and prepared.text is None:
-                chars = await text_chars(model.tokenizer, prepared.token_ids, _LITTLE_TEXT // request.n)
-            cost.add_prompt(len(prepared.token_ids), max_tokens[-1], chars)
+            cost.add_prompt(len(prepared.token_ids), max_tokens[-1], await _chars_of(prepared, request, model))
             cost.check(self._settings.max_request_bytes)
             prompts.append(prepared)
-            if position:
-                await _yield_to_others(position)
-        ended = request.reasoning_ended
-        if request.plan is not None:
-            ended = request.plan.reasoning_ended(prompts[0].new_ids)
+            await _yield_to_others(position)
+        plan = request.plan
+        ended = request.reasoning_ended if plan is None else plan.reasoning_ended(prompts[0].new_ids)
         if cost.parameter_bytes > _LARGE_PARAMETERS:
             request = replace(request, sampling=params)  # so that its own are not kept beside these
-        size, placed, growth = cost.size_bytes, cost.placed_bytes, cost.growth
-        bounded = max_tokens if growth is None else cost.bounded(max_tokens, self._settings.max_request_bytes)
-        return PreparedRequest(request, model, params, prompts, bounded, size, placed, growth, ended)
+        sizes = cost.size_bytes, cost.placed_bytes, cost.growth
+        bounded = max_tokens if cost.growth is None else cost.bounded(max_tokens, self._settings.max_request_bytes)
+        return PreparedRequest(request, model, params, prompts, bounded, *sizes, ended)
 
     def _check_open(self, request: GenerationRequest, model: ServedModel, caller: Caller) -> None:
         adapter_id = 0 if model.lora is None else model.lora.id
@@ -280,23 +272,8 @@ class GenerationService:
             return prepared
         if truncation is not None:
             raise InvalidRequest("A prompt with pictures cannot be truncated.", param="truncate_prompt_tokens")
-        limits.check_length(len(prepared.token_ids), model)
-        if body is not None:
-            body.end_turn()  # a worker may take long to answer
-        # While many wait for it, ids take no more than the bodies that they are of.
-        prepared = replace(prepared, token_ids=array("I", prepared.token_ids))
-        try:
-            return await self.media.expanded(prepared, prompt.messages, items, model, media_options, cache_salt)
-        except InvalidRequest:
-            if not prepared.reused:
-                raise
-        # A reply among the reused ids has a placeholder that the model wrote itself.
-        whole = await prepare_prompt(replace(prompt, history=None), model, must_fit=must_fit)
-        whole = replace(whole, history=prepared.history and prepared.history.anew())
-        whole = await self.media.expanded(whole, prompt.messages, items, model, media_options, cache_salt)
-        if whole.media is not None and whole.media.leaves_placeholder():
-            raise InvalidRequest(_AMBIGUOUS, param="messages")
-        return whole
+        chat = PictureChat(prompt, items, model, media_options, cache_salt)
+        return await expand_chat(self.media, prepared, chat, must_fit, body)
 
     async def start(self, prepared: PreparedRequest, reply: Reply, context: RequestContext) -> GenerationHandle:
         """Submit every prompt, and record it; the reply gets all choices until the deadline.
@@ -364,6 +341,13 @@ class GenerationService:
             _submission(prepared, position, prepared.max_tokens, caller).message().submit
             for position in range(len(prepared.prompts))
         )
+
+
+async def _chars_of(prepared: PreparedPrompt, request: GenerationRequest, model: ServedModel) -> int:
+    """Return the characters of a prompt's text, as far as the reply may repeat it."""
+    if request.repeats_prompt and prepared.text is None:
+        return await text_chars(model.tokenizer, prepared.token_ids, _LITTLE_TEXT // request.n)
+    return len(prepared.text or "")
 
 
 def _claim(prepared: PreparedRequest, caller: Caller, reply: Reply) -> tuple[MemoryClaim, Reply]:
