@@ -60,7 +60,7 @@ def use_all_parsers() -> dict[str, Any]:
     light_imports.import_lightly()
     importlib.import_module("tokenwire.coordinator.server")
     sys.path.insert(0, str(_ROOT))  # for the tests; tokenwire is loaded already, from where it is installed
-    results: dict[str, Any] = importlib.import_module("tests.coordinator.parsing.every_parser").results(_DRAWS)
+    results: dict[str, Any] = importlib.import_module("tests.coordinator.parsing.every_parser").parser_results(_DRAWS)
     return results
 
 

@@ -14,7 +14,10 @@ from tests.processes import Service, coordinator, running, simulated_service, wa
 
 IMAGE_TOKENS = 70
 WORKER = ("--sim-image-tokens", str(IMAGE_TOKENS), "--sim-step-ms", "5")
-COORDINATOR = ("--enable-prompt-tokens-details", "--enable-debug-headers", "--enable-trajectories", "--max-media-mb", "1", "--media-fetch-timeout", "2")
+COORDINATOR = (
+    *("--enable-prompt-tokens-details", "--enable-debug-headers", "--enable-trajectories"),
+    *("--max-media-mb", "1", "--media-fetch-timeout", "2"),
+)
 CAT, DOG = pictures.png(20, 10, 1), pictures.png(20, 10, 2)
 
 

@@ -61,12 +61,12 @@ def main(how: str) -> None:
     """Import lightly or all of vLLM, and print the results by the parser's name."""
     if how == "light":
         import_lightly()
-    found = results()
+    found = parser_results()
     torch = sys.modules.get("torch")
     print(json.dumps({"results": found, "has torch": getattr(torch, "__file__", None) is not None}))
 
 
-def results(draws: int = DRAWS) -> dict[str, Any]:
+def parser_results(draws: int = DRAWS) -> dict[str, Any]:
     """Return what each parser makes of that many outputs, by its name."""
     from tokenwire.coordinator.parsing import vllm_parsers as module
 
