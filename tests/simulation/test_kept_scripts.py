@@ -25,8 +25,6 @@ _SCRIPTS = Path(__file__).parent / "scripts"
         ("seed-6488", "w restarted under the older minor"),
         # A reply moves while its first tokens wait behind a dispatch, and again later.
         ("seed-7387", "resumed after its worker began to drain"),
-        # A tenant comes back while one waits whose last reply took less than it was counted as.
-        ("seed-1578", "contest of tenants"),
         # A tenant that waits for workers of its revision has more than others, but none of those.
         ("seed-6046", "taken back for another tenant"),
         # A worker before 1.4 gives no seed to a reply that may go on plausibly, and drains.
