@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tokenwire.coordinator.trajectories.marks import SessionMarks
 from tokenwire.coordinator.trajectories.store import OnDropped, SessionKey, StoredSession
 from tokenwire.coordinator.trajectories.write_queue import Append, WriteQueue
 from tokenwire.errors import InvalidRequest, Unavailable
@@ -40,7 +41,8 @@ class DirectoryTrajectoryStore:
         self._folder = folder
         self._max_bytes = max_bytes
         self._ttl_s = ttl_s
-        self._on_dropped = on_dropped
+        self._marks = SessionMarks[bytes](on_dropped)
+        """The frames of the heads of files, which have a checksum of when they began."""
         self._queue = WriteQueue(self._write, max(1, max_bytes // _QUEUED_PART), on_dropped)
         self._swept_at = -math.inf
         try:
@@ -50,9 +52,9 @@ class DirectoryTrajectoryStore:
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise InvalidRequest(f"--trajectories-store: {folder} is not writable")
 
-    def append(self, key: SessionKey, share: str, event: bytes, refers: bool = False) -> None:
+    def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Queue an event."""
-        self._queue.put(key, event, refers)
+        self._queue.put(key, event)
 
     async def size_of(self, key: SessionKey) -> int:
         """Return the bytes of a session's file."""
@@ -67,7 +69,7 @@ class DirectoryTrajectoryStore:
     async def delete(self, key: SessionKey) -> bool:
         """Delete a session."""
         await self._queue.flush()
-        self._on_dropped(key)
+        self._marks.drop(key)
         return await self._in_thread(_unlink, self._path(key))
 
     async def sessions(self, tenant: str) -> Sequence[StoredSession]:
@@ -90,39 +92,37 @@ class DirectoryTrajectoryStore:
             raise Unavailable(f"The store of trajectories failed: {error.strerror}.") from error
 
     async def _write(self, batch: Sequence[Append]) -> None:
-        for key in await asyncio.to_thread(self._append_all, batch):
-            self._on_dropped(key)
+        for key, mark in (await asyncio.to_thread(self._append_all, batch)).items():
+            self._marks.put(key, mark)
         if time.monotonic() - self._swept_at > _SWEEP_S:
             self._swept_at = time.monotonic()
             for key in await asyncio.to_thread(self._sweep):
-                self._on_dropped(key)
+                self._marks.drop(key)
 
     # In threads.
 
-    def _append_all(self, batch: Sequence[Append]) -> list[SessionKey]:
-        """Append events to files; return the sessions that another process has dropped since their last events."""
-        dropped: list[SessionKey] = []
-        by_session: defaultdict[SessionKey, list[Append]] = defaultdict(list)
+    def _append_all(self, batch: Sequence[Append]) -> dict[SessionKey, bytes]:
+        """Append events to files; return the marks of their sessions."""
+        marks: dict[SessionKey, bytes] = {}
+        by_session: defaultdict[SessionKey, list[bytes]] = defaultdict(list)
         for each in batch:
-            by_session[each.key].append(each)
-        for key, appends in by_session.items():
-            events = [each.event for each in appends]
+            by_session[each.key].append(each.event)
+        for key, events in by_session.items():
             path = self._path(key)
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 if not os.fstat(file).st_size:
                     head = {"tenant": key[0], "session": key[1], "created_at": time.time()}
                     events.insert(0, json.dumps(head).encode())
-                    if appends[0].refers:
-                        dropped.append(key)
                 # One call for all: what processes append at once is not mixed up.
                 contents = b"".join(map(_framed, events))
                 if os.write(file, contents) < len(contents):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                marks[key] = os.pread(file, _FRAME.size, 0)
             finally:
                 os.close(file)
-        return dropped
+        return marks
 
     def _read(self, path: Path) -> list[bytes]:
         try:

@@ -83,11 +83,6 @@ class RecordedTurn:
     ended: float = 0.0
     workers: Sequence[str] = ()
 
-    @property
-    def refers(self) -> bool:
-        """Whether it has only what it adds to earlier turns."""
-        return self.base is not None or self.message_base is not None
-
 
 SessionEvent = SessionOpened | RewardGiven | MessageParsed | RecordedTurn
 

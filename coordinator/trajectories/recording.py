@@ -203,7 +203,7 @@ class TrajectoryRecorder:
 
     def append(self, key: SessionKey, share: str, event: SessionEvent) -> None:
         """Store an event of a session."""
-        self.store.append(key, share, pack_event(event), isinstance(event, RecordedTurn) and event.refers)
+        self.store.append(key, share, pack_event(event))
 
     def append_turn(self, key: SessionKey, share: str, turn: RecordedTurn, prompt: Prompt) -> None:
         """Store a turn that has its whole prompt, as what it adds to an earlier one."""

@@ -1,19 +1,25 @@
 """Sessions in Redis, for several coordinators: a list of events for each, and a set of each tenant's sessions."""
 
 import json
+import os
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from hashlib import blake2b
 from typing import Any
 
 from tokenwire.coordinator.shared_redis import RedisHealth, open_redis
+from tokenwire.coordinator.trajectories.marks import SessionMarks
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.coordinator.trajectories.store import OnDropped, SessionKey, StoredSession
 from tokenwire.coordinator.trajectories.write_queue import STORE, Append, WriteQueue
 
 _EVENTS = b"tokenwire:trajectories:1:"
 _SESSIONS = b"tokenwire:trajectories-of:1:"
+_MARK = b"tokenwire mark "
+"""Begins what a coordinator writes before its first event, by which it knows the list again; it is nobody's event."""
+_MARK_BYTES = 8
 _TIMEOUT_S = 5.0
 """Of one command: long sessions have many megabytes."""
 _QUEUED_PART = 4
@@ -31,12 +37,13 @@ class RedisTrajectoryStore:
         self._ttl_s = max(1, round(settings.ttl_s))
         self._redis = open_redis(settings.store, settings.store_password, _TIMEOUT_S)
         self._health = RedisHealth("recording no sessions")
-        self._on_dropped = on_dropped
+        self._marks = SessionMarks[tuple[int, bytes]](on_dropped)
+        """Places in lists, and what was written there."""
         self._queue = WriteQueue(self._write, max(1, settings.max_bytes // _QUEUED_PART), on_dropped)
 
-    def append(self, key: SessionKey, share: str, event: bytes, refers: bool = False) -> None:
+    def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Queue an event."""
-        self._queue.put(key, event, refers)
+        self._queue.put(key, event)
 
     async def size_of(self, key: SessionKey) -> int:
         """Return about what a session takes of Redis' memory."""
@@ -57,7 +64,7 @@ class RedisTrajectoryStore:
     async def delete(self, key: SessionKey) -> bool:
         """Delete a session."""
         await self._queue.flush()
-        self._on_dropped(key)
+        self._marks.drop(key)
         async with self._answer(), self._redis.pipeline() as pipe:
             pipe.delete(_name(_EVENTS, *key))
             pipe.zrem(_name(_SESSIONS, key[0]), _member(key[1]))
@@ -91,19 +98,26 @@ class RedisTrajectoryStore:
 
     async def _write(self, batch: Sequence[Append]) -> None:
         now = time.time()
+        by_session: defaultdict[SessionKey, list[bytes]] = defaultdict(list)
+        for each in batch:
+            by_session[each.key].append(_digest(*each.key) + each.event)
+        written = {key: self._marks.find(key) or (-1, _MARK + os.urandom(_MARK_BYTES)) for key in by_session}
         async with self._answer(), self._redis.pipeline(transaction=False) as pipe:
-            for each in batch:
-                pipe.rpush(_name(_EVENTS, *each.key), _digest(*each.key) + each.event)
-            for key in {each.key for each in batch}:
+            for key, (place, mark) in written.items():
+                pipe.rpush(_name(_EVENTS, *key), *([mark] if place < 0 else []), *by_session[key])
+                pipe.lindex(_name(_EVENTS, *key), max(place, 0))
+            for key in by_session:
                 pipe.expire(_name(_EVENTS, *key), self._ttl_s)
                 pipe.zadd(_name(_SESSIONS, key[0]), {_member(key[1]): now}, nx=True)
-            for tenant in {each.key[0] for each in batch}:
+            for tenant in {key[0] for key in by_session}:
                 pipe.zremrangebyrank(_name(_SESSIONS, tenant), 0, -self._most_listed - 1)
                 pipe.expire(_name(_SESSIONS, tenant), self._ttl_s)
-            lengths = (await pipe.execute())[: len(batch)]
-        for each, length in zip(batch, lengths, strict=True):
-            if length == 1 and each.refers:  # what it refers to was deleted by another process, or by Redis
-                self._on_dropped(each.key)
+            replies: Any = await pipe.execute()
+        for (key, (place, mark)), length, found in zip(written.items(), replies[::2], replies[1::2], strict=False):
+            if place < 0:
+                self._marks.put(key, (length - len(by_session[key]) - 1, mark))
+            elif found != mark:  # another process, or Redis, has dropped the list that had it
+                self._marks.drop(key)
 
     def _answer(self) -> AbstractAsyncContextManager[None]:
         return self._health.answers(STORE, 2 * _TIMEOUT_S)

@@ -30,11 +30,10 @@ class StoredSession:
 class TrajectoryStore(Protocol):
     """Appends events to sessions, in order."""
 
-    def append(self, key: SessionKey, share: str, event: bytes, refers: bool = False) -> None:
+    def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Append an event, at once for this process, soon for others; `share`: whose part of the memory it takes.
 
-        refers: whether it needs earlier events of the session, which somebody else may have dropped. Raises nothing:
-        what cannot be stored is dropped.
+        Raises nothing: what cannot be stored is dropped.
         """
 
     async def size_of(self, key: SessionKey) -> int:
@@ -85,7 +84,7 @@ class MemoryTrajectoryStore:
         """Bytes in use."""
         return self._memory.size
 
-    def append(self, key: SessionKey, share: str, event: bytes, refers: bool = False) -> None:
+    def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Append an event."""
         session, size = self._memory.find(key), len(event) + _EVENT_BYTES
         if session is None:

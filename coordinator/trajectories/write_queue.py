@@ -17,8 +17,6 @@ class Append(NamedTuple):
 
     key: SessionKey
     event: bytes
-    refers: bool = False
-    """Whether it needs earlier ones."""
 
 
 STORE = "The store of trajectories"
@@ -45,9 +43,9 @@ class WriteQueue:
         self._writer: asyncio.Task[None] | None = None
         self._failing = False
 
-    def put(self, key: SessionKey, event: bytes, refers: bool = False) -> None:
+    def put(self, key: SessionKey, event: bytes) -> None:
         """Queue an event; what there is no room for is dropped."""
-        append = Append(key, event, refers)
+        append = Append(key, event)
         if self._queue.full() or self._bytes + len(event) > self._max_bytes:
             self._drop([append], "they come faster than they are written")
             return

@@ -112,18 +112,23 @@ async def test_sessions_are_dropped_where_they_are_recorded(tmp_path: Path) -> N
     assert set(threads) == {get_ident()}
 
 
-async def test_a_session_that_another_process_dropped_is_begun_anew(tmp_path: Path) -> None:
-    """The event that refers to what is gone says so, and only that one."""
+@pytest.mark.parametrize("begun_anew", [False, True])
+async def test_a_session_that_another_process_dropped_is_begun_anew(tmp_path: Path, begun_anew: bool) -> None:
+    """Whatever is stored first says so, and only that, also if the other one has begun it anew."""
     dropped: list[SessionKey] = []
     one, other = directory_store(tmp_path, dropped=dropped), directory_store(tmp_path)
     one.append(KEY, "", b"1")
-    one.append(KEY, "", b"2", refers=True)
+    await one.flush()
+    one.append(KEY, "", b"2")
     await one.flush()
     assert await other.delete(KEY)
+    if begun_anew:
+        other.append(KEY, "", b"more than before" * 10)
+        await other.flush()
     assert dropped == []
-    one.append(KEY, "", b"3", refers=True)
+    one.append(KEY, "", b"3")
     await one.flush()
-    one.append(KEY, "", b"4", refers=True)
+    one.append(KEY, "", b"4")
     await one.flush()
 
     assert dropped == [KEY]
