@@ -80,6 +80,7 @@ from tokenwire.coordinator.observability.siblings import Siblings
 from tokenwire.coordinator.pooling.service import PoolingService
 from tokenwire.coordinator.response_store.open_store import open_response_store
 from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.coordinator.trajectories.metrics import TrajectoryCollector
 from tokenwire.coordinator.trajectories.open_store import open_recorder
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import ChannelFactory
@@ -329,6 +330,8 @@ def _observers(
     metrics.registry.register(ParserCollector(models.disagreements))
     if generation.media is not None:
         metrics.registry.register(MediaCollector(generation.media.loader))
+    if generation.recorder is not None:
+        metrics.registry.register(TrajectoryCollector(generation.recorder.store))
     accounts, shares = counting
     stores = [each.store for each in (accounts, shares) if each is not None and each.store is not None]
     if stores:

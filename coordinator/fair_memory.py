@@ -47,6 +47,8 @@ class FairMemory(Generic[Key, Kept]):
         self._shares: dict[str, _Share[Key]] = {}
         self.size = 0
         """Bytes in use."""
+        self.evicted = 0
+        """How many values were dropped because there was no room for them."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -86,6 +88,7 @@ class FairMemory(Generic[Key, Kept]):
         self._expire()
         while self.size > self._max_bytes:
             largest = max(self._shares.values(), key=lambda share: share.size)
+            self.evicted += 1
             self.drop(next(iter(largest.keys)))
 
     def drop(self, key: Key) -> bool:

@@ -25,6 +25,13 @@ def rows_of_session(server: str, session: str) -> list[dict[str, Any]]:
     return [httpx.Response(200, text=line).json() for line in response.text.splitlines()]
 
 
+def lost_nodes(server: str, session: str) -> int:
+    """Return how many nodes of a session the server has lost: whoever trains on the rest misjudges it."""
+    response = httpx.get(f"{server}/sessions/{session}", timeout=60)
+    response.raise_for_status()
+    return int(response.json()["lost"])
+
+
 def trained_tokens(row: dict[str, Any]) -> int:
     """Return how many tokens of a row are trained on."""
     return sum(row["mask"])
@@ -37,7 +44,12 @@ def rollouts(server: str, prompts: Sequence[Any], agent: Agent) -> dict[str, lis
         session = uuid.uuid4().hex
         reward = agent(f"{server}/sessions/{session}/v1", prompt)
         httpx.put(f"{server}/sessions/{session}/rewards", json={"value": reward}).raise_for_status()
-        found.append(max(rows_of_session(server, session), key=trained_tokens))
+        row = max(rows_of_session(server, session), key=trained_tokens)
+        lost = lost_nodes(server, session)
+        if lost:
+            print(f"Session {session} has lost {lost} nodes: nothing of it is trained on.", file=sys.stderr)
+            row["mask"] = [0] * len(row["mask"])
+        found.append(row)
     return {
         "prompt_ids": [row["prompt_ids"] for row in found],
         "completion_ids": [row["completion_ids"] for row in found],
@@ -63,5 +75,5 @@ def count_twice(base_url: str, prompt: Any) -> float:
 if __name__ == "__main__":
     batch = rollouts(SERVER, ["Count from one to five.", "Count from six to nine."], count_twice)
     for mask, logprobs, reward in zip(batch["env_mask"], batch["logprobs"], batch["session_reward"], strict=True):
-        mean = sum(logprobs) / sum(mask)
+        mean = sum(logprobs) / (sum(mask) or 1)
         print(f"{len(mask)} tokens, {sum(mask)} to train on, mean log-probability {mean:.2f}, reward {reward}")

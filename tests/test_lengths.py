@@ -36,6 +36,7 @@ SMALL_MODULES = {
     "coordinator/fleet/weight_labels.py": "a limit with a clock, tested alone, of a session that is long",
     "coordinator/observability/metrics/media.py": "a collector of the lowest package, tested alone",
     "coordinator/observability/metrics/parsers.py": "a collector of the lowest package, tested alone",
+    "coordinator/trajectories/metrics.py": "a collector of another library, tested alone",
     "coordinator/parsing/brief_logs.py": "a filter of logs that needs nothing of the parsers, which are long",
     "coordinator/parsing/gradual_release.py": "a remedy for one cost of vLLM's parser engine, tested alone",
     "coordinator/parsing/grammar.py": "a conversion that is tested alone",

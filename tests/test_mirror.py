@@ -63,6 +63,7 @@ ABOUT_SEVERAL_MODULES = {
     "coordinator/text/template/test_begun_conversations.py": "of real models' templates, and of no module",
     "coordinator/text/template/test_vllm_rendering.py": PARITY,
     "coordinator/text/test_vllm_parity.py": PARITY,
+    "coordinator/trajectories/test_lost_turns.py": "what recorder, stores and readers do together",
     "tokenwire/test_v1.py": "the generated code, which equals what its proto files make",
 }
 """Test files, or folders of them, that no module has the name of, and why."""

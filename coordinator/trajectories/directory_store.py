@@ -4,6 +4,7 @@ import asyncio
 import errno
 import hashlib
 import json
+import logging
 import math
 import os
 import struct
@@ -15,9 +16,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tokenwire.coordinator.trajectories.marks import SessionMarks
-from tokenwire.coordinator.trajectories.store import OnDropped, SessionKey, StoredSession
+from tokenwire.coordinator.trajectories.store import FULL, DropCounts, OnDropped, SessionKey, StoredSession
 from tokenwire.coordinator.trajectories.write_queue import Append, WriteQueue
 from tokenwire.errors import InvalidRequest, Unavailable
+
+log = logging.getLogger(__name__)
 
 Argument = TypeVar("Argument")
 Found = TypeVar("Found")
@@ -45,12 +48,18 @@ class DirectoryTrajectoryStore:
         """The frames of the heads of files, which have a checksum of when they began."""
         self._queue = WriteQueue(self._write, max(1, max_bytes // _QUEUED_PART), on_dropped)
         self._swept_at = -math.inf
+        self._evicted = 0
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidRequest(f"--trajectories-store: cannot use {folder}: {error.strerror}") from error
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise InvalidRequest(f"--trajectories-store: {folder} is not writable")
+
+    @property
+    def dropped(self) -> DropCounts:
+        """What was dropped; files of sessions by this process."""
+        return DropCounts(self._queue.dropped, self._evicted)
 
     def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Queue an event."""
@@ -96,8 +105,11 @@ class DirectoryTrajectoryStore:
             self._marks.put(key, mark)
         if time.monotonic() - self._swept_at > _SWEEP_S:
             self._swept_at = time.monotonic()
+            evicted = self._evicted
             for key in await asyncio.to_thread(self._sweep):
                 self._marks.drop(key)
+            if self._evicted > evicted:
+                log.warning(FULL, self._evicted)
 
     # In threads.
 
@@ -155,7 +167,8 @@ class DirectoryTrajectoryStore:
             head = _head_of(path)
             if head:
                 dropped.append((head["tenant"], head["session"]))
-            _unlink(path)
+            if _unlink(path) and changed_at > oldest:
+                self._evicted += 1
             size -= file_size
         return dropped
 

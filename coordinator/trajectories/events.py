@@ -82,6 +82,10 @@ class RecordedTurn:
     first_token: float | None = None
     ended: float = 0.0
     workers: Sequence[str] = ()
+    run: str = ""
+    """Names the process that recorded it, and its count of the session's nodes."""
+    earlier: int = 0
+    """That count before this turn."""
 
 
 SessionEvent = SessionOpened | RewardGiven | MessageParsed | RecordedTurn

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tokenwire.coordinator.trajectories.counts import FoundNodes, NodeCount
 from tokenwire.coordinator.trajectories.events import (
     MessageParsed,
     RecordedChoice,
@@ -75,24 +76,25 @@ class SessionGraph:
     metadata: dict[str, Any] = field(default_factory=dict)
     created_at: float = 0.0
     lost: int = 0
-    """Nodes that are left out, because what they refer to was not stored."""
+    """Nodes that were recorded and are missing, or left out because what they refer to is."""
 
     def leaves(self) -> Iterator[GraphNode]:
         """Yield the nodes that no other node begins with."""
         return (node for node in self.nodes.values() if node.is_leaf)
 
 
-def build_graph(events: Sequence[SessionEvent]) -> SessionGraph:
-    """Return the graph of a session's events, which may be of several processes."""
+def build_graph(events: Sequence[SessionEvent], recorded: NodeCount | None = None) -> SessionGraph:
+    """Return the graph of a session's events, which may be of several processes; `recorded`: by the reader's own."""
     graph = SessionGraph()
     messages = {event.node: event.message for event in events if isinstance(event, MessageParsed)}
-    builder = _Builder(graph, messages)
+    builder = _Builder(graph, messages, recorded)
     graph.created_at = min(filter(None, map(_began_at, events)), default=0.0)
     for event in events:
         if isinstance(event, RecordedTurn):
             builder.add(event)
         elif isinstance(event, SessionOpened):
             graph.metadata.update(event.metadata)
+    graph.lost = builder.found.missing
     for event in events:
         if isinstance(event, RewardGiven):
             node = None if event.node is None else graph.nodes.get(event.node)
@@ -114,7 +116,10 @@ def _began_at(event: SessionEvent) -> float | None:
 
 
 class _Builder:
-    def __init__(self, graph: SessionGraph, messages: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(
+        self, graph: SessionGraph, messages: Mapping[str, Mapping[str, Any]], recorded: NodeCount | None
+    ) -> None:
+        self.found = FoundNodes(recorded)
         self._graph = graph
         self._messages = messages
         self._ends = KnownEnds()
@@ -124,8 +129,8 @@ class _Builder:
     def add(self, turn: RecordedTurn) -> None:
         nodes = self._graph.nodes
         missing = [base for base in (turn.base, turn.message_base) if base is not None and base not in nodes]
+        self.found.add(turn.run, turn.earlier, len(turn.choices), left_out=bool(missing))
         if missing:
-            self._graph.lost += len(turn.choices)
             return
         messages, tools = self._conversation(turn)
         parent, link, prompt_ids, digest = self._place(turn, messages)

@@ -15,6 +15,7 @@ from tokenwire.coordinator.fleet.sampled_tokens import SampledTokens
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.choice import Choice
 from tokenwire.coordinator.text.template.pictures import as_stored
+from tokenwire.coordinator.trajectories.counts import NodeCount, RecordedCounts
 from tokenwire.coordinator.trajectories.events import (
     MessageParsed,
     RecordedChoice,
@@ -185,6 +186,7 @@ class TrajectoryRecorder:
         self.clock = clock
         self.parameters = NamedParameters()
         self._indexes = indexes
+        self._counts = RecordedCounts()
         self._running: defaultdict[SessionKey, set[TurnRecording]] = defaultdict(set)
         self._storing: set[asyncio.Task[None]] = set()
 
@@ -211,7 +213,8 @@ class TrajectoryRecorder:
         conversation = None
         if isinstance(prompt, ChatPrompt):
             conversation = PromptMessages([as_stored(each) for each in prompt.messages], prompt.options.tools)
-        changes: dict[str, Any] = {}
+        run, earlier = self._counts.add(key, len(turn.choices))
+        changes: dict[str, Any] = {"run": run, "earlier": earlier}
         digest = IdDigest()
         base = index.base_of(whole, digest)
         if base is not None:
@@ -220,6 +223,15 @@ class TrajectoryRecorder:
             changes |= _new_messages(conversation, index.message_base(conversation))
         self._indexes.put(key, digest, [(choice.node, choice.token_ids) for choice in turn.choices], conversation)
         self.append(key, share, replace(turn, **changes))
+
+    def recorded(self, key: SessionKey) -> NodeCount | None:
+        """Return how many nodes of a session were recorded, if any: ask before reading them."""
+        return self._counts.find(key)
+
+    async def delete(self, key: SessionKey) -> bool:
+        """Delete a session; return whether there was one. Raises Unavailable."""
+        self._counts.forget(key)
+        return await self.store.delete(key)
 
     def take_turns(self, steps: Iterator[None]) -> None:
         """Take steps with turns for others in between."""

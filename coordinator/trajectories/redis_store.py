@@ -12,7 +12,7 @@ from typing import Any
 from tokenwire.coordinator.shared_redis import RedisHealth, open_redis
 from tokenwire.coordinator.trajectories.marks import SessionMarks
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
-from tokenwire.coordinator.trajectories.store import OnDropped, SessionKey, StoredSession
+from tokenwire.coordinator.trajectories.store import DropCounts, OnDropped, SessionKey, StoredSession
 from tokenwire.coordinator.trajectories.write_queue import STORE, Append, WriteQueue
 
 _EVENTS = b"tokenwire:trajectories:1:"
@@ -40,6 +40,11 @@ class RedisTrajectoryStore:
         self._marks = SessionMarks[tuple[int, bytes]](on_dropped)
         """Places in lists, and what was written there."""
         self._queue = WriteQueue(self._write, max(1, settings.max_bytes // _QUEUED_PART), on_dropped)
+
+    @property
+    def dropped(self) -> DropCounts:
+        """What was dropped; what Redis drops, only Redis knows."""
+        return DropCounts(self._queue.dropped)
 
     def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Queue an event."""

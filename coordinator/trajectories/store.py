@@ -1,5 +1,7 @@
 """The interface of stores of trajectories, and the in-memory store, bounded in bytes and time."""
 
+import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -7,12 +9,17 @@ from typing import Protocol
 
 from tokenwire.coordinator.fair_memory import FairMemory
 
+log = logging.getLogger(__name__)
+
 SessionKey = tuple[str, str]
 """A tenant, and the id of its session."""
 
 OnDropped = Callable[[SessionKey], None]
 """Called with a session of which something is not stored, or no more: later turns must not refer to it."""
 
+FULL = "--trajectories-mb is full: sessions dropped since the start: %d"
+_WARN_S = 60.0
+"""Between two of these warnings."""
 _EVENT_BYTES = 120
 _SESSION_BYTES = 800
 """Measured, without their contents."""
@@ -27,8 +34,22 @@ class StoredSession:
     """Seconds since 1970."""
 
 
+@dataclass(slots=True)
+class DropCounts:
+    """What a process has dropped, since it started."""
+
+    events: int = 0
+    """That were not stored."""
+    sessions: int = 0
+    """Whole ones, before their TTL, because there was no room for them."""
+
+
 class TrajectoryStore(Protocol):
     """Appends events to sessions, in order."""
+
+    @property
+    def dropped(self) -> DropCounts:
+        """What this process has dropped."""
 
     def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Append an event, at once for this process, soon for others; `share`: whose part of the memory it takes.
@@ -73,8 +94,10 @@ class MemoryTrajectoryStore:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
+        self._clock = clock
         self._memory = FairMemory[SessionKey, _MemorySession](max_bytes, ttl_s, clock, on_dropped)
         self._wall_clock = wall_clock
+        self._warn_at = -math.inf
 
     def __len__(self) -> int:
         return len(self._memory)
@@ -84,6 +107,11 @@ class MemoryTrajectoryStore:
         """Bytes in use."""
         return self._memory.size
 
+    @property
+    def dropped(self) -> DropCounts:
+        """What was dropped."""
+        return DropCounts(sessions=self._memory.evicted)
+
     def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Append an event."""
         session, size = self._memory.find(key), len(event) + _EVENT_BYTES
@@ -92,7 +120,16 @@ class MemoryTrajectoryStore:
             self._memory.put(key, session, share, _SESSION_BYTES)
         session.events.append(event)
         session.size += len(event)
+        evicted = self._memory.evicted
         self._memory.grow(key, size)
+        if self._memory.evicted > evicted:
+            self._warn()
+
+    def _warn(self) -> None:
+        now = self._clock()
+        if now >= self._warn_at:
+            self._warn_at = now + _WARN_S
+            log.warning(FULL, self._memory.evicted)
 
     async def size_of(self, key: SessionKey) -> int:
         """Return the bytes of a session."""

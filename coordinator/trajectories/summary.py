@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from tokenwire.coordinator.trajectories.counts import FoundNodes, NodeCount
 from tokenwire.coordinator.trajectories.graph import Rewards
 
 _ITEM_BYTES = 4
@@ -24,7 +25,7 @@ class SessionSummary:
     metadata: dict[str, Any] = field(default_factory=dict)
     created_at: float = 0.0
     lost: int = 0
-    """Nodes that are left out, because what they refer to was not stored."""
+    """Nodes that were recorded and are missing, or left out because what they refer to is."""
 
 
 class _ChoiceHead(TypedDict):
@@ -40,6 +41,8 @@ class _TurnHead(TypedDict):
     base: str | None
     message_base: str | None
     choices: list[_ChoiceHead]
+    run: NotRequired[str]
+    earlier: NotRequired[int]
 
 
 class _OpenedHead(TypedDict):
@@ -65,9 +68,9 @@ _HEAD: TypeAdapter[_Head] = TypeAdapter(_Head)
 """The first line of an event, as `events` writes it; fields that are not named above are never made objects of."""
 
 
-def summary_of(packed: Sequence[bytes]) -> SessionSummary:
+def summary_of(packed: Sequence[bytes], recorded: NodeCount | None = None) -> SessionSummary:
     """Return the summary of a session's events, which is that of their graph."""
-    summary = SessionSummary()
+    summary, found = SessionSummary(), FoundNodes(recorded)
     began: list[float] = []
     for event in packed:
         line, _, contents = event.partition(b"\n")
@@ -78,7 +81,7 @@ def summary_of(packed: Sequence[bytes]) -> SessionSummary:
         if head["kind"] == "turn":
             if _size_of(head) == len(contents):
                 began.append(head["started"])
-                _add_turn(summary, head)
+                _add_turn(summary, found, head)
         elif head["kind"] == "opened":
             began.append(head["at"])
             summary.metadata.update(head["metadata"])
@@ -86,6 +89,7 @@ def summary_of(packed: Sequence[bytes]) -> SessionSummary:
             began.append(head["at"])
             if head["node"] is None:
                 summary.rewards[head["name"]] = head["value"]
+    summary.lost = found.missing
     summary.created_at = min(filter(None, began), default=0.0)
     return summary
 
@@ -94,8 +98,8 @@ def _size_of(turn: _TurnHead) -> int:
     return _ITEM_BYTES * (turn["prompt_ids"] + sum(each["tokens"] * (1 + each["scored"]) for each in turn["choices"]))
 
 
-def _add_turn(summary: SessionSummary, turn: _TurnHead) -> None:
-    if all(base is None or base in summary.nodes for base in (turn["base"], turn["message_base"])):
+def _add_turn(summary: SessionSummary, found: FoundNodes, turn: _TurnHead) -> None:
+    missing = any(base is not None and base not in summary.nodes for base in (turn["base"], turn["message_base"]))
+    found.add(turn.get("run", ""), turn.get("earlier", 0), len(turn["choices"]), left_out=missing)
+    if not missing:
         summary.nodes.update(choice["node"] for choice in turn["choices"])
-    else:
-        summary.lost += len(turn["choices"])

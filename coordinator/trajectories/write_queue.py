@@ -42,6 +42,8 @@ class WriteQueue:
         self._bytes = 0
         self._writer: asyncio.Task[None] | None = None
         self._failing = False
+        self.dropped = 0
+        """How many were."""
 
     def put(self, key: SessionKey, event: bytes) -> None:
         """Queue an event; what there is no room for is dropped."""
@@ -92,5 +94,6 @@ class WriteQueue:
         if not self._failing:
             log.warning("events of sessions are not stored: %s", reason)
         self._failing = True
+        self.dropped += len(appends)
         for each in appends:
             self._on_dropped(each.key)

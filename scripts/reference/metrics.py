@@ -12,6 +12,7 @@ from scripts.reference.markdown import table
 from tokenwire.coordinator.app import Core, build_core
 from tokenwire.coordinator.auth.api_keys import ApiKey, AuthSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.media import processing_metrics, received_metrics
 from tokenwire.worker.media.processor_pool import ProcessorPool
@@ -65,9 +66,10 @@ def page() -> str:
 
 
 def core_with_keys() -> Core:
-    """Return a coordinator whose registry has all families, those of tenants and their limits too."""
+    """Return a coordinator whose registry has all families, those of tenants, their limits and sessions too."""
     auth = AuthSettings(keys=(ApiKey(b"", "tenant"),), limits_store="redis://nowhere")
-    return build_core(CoordinatorSettings(("unix:/nowhere",), auth=auth))
+    recorded = TrajectorySettings(enabled=True)
+    return build_core(CoordinatorSettings(("unix:/nowhere",), auth=auth, trajectories=recorded))
 
 
 def media_families() -> list[Metric]:

@@ -22,7 +22,9 @@ class SessionInfo(BaseModel):
     created_at: float = Field(description="Seconds since 1970.")
     metadata: dict[str, Any]
     rewards: _Rewards = Field(description="The session's own, by name.")
-    lost: int = Field(description="Nodes that are missing because what they refer to could not be stored.")
+    lost: int = Field(
+        description="Nodes that were recorded and are missing: not stored or dropped since, or what they refer to is."
+    )
 
 
 class DeletedSession(BaseModel):

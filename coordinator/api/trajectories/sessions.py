@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.http.backpressure import SMALL_BYTES, BodyMemory
+from tokenwire.coordinator.trajectories.counts import NodeCount
 from tokenwire.coordinator.trajectories.events import RewardGiven, SessionOpened, unpack_event
 from tokenwire.coordinator.trajectories.graph import GraphNode, SessionGraph, build_graph
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
@@ -41,7 +42,7 @@ class RecordedSessions:
 
         Raises NotFound or Unavailable, and what encoding raises.
         """
-        made = await self._made_of(caller, session_id, memory, lambda packed: encode(_graph_of(packed)))
+        made = await self._made_of(caller, session_id, memory, lambda *found: encode(_graph_of(*found)))
         if len(made) > SMALL_BYTES:
             await memory.add(len(made))
         return made
@@ -51,7 +52,11 @@ class RecordedSessions:
         return await self._made_of(caller, session_id, memory, summary_of)
 
     async def _made_of(
-        self, caller: Caller, session_id: str, memory: BodyMemory, make: Callable[[Sequence[bytes]], Made]
+        self,
+        caller: Caller,
+        session_id: str,
+        memory: BodyMemory,
+        make: Callable[[Sequence[bytes], NodeCount | None], Made],
     ) -> Made:
         """Read a session, and let a thread make something of it: of large ones one at a time."""
         key = (caller.tenant, session_id)
@@ -64,11 +69,12 @@ class RecordedSessions:
         memory.end_turn()
         return made
 
-    async def _read(self, key: SessionKey, make: Callable[[Sequence[bytes]], Made]) -> Made:
+    async def _read(self, key: SessionKey, make: Callable[[Sequence[bytes], NodeCount | None], Made]) -> Made:
+        recorded = self._recorder.recorded(key)
         packed = await self._recorder.store.read(key)
         if not packed:
             raise _not_found(key[1])
-        return await in_thread(make, packed)
+        return await in_thread(make, packed, recorded)
 
     async def _size_of(self, key: SessionKey) -> int:
         """Return about how many bytes a session has. Raises NotFound or Unavailable."""
@@ -117,7 +123,7 @@ class RecordedSessions:
     async def delete(self, caller: Caller, session_id: str, memory: BodyMemory) -> int:
         """Delete a session; return the number of its nodes. Raises NotFound or Unavailable."""
         summary = await self.summary(caller, session_id, memory)
-        await self._recorder.store.delete((caller.tenant, session_id))
+        await self._recorder.delete((caller.tenant, session_id))
         return len(summary.nodes)
 
     async def flush(self) -> None:
@@ -170,5 +176,5 @@ def _not_found(session_id: str) -> NotFound:
     return NotFound(message, param="session_id")
 
 
-def _graph_of(packed: Sequence[bytes]) -> SessionGraph:
-    return build_graph([event for each in packed if (event := unpack_event(each)) is not None])
+def _graph_of(packed: Sequence[bytes], recorded: NodeCount | None) -> SessionGraph:
+    return build_graph([event for each in packed if (event := unpack_event(each)) is not None], recorded)

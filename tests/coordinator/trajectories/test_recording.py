@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,14 +9,12 @@ import pytest
 from tests.coordinator.api.replies import ScriptedPlan
 from tests.coordinator.fakes import ids, request_context, served_model, token_history
 from tests.coordinator.generation.fakes import FakeFleet
-from tests.coordinator.trajectories.turns import sampled_choice, turn_of
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.generation.service import GenerationHandle, GenerationService
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.collect import CollectedReply
 from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
-from tokenwire.coordinator.trajectories.directory_store import DirectoryTrajectoryStore
 from tokenwire.coordinator.trajectories.events import unpack_event
 from tokenwire.coordinator.trajectories.graph import SessionGraph, build_graph
 from tokenwire.coordinator.trajectories.index import SessionIndexes
@@ -141,26 +138,6 @@ async def test_the_next_turn_is_stored_as_what_it_adds() -> None:
     assert last.messages == messages[:3]
     assert last.tools == tools
     assert (second.message_start, second.same_tools, second.tools) == (1, True, None)  # type: ignore[union-attr]
-
-
-async def test_turns_are_stored_whole_after_another_process_dropped_their_session(tmp_path: Path) -> None:
-    """But for the one by which that is found out."""
-    indexes = SessionIndexes(60.0)
-    store = DirectoryTrajectoryStore(tmp_path, 2**20, 60.0, indexes.forget)
-    other = DirectoryTrajectoryStore(tmp_path, 2**20, 60.0, list[SessionKey]().append)
-    recorder, prompt = TrajectoryRecorder(store, indexes), [1]
-    for node in ("first", "second", "lost", "whole", "last"):
-        recorder.append_turn(KEY, "", turn_of(prompt, sampled_choice(node, [2])), TokenPrompt(prompt))
-        prompt = [*prompt, 2, 3]
-        await store.flush()
-        if node == "second":
-            assert await other.delete(KEY)
-
-    graph = build_graph([event for each in await store.read(KEY) if (event := unpack_event(each))])
-    assert ([*graph.nodes], graph.lost) == (["whole", "last"], 1)
-    assert graph.nodes["last"].parent is graph.nodes["whole"]
-    await store.close()
-    await other.close()
 
 
 async def test_a_client_that_leaves_has_what_was_sampled_until_then() -> None:

@@ -1,5 +1,7 @@
 """The in-memory store is bounded in bytes and time; the tenant that has most of it loses its oldest sessions."""
 
+import pytest
+
 from tests.clock import Clock
 from tokenwire.coordinator.trajectories.store import MemoryTrajectoryStore, SessionKey
 
@@ -10,9 +12,9 @@ class MemoryStoreInTime(MemoryTrajectoryStore):
     """A store of 100 KB whose clock does not run by itself."""
 
     def __init__(self) -> None:
-        self.dropped: list[SessionKey] = []
+        self.dropped_keys: list[SessionKey] = []
         self.clock = Clock()
-        super().__init__(100_000, 60.0, self.dropped.append, self.clock, self.clock)
+        super().__init__(100_000, 60.0, self.dropped_keys.append, self.clock, self.clock)
 
 
 async def test_events_come_back_in_order() -> None:
@@ -50,19 +52,25 @@ async def test_a_session_expires_after_its_last_event() -> None:
 
     assert await store.read(("acme", "b")) == []
     assert len(await store.read(("acme", "a"))) == 2
-    assert store.dropped == [("acme", "b")]
+    assert store.dropped_keys == [("acme", "b")]
+    assert store.dropped.sessions == 0
 
 
-async def test_who_has_most_loses_the_session_that_was_used_least_recently() -> None:
-    """However little others use."""
+async def test_who_has_most_loses_the_session_that_was_used_least_recently(caplog: pytest.LogCaptureFixture) -> None:
+    """However little others use. The log says so, once a minute."""
     store = MemoryStoreInTime()
     store.append(("", "small"), "1.1.1.1", b"x")
     for name in ("a", "b", "c", "a", "d"):
         store.append(("", name), "2.2.2.2", BIG)
 
-    assert store.dropped == [("", "b")]
+    assert store.dropped_keys == [("", "b")]
+    assert store.dropped.sessions == 1
     assert len(store) == 4
     assert store.size <= 100_000
+    for name in ("e", "f"):
+        store.append(("", name), "2.2.2.2", BIG)
+    warning = "--trajectories-mb is full: sessions dropped since the start: 1"
+    assert [record.getMessage() for record in caplog.records] == [warning]
 
 
 async def test_a_deleted_session_is_gone() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.coordinator.trajectories.turns import sampled_choice, turn_of
+from tokenwire.coordinator.trajectories.counts import NodeCount
 from tokenwire.coordinator.trajectories.events import (
     MessageParsed,
     RewardGiven,
@@ -29,6 +30,10 @@ EVENTS: dict[str, list[SessionEvent]] = {
         turn_of([1], sampled_choice("d", [2]), message_base="b", message_start=1, messages=[], started=4.0),
         turn_of([1], sampled_choice("e", [2]), started=5.0),
     ],
+    "counted": [
+        turn_of([1], sampled_choice("a", [2]), sampled_choice("b", [3]), started=1.0, run="one", earlier=4),
+        turn_of([1], sampled_choice("c", [2]), base="gone", started=1.0, run="two"),
+    ],
     "rewards": [
         turn_of([1], sampled_choice("a", [2]), started=5.0),
         RewardGiven(6.0, "reward", 0.5),
@@ -49,7 +54,9 @@ def test_a_summary_is_that_of_the_graph(name: str, corrupt: bytes | None) -> Non
     packed = [pack_event(event) for event in EVENTS[name]]
     if corrupt is not None:
         packed.insert(1, corrupt)
-    graph, summary = build_graph([each for each in map(unpack_event, packed) if each is not None]), summary_of(packed)
+    recorded = NodeCount("two", 3)
+    graph = build_graph([each for each in map(unpack_event, packed) if each is not None], recorded)
+    summary = summary_of(packed, recorded)
 
     assert summary.nodes == set(graph.nodes)
     facts: tuple[Any, ...] = (graph.rewards, graph.metadata, graph.created_at, graph.lost)
