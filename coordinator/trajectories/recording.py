@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
+from weakref import WeakSet
 
 from tokenwire.coordinator.fleet.sampled_tokens import SampledTokens
 from tokenwire.coordinator.observability.record import RequestRecord
@@ -68,6 +69,7 @@ class TurnRecording:
         self.ended = asyncio.Event()
         """Set when it is stored."""
         self._storing: Iterator[None] | None = None
+        self._is_deleted = False
         self._recorder = recorder
         self._key = key
         self._share = share
@@ -97,8 +99,12 @@ class TurnRecording:
         if found.message is not None or not messages:
             return
         found.message = messages[-1] if len(messages) == 1 else {"role": "assistant", "messages": [*messages]}
-        if found.node:
+        if found.node and not self._is_deleted:
             self._recorder.append(self._key, self._share, MessageParsed(found.node, found.message))
+
+    def delete(self, key: SessionKey) -> None:
+        """Store nothing from now on, if it is of this session, which is deleted."""
+        self._is_deleted |= key == self._key
 
     def end(self) -> None:
         """Store what was sampled, soon if that is much. Raises nothing; safe more than once."""
@@ -122,7 +128,7 @@ class TurnRecording:
                         choices.append(self._recorded(each))
                         yield
                 sampled = [each for each in choices if each.token_ids]
-                if sampled:
+                if sampled and not self._is_deleted:
                     turn = self._turn(position, sampled, parameters, ended_at)
                     self._recorder.append_turn(self._key, self._share, turn, prompt)
         except Exception:
@@ -188,12 +194,15 @@ class TrajectoryRecorder:
         self._indexes = indexes
         self._counts = RecordedCounts()
         self._running: defaultdict[SessionKey, set[TurnRecording]] = defaultdict(set)
+        self._recordings: WeakSet[TurnRecording] = WeakSet()
+        """Also those that have ended, as long as their replies may be parsed."""
         self._storing: set[asyncio.Task[None]] = set()
 
     def begin(self, key: SessionKey, share: str, request: RecordedRequest) -> TurnRecording:
         """Record a request of a session, which is about to be submitted."""
         turn = TurnRecording(self, key, share, request)
         self._running[key].add(turn)
+        self._recordings.add(turn)
         return turn
 
     def on_ended(self, key: SessionKey, turn: TurnRecording) -> None:
@@ -229,7 +238,12 @@ class TrajectoryRecorder:
         return self._counts.find(key)
 
     async def delete(self, key: SessionKey) -> bool:
-        """Delete a session; return whether there was one. Raises Unavailable."""
+        """Delete a session, to which requests that run now add nothing more; return whether there was one.
+
+        Raises Unavailable.
+        """
+        for turn in self._recordings:
+            turn.delete(key)
         self._counts.forget(key)
         return await self.store.delete(key)
 

@@ -208,6 +208,29 @@ async def test_a_message_that_is_parsed_later_is_added() -> None:
     assert (await service.graph()).nodes[node.id].message == parsed
 
 
+async def test_a_deleted_session_does_not_come_back_by_requests_that_began_before() -> None:
+    """Neither by what they sample, nor by a message that is parsed later; those that begin later are recorded."""
+    service = RecordedService()
+    ended, running = [await service.start(TokenPrompt([1]), plan=ScriptedPlan([])) for _ in range(2)]
+    other = await service.start(TokenPrompt([1]), session="other")
+    service.sample("two", LENGTH, part=0)
+    ended.settle(0)
+    await service.recorder.delete(KEY)
+    for part in (1, 2):
+        service.sample("two", LENGTH, part=part)
+    for handle in (running, other):
+        handle.settle(0)
+    assert ended.recording is not None
+    ended.recording.on_message(0, [{"role": "assistant", "content": "late"}])
+
+    assert await service.store.read(KEY) == []
+    assert len((await service.graph(("acme", "other"))).nodes) == 1
+    later = await service.start(TokenPrompt([1]))
+    service.sample("two", LENGTH)
+    later.settle(0)
+    assert len((await service.graph()).nodes) == 1
+
+
 async def test_only_requests_of_sessions_are_recorded() -> None:
     """And only for their tenant; others ask workers for no log-probabilities."""
     service = RecordedService()
