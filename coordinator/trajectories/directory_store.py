@@ -10,7 +10,7 @@ import os
 import struct
 import time
 import zlib
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,12 +32,10 @@ _FRAME = struct.Struct("<4sII")
 _HEAD_BYTES = 64 * 1024
 """More than the head of a file has."""
 _SWEEP_S = 60.0
-_QUEUED_PART = 4
-"""The part of the directory's size that may wait to be written."""
 
 
 class DirectoryTrajectoryStore:
-    """Appends to files. Files that have not changed for the TTL are deleted, then the oldest beyond a size."""
+    """Appends to files. Files that have not changed for the TTL are deleted, then the oldest of who has most."""
 
     def __init__(self, folder: Path, max_bytes: int, ttl_s: float, on_dropped: OnDropped) -> None:
         """Raises InvalidRequest if the folder cannot be written to."""
@@ -46,7 +44,7 @@ class DirectoryTrajectoryStore:
         self._ttl_s = ttl_s
         self._marks = SessionMarks[bytes](on_dropped)
         """The frames of the heads of files, which have a checksum of when they began."""
-        self._queue = WriteQueue(self._write, max(1, max_bytes // _QUEUED_PART), on_dropped)
+        self._queue = WriteQueue(self._write, max_bytes, on_dropped)
         self._swept_at = -math.inf
         self._evicted = 0
         try:
@@ -151,25 +149,29 @@ class DirectoryTrajectoryStore:
         return sorted(found, key=lambda each: -each.created_at)
 
     def _sweep(self) -> list[SessionKey]:
-        """Delete what is too old, and beyond the size what was used least recently; return which sessions."""
-        files = []
+        """Delete what is too old, and beyond the size what whoever has most used least recently; return which
+        sessions.
+        """
+        shares: defaultdict[Path, list[tuple[float, int, Path]]] = defaultdict(list)
         for path in self._folder.glob(f"*/*{_SUFFIX}"):
             try:
                 status = path.stat()
             except FileNotFoundError:
                 continue  # another process was faster
-            files.append((status.st_mtime, status.st_size, path))
+            shares[path.parent].append((status.st_mtime, status.st_size, path))
+        expired, kept = time.time() - self._ttl_s, dict[Path, deque[tuple[float, int, Path]]]()
         dropped: list[SessionKey] = []
-        size, oldest = sum(each[1] for each in files), time.time() - self._ttl_s
-        for changed_at, file_size, path in sorted(files):
-            if changed_at > oldest and size <= self._max_bytes:
-                break
-            head = _head_of(path)
-            if head:
-                dropped.append((head["tenant"], head["session"]))
-            if _unlink(path) and changed_at > oldest:
-                self._evicted += 1
-            size -= file_size
+        for folder, files in shares.items():
+            kept[folder] = deque(sorted(files))
+            while kept[folder] and kept[folder][0][0] <= expired:
+                dropped += _dropped(kept[folder].popleft()[2])
+        sizes = {folder: sum(size for _, size, _ in files) for folder, files in kept.items()}
+        while sum(sizes.values()) > self._max_bytes:
+            most = max(sizes, key=sizes.__getitem__)
+            _, size, path = kept[most].popleft()
+            sizes[most] -= size
+            dropped += _dropped(path)
+            self._evicted += 1
         return dropped
 
     def _path(self, key: SessionKey) -> Path:
@@ -192,6 +194,13 @@ def _unlink(path: Path) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _dropped(path: Path) -> list[SessionKey]:
+    """Delete a file; return whose session it had, if its beginning is there."""
+    head = _head_of(path)
+    _unlink(path)
+    return [(head["tenant"], head["session"])] if head else []
 
 
 def _head_of(path: Path) -> dict[str, Any]:

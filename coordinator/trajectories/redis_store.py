@@ -22,7 +22,6 @@ _MARK = b"tokenwire mark "
 _MARK_BYTES = 8
 _TIMEOUT_S = 5.0
 """Of one command: long sessions have many megabytes."""
-_QUEUED_PART = 4
 _MOST_LISTED = 10_000
 """Sessions that a tenant's list has, the newest: what expires stays there until somebody reads the list."""
 
@@ -39,7 +38,7 @@ class RedisTrajectoryStore:
         self._health = RedisHealth("recording no sessions")
         self._marks = SessionMarks[tuple[int, bytes]](on_dropped)
         """Places in lists, and what was written there."""
-        self._queue = WriteQueue(self._write, max(1, settings.max_bytes // _QUEUED_PART), on_dropped)
+        self._queue = WriteQueue(self._write, settings.max_bytes, on_dropped)
 
     @property
     def dropped(self) -> DropCounts:

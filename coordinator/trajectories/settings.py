@@ -28,7 +28,7 @@ class TrajectorySettings:
         Option(
             "--trajectories-mb",
             "Maximum size of recorded sessions, in memory or in a directory. Beyond it, the least recently used ones "
-            "are dropped; in memory, those of the tenant that has most.",
+            "of the tenant that has most are dropped.",
             Section.HISTORY,
             unit=Unit.MiB,
             bounds=Bounds(above=0),

@@ -23,6 +23,8 @@ STORE = "The store of trajectories"
 """In errors."""
 _MOST_AT_ONCE = 256
 _MOST_QUEUED = 16 * 1024
+_QUEUED_PART = 4
+"""The part of the sessions' size that may wait to be written, unless it is a single event."""
 _WAIT_S = 2.0
 """Readers wait no longer for what is about to be written."""
 _CLOSE_S = 10.0
@@ -34,7 +36,7 @@ class WriteQueue:
     def __init__(
         self, write: Callable[[Sequence[Append]], Awaitable[None]], max_bytes: int, on_dropped: OnDropped
     ) -> None:
-        """`write` raises whatever it wants: then its appends are dropped, and said to be."""
+        """`write` raises whatever it wants: then its appends are dropped, and said to be; `max_bytes`: of sessions."""
         self._write = write
         self._max_bytes = max_bytes
         self._on_dropped = on_dropped
@@ -48,7 +50,10 @@ class WriteQueue:
     def put(self, key: SessionKey, event: bytes) -> None:
         """Queue an event; what there is no room for is dropped."""
         append = Append(key, event)
-        if self._queue.full() or self._bytes + len(event) > self._max_bytes:
+        if len(event) > self._max_bytes:
+            self._drop([append], f"one has {len(event)} bytes, which are more than --trajectories-mb")
+            return
+        if self._queue.full() or (self._bytes and self._bytes + len(event) > self._max_bytes // _QUEUED_PART):
             self._drop([append], "they come faster than they are written")
             return
         if self._writer is None:

@@ -98,6 +98,27 @@ async def test_old_sessions_are_deleted_first_by_time_then_by_size(tmp_path: Pat
     await before.close()
 
 
+async def test_who_has_most_loses_its_oldest_sessions(tmp_path: Path) -> None:
+    """However old those of other tenants are."""
+    dropped: list[SessionKey] = []
+    before = directory_store(tmp_path, 2**30)
+    for age, key in enumerate([("other", "new"), ("other", "old"), ("acme", "small")]):
+        before.append(key, "", b"x" * (100 if key[0] == "acme" else 3000))
+        await before.flush()
+        path = before._path(key)
+        os.utime(path, (path.stat().st_mtime - age,) * 2)
+
+    store = directory_store(tmp_path, 6000, dropped)
+    store.append(("acme", "newest"), "", b"x" * 100)
+    await store.flush()
+
+    assert dropped == [("other", "old")]
+    assert store.dropped.sessions == 1
+    assert {session.id for session in await store.sessions("acme")} == {"small", "newest"}
+    await store.close()
+    await before.close()
+
+
 async def test_sessions_are_dropped_where_they_are_recorded(tmp_path: Path) -> None:
     """In the thread of the event loop, so that no recording sees half of it."""
     threads: list[int] = []

@@ -43,7 +43,7 @@ async def test_appends_are_written_in_order() -> None:
 
 async def test_what_there_is_no_room_for_is_dropped() -> None:
     """By bytes; there is room again once it is written."""
-    written = Written(max_bytes=10)
+    written = Written(max_bytes=40)
     written.goes_on.clear()
     for event in (b"x" * 6, b"y" * 6):
         written.queue.put(KEY, event)
@@ -54,6 +54,22 @@ async def test_what_there_is_no_room_for_is_dropped() -> None:
 
     assert written.events == [b"x" * 6, b"z" * 6]
     assert written.dropped == [KEY]
+    await written.queue.close()
+
+
+async def test_a_large_event_is_written_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """Unless there is no room for it at all: the log says so."""
+    written = Written(max_bytes=40)
+    written.queue.put(KEY, b"x" * 40)
+    await written.queue.flush()
+    written.queue.put(KEY, b"y" * 41)
+    await written.queue.flush()
+
+    assert written.events == [b"x" * 40]
+    assert written.dropped == [KEY]
+    assert [record.getMessage() for record in caplog.records] == [
+        "events of sessions are not stored: one has 41 bytes, which are more than --trajectories-mb"
+    ]
     await written.queue.close()
 
 
