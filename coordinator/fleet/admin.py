@@ -264,6 +264,8 @@ class FleetAdmin:
         them aside. Raises Unsupported, before any has done anything, if not.
         """
         sessions = self._believed_sessions(model)
+        if not needs:
+            return sessions
         lacking = {
             session: next(name for name in needs if name in session.capabilities.unsupported_operations)
             for session in sessions

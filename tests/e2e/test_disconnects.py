@@ -83,8 +83,8 @@ def test_a_stop_string_ends_the_engine_within_two_steps(folder: Path) -> None:
 
 @pytest.fixture
 def verbose(folder: Path) -> tuple[str, ...]:
-    """Return options of a worker whose every token has 8,000 characters: few tokens fill a connection's buffers."""
-    word = "x" * 7_999 + " "
+    """Return options of a worker whose every token has 4,000 characters: few tokens fill a connection's buffers."""
+    word = "x" * 3_999 + " "
     model = write_model(folder / "model", [word])
     script = folder / "script.json"
     script.write_text(json.dumps(Tokenizer.from_file(str(model / "tokenizer.json")).encode(word).ids))

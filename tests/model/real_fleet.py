@@ -57,6 +57,7 @@ class Link:
         self._coordinator = coordinator
         self._calls: dict[int, list[asyncio.Future[Any]]] = defaultdict(list)
         """What waits for answers, by operation."""
+        self.is_refused = False
 
     @property
     def control(self) -> "Link | None":

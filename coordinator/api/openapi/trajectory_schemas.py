@@ -73,7 +73,8 @@ class TrajectoryNode(BaseModel):
     )
     message_start: int = Field(description="How many messages of its prompt are those of its parent's prompt.")
     messages: list[dict[str, Any]] | None = Field(
-        description="The messages of its prompt from there on; null if it was no conversation."
+        description="The messages of its prompt from there on; null if it was no conversation. A picture is "
+        '`{"type": "image", "sha256": ...}`, with the digest of its bytes.'
     )
     tools: list[dict[str, Any]] | None = Field(description="The tools of its prompt; null if they are its parent's.")
     message: dict[str, Any] | None = Field(
