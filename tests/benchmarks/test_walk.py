@@ -16,8 +16,8 @@ A grammar adds the fields that define it, its limits, and the rule of seeds for 
 each walk's are of tenants' shares: the shares, the meter of a sequence, and the fair queue that counts what runs. One
 is of the memory that a request claims, one of what it may take, one of what the model's tokenizer knows: ids of its own
 need no check; and one of the pace at which the requests of a burst begin. One move is to where a prompt's text starts,
-which its choices share; two are to which workers a sequence leaves to others, and two to whether a prompt has pictures
-and how much text it repeats.
+which its choices share; two are to whether the model generates at all, and three between the preparation of a request
+and what it costs.
 """
 
 
