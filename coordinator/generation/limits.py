@@ -53,17 +53,12 @@ def lacks_route(model: ServedModel, api: str) -> NotFound:
     return NotFound(f"The model does not support {api}: `{model.name}` is for {tasks}.", param="model")
 
 
-def check_generates(model: ServedModel, api: str) -> None:
-    """Check that a model has the routes that generate. Raises NotFound."""
-    if model.pooling is not None:
-        raise lacks_route(model, api)
-
-
 def check_request(request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
     """Check everything that does not depend on the prompts, with the model's defaults. Raises InvalidRequest, or
     NotFound if the model generates nothing.
     """
-    check_generates(model, "generation")
+    if model.pooling is not None:
+        raise lacks_route(model, "generation")
     if request.n < 1:
         raise InvalidRequest(f"n must be at least 1, got {request.n}.", param="n")
     if request.n > MAX_N:

@@ -110,19 +110,6 @@ class MediaPrompts:
         return features
 
 
-def without_pictures(prompt: ChatPrompt, items: Iterable[MediaContent]) -> ChatPrompt:
-    """Return a chat whose pictures are loaded as it may be kept: with their digests instead of what they are."""
-    loaded = iter(items)
-    messages = []
-    for i, message in enumerate(prompt.messages):
-        places = _pictures_of(message, i)
-        parts = [*message["content"]] if places else []
-        for place in places:
-            parts[place] = PicturePart("", extra_fields(parts[place]), next(loaded).digest)
-        messages.append({**message, "content": parts} if places else message)
-    return replace(prompt, messages=messages, history=prompt.history and replace(prompt.history, prefix=None))
-
-
 def _pictures_in(messages: Iterable[Mapping[str, Any]]) -> int:
     """Return how many pictures messages have whose pictures are loaded."""
     contents = (message.get("content") for message in messages)

@@ -55,6 +55,7 @@ async def expand_chat(
 
 
 async def _expanded(media: MediaPrompts, prepared: PreparedPrompt, chat: PictureChat) -> PreparedPrompt:
-    return await media.expanded(
+    expanded = await media.expanded(
         prepared, chat.prompt.messages, chat.items, chat.model, chat.options_json, chat.cache_salt
     )
+    return replace(expanded, chat=chat.prompt)

@@ -39,6 +39,8 @@ class PreparedPrompt:
     """The media that it has, and the ids that its worker gets: its own are expanded."""
     reused: int = 0
     """How many of its ids are those of an earlier prompt and completion."""
+    chat: ChatPrompt | None = None
+    """What is kept of a chat with pictures: their digests in their places, not their bytes once more, and encoded."""
 
     @property
     def is_tokenized(self) -> bool:

@@ -19,7 +19,7 @@ from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.coordinator.generation import limits
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.growing_reply import GrowingReply
-from tokenwire.coordinator.generation.media import MediaPrompts, without_pictures
+from tokenwire.coordinator.generation.media import MediaPrompts
 from tokenwire.coordinator.generation.picture_prompts import PictureChat, expand_chat
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
 from tokenwire.coordinator.generation.request_cost import RequestCost
@@ -207,35 +207,47 @@ class GenerationService:
     ) -> PreparedRequest:
         """Render, tokenize and check a request for a model. Raises InvalidRequest or Unavailable.
 
-        submits: whether it is to be submitted, for which the queue must have space. body: whose turn others get while
-        media are waited for.
+        submits: whether the queue must have space for it. body: whose turn others get while media are waited for.
         """
+        params = self._checked_params(request, model, caller, submits)
+        cost = RequestCost(request, params, model)
+        prompts, max_tokens = list[PreparedPrompt](), list[int]()
+        options, salt = request.media_options, request.cache_salt
+        prepare = partial(self.prepare_prompt, media_options=options, cache_salt=salt, must_fit=True, body=body)
+        for position, prompt in enumerate(request.prompts):
+            prepared = await prepare(prompt, model, request.truncation, caller, max_tokens=params.max_tokens)
+            if prepared.chat is not None:
+                request = replace(request, prompts=[prepared.chat])
+            param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
+            known = len(prepared.token_ids) if prepared.is_tokenized and model.knows_all_tokens else prepared.reused
+            max_tokens.append(limits.check_prompt(prepared.token_ids, known, params, model, param))
+            chars = len(prepared.text or "")
+            if request.repeats_prompt and prepared.text is None:
+                chars = await text_chars(model.tokenizer, prepared.token_ids, _LITTLE_TEXT // request.n)
+            cost.add_prompt(len(prepared.token_ids), max_tokens[-1], chars)
+            cost.check(self._settings.max_request_bytes)
+            prompts.append(prepared)
+            if position:
+                await _yield_to_others(position)
+        ended = request.reasoning_ended
+        if request.plan is not None:
+            ended = request.plan.reasoning_ended(prompts[0].new_ids)
+        if cost.parameter_bytes > _LARGE_PARAMETERS:
+            request = replace(request, sampling=params)  # so that its own are not kept beside these
+        size, placed, growth = cost.size_bytes, cost.placed_bytes, cost.growth
+        bounded = max_tokens if growth is None else cost.bounded(max_tokens, self._settings.max_request_bytes)
+        return PreparedRequest(request, model, params, prompts, bounded, size, placed, growth, ended)
+
+    def _checked_params(
+        self, request: GenerationRequest, model: ServedModel, caller: Caller, submits: bool
+    ) -> pb.SamplingParams:
+        """Check all that does not depend on the prompts; return the parameters, with the model's defaults."""
         params = _with_defaults(request.sampling, model)
         self.check_transfers(request.sampling)
         if submits:  # checked first, so that under overload a request that will be rejected is not tokenized
             self._check_open(request, model, caller)
         limits.check_request(request, params, model)
-        cost = RequestCost(request, params, model)
-        prompts, max_tokens = list[PreparedPrompt](), list[int]()
-        fields = request.media_options, params.max_tokens, True, request.cache_salt, body
-        for position, prompt in enumerate(request.prompts):
-            prepared = await self.prepare_prompt(prompt, model, request.truncation, caller, *fields)
-            if prepared.media is not None and isinstance(prompt, ChatPrompt):
-                request = replace(request, prompts=[without_pictures(prompt, prepared.media.items)])
-            param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
-            known = len(prepared.token_ids) if prepared.is_tokenized and model.knows_all_tokens else prepared.reused
-            max_tokens.append(limits.check_prompt(prepared.token_ids, known, params, model, param))
-            cost.add_prompt(len(prepared.token_ids), max_tokens[-1], await _chars_of(prepared, request, model))
-            cost.check(self._settings.max_request_bytes)
-            prompts.append(prepared)
-            await _yield_to_others(position)
-        plan = request.plan
-        ended = request.reasoning_ended if plan is None else plan.reasoning_ended(prompts[0].new_ids)
-        if cost.parameter_bytes > _LARGE_PARAMETERS:
-            request = replace(request, sampling=params)  # so that its own are not kept beside these
-        sizes = cost.size_bytes, cost.placed_bytes, cost.growth
-        bounded = max_tokens if cost.growth is None else cost.bounded(max_tokens, self._settings.max_request_bytes)
-        return PreparedRequest(request, model, params, prompts, bounded, *sizes, ended)
+        return params
 
     def _check_open(self, request: GenerationRequest, model: ServedModel, caller: Caller) -> None:
         adapter_id = 0 if model.lora is None else model.lora.id
@@ -319,7 +331,7 @@ class GenerationService:
     def _watched(self, request: GenerationRequest, caller: Caller, record: RequestRecord) -> WatchedPrompt | None:
         """Return what compares the prompt of a session's chat with the last ones; None for other requests."""
         prompt = request.prompts[0]
-        if not request.conversation_id or not isinstance(prompt, ChatPrompt) or not prompt.messages:
+        if not request.conversation_id or not isinstance(prompt, ChatPrompt):
             return None
         return WatchedPrompt(self.prefixes, record, caller.tenant, request.conversation_id, prompt)
 
@@ -341,13 +353,6 @@ class GenerationService:
             _submission(prepared, position, prepared.max_tokens, caller).message().submit
             for position in range(len(prepared.prompts))
         )
-
-
-async def _chars_of(prepared: PreparedPrompt, request: GenerationRequest, model: ServedModel) -> int:
-    """Return the characters of a prompt's text, as far as the reply may repeat it."""
-    if request.repeats_prompt and prepared.text is None:
-        return await text_chars(model.tokenizer, prepared.token_ids, _LITTLE_TEXT // request.n)
-    return len(prepared.text or "")
 
 
 def _claim(prepared: PreparedRequest, caller: Caller, reply: Reply) -> tuple[MemoryClaim, Reply]:

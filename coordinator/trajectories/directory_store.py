@@ -166,10 +166,12 @@ class DirectoryTrajectoryStore:
             while kept[folder] and kept[folder][0][0] <= expired:
                 dropped += _dropped(kept[folder].popleft()[2])
         sizes = {folder: sum(size for _, size, _ in files) for folder, files in kept.items()}
-        while sum(sizes.values()) > self._max_bytes:
+        beyond = sum(sizes.values()) - self._max_bytes
+        while beyond > 0:
             most = max(sizes, key=sizes.__getitem__)
             _, size, path = kept[most].popleft()
             sizes[most] -= size
+            beyond -= size
             dropped += _dropped(path)
             self._evicted += 1
         return dropped

@@ -22,7 +22,7 @@ from tokenwire.coordinator.api.openai.message import message_object
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
-from tokenwire.coordinator.generation.limits import check_generates
+from tokenwire.coordinator.generation.limits import lacks_route
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.generation.traffic_split import Conversation
@@ -88,7 +88,8 @@ class ChatService:
         complete, although it is streamed.
         """
         model, plan = await self.plan(body, headers, model)
-        check_generates(model, _APIS[prefix])
+        if model.pooling is not None:
+            raise lacks_route(model, _APIS[prefix])
         generation_request = body.to_generation(prefix, headers, plan, self._api)
         if keeps_output:
             generation_request = replace(generation_request, streams=False)

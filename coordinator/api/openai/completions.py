@@ -21,7 +21,7 @@ from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions
 from tokenwire.coordinator.api.openai.completion_chunks import CompletionChunks, with_prompt
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
-from tokenwire.coordinator.generation.limits import check_generates
+from tokenwire.coordinator.generation.limits import lacks_route
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.generation.traffic_split import Conversation
@@ -168,7 +168,8 @@ async def prepare_completion(
     wanted = body.to_generation(headers)
     conversation = partial(Conversation, headers.caller.tenant, wanted.conversation_id)
     model = await models.resolve(body.model, headers.caller, conversation)
-    check_generates(model, "Completions API")
+    if model.pooling is not None:
+        raise lacks_route(model, "Completions API")
     prepared = await generation.prepare(wanted, model, headers.caller, submits)
     if prepared.has_large_parameters:
         body.drop_copied()

@@ -1,7 +1,6 @@
 """Tests of pictures in chats."""
 
 import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,13 +12,13 @@ from tests.coordinator.generation.fakes import FakeFleet
 from tests.coordinator.media import pictures
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
-from tokenwire.coordinator.generation.media import MediaPrompts, without_pictures
+from tokenwire.coordinator.generation.media import MediaPrompts
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
 from tokenwire.coordinator.media.loader import MediaLoader, MediaReference
 from tokenwire.coordinator.media.settings import MediaSettings
-from tokenwire.coordinator.text.template.pictures import PicturePart, as_stored
+from tokenwire.coordinator.text.template.pictures import PicturePart
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, KnownPrefix
 from tokenwire.errors import InvalidRequest, Overloaded
@@ -30,7 +29,9 @@ SEES = replace(served_model(), media=(KIND,))
 
 
 class Expands:
-    """Expands nothing."""
+    """Expands nothing; others of its kind say what a model sees, and when."""
+
+    model = SEES
 
     async def expand(
         self,
@@ -42,9 +43,18 @@ class Expands:
         max_token_ids: int = 0,
         cache_salt: str | None = None,
     ) -> tuple[Sequence[int], MediaPrompt]:
-        """Return the prompt as it is."""
-        assert (placement.revision, max_token_ids) == (SEES.revision, SEES.max_model_len)
-        return token_ids, MediaPrompt(items, token_ids, len(token_ids), [], options_json)
+        """Return the prompt as the model sees it."""
+        assert (placement.revision, max_token_ids) == (self.model.revision, self.model.max_model_len)
+        await self.ready()
+        seen, spans = self.seen(token_ids, len(items))
+        return seen, MediaPrompt(items, token_ids, len(seen), spans, options_json)
+
+    async def ready(self) -> None:
+        """Wait for nothing."""
+
+    def seen(self, token_ids: Sequence[int], pictures: int) -> tuple[Sequence[int], Sequence[tuple[int, int]]]:
+        """Return a prompt as it is, and where its pictures are."""
+        return token_ids, []
 
     async def features(self, model: str, media: MediaPrompt, mm_payload: str, placement: Placement = NEW) -> bytes:
         """Return as many bytes as the prompt has ids."""
@@ -86,22 +96,6 @@ async def test_pictures_are_found_in_every_form_and_place() -> None:
     digests = [MediaContent(data).digest for data in found]
     assert contents[0] == [{"type": "text", "text": "a"}, PicturePart("<one>", {"cache_control": 1}, digests[0])]
     assert contents[1:] == ["text", [PicturePart("<more>", {}, each) for each in digests[1:]]]
-
-
-async def test_what_is_kept_of_a_chat_names_its_pictures() -> None:
-    """By their digests: sessions are recorded and compared by messages, and the bytes are not theirs to keep."""
-    chat = picture_chat("look", [{"type": "text", "text": "a"}, image(pictures.png(3), detail="low")])
-    contents, (data,) = await loaded_pictures(chat)
-
-    kept = without_pictures(chat, [MediaContent(data)])
-
-    assert [message["content"] for message in kept.messages] == [
-        contents[0],
-        [contents[1][0], replace(contents[1][1], placeholder="")],
-    ]
-    stored = as_stored(kept.messages[1])["content"]
-    digest = hashlib.sha256(data).hexdigest()
-    assert stored == [{"type": "text", "text": "a"}, {"type": "image", "sha256": digest, "detail": "low"}]
 
 
 async def test_chats_without_pictures_and_models_without_eyes_are_left_alone() -> None:

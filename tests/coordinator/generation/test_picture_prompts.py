@@ -4,6 +4,7 @@ One file, since all tests are of one function in front of the same kinds of work
 """
 
 import asyncio
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,16 +12,17 @@ import pytest
 
 from tests.coordinator.fakes import token_history
 from tests.coordinator.generation.fakes import FakeFleet
-from tests.coordinator.generation.test_media import SEES, Expands, image, picture_chat
+from tests.coordinator.generation.test_media import SEES, Expands, image, loaded_pictures, picture_chat
 from tests.coordinator.history.models import CHATML, decoded, encoded, small_model
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement
+from tests.coordinator.media.pictures import png
 from tokenwire.coordinator.generation.media import MediaPrompts
 from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory
-from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
+from tokenwire.coordinator.media.content import MediaContent
 from tokenwire.coordinator.media.loader import MediaLoader, MediaReference
 from tokenwire.coordinator.media.settings import MediaSettings
 from tokenwire.coordinator.text.template.messages import ChatMessage
+from tokenwire.coordinator.text.template.pictures import as_stored
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, Finish, GenerationRequest
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
@@ -34,25 +36,18 @@ END = "<|im_end|>"
 class Replaces(Expands):
     """Replaces a prompt's first placeholders, as workers find them, by two ids each."""
 
-    async def expand(
-        self,
-        model: str,
-        token_ids: Sequence[int],
-        items: Sequence[MediaContent],
-        options_json: str | None = None,
-        placement: Placement = NEW,
-        max_token_ids: int = 0,
-        cache_salt: str | None = None,
-    ) -> tuple[Sequence[int], MediaPrompt]:
+    model = MODEL
+
+    def seen(self, token_ids: Sequence[int], pictures: int) -> tuple[Sequence[int], Sequence[tuple[int, int]]]:
         """Return the prompt with pictures that are seen."""
         (placeholder,), seen = encoded(MODEL, PLACEHOLDER), encoded(MODEL, SEEN) * 2
         made, spans = list[int](), list[tuple[int, int]]()
         for token_id in token_ids:
-            is_picture = token_id == placeholder and len(spans) < len(items)
+            is_picture = token_id == placeholder and len(spans) < pictures
             if is_picture:
                 spans.append((len(made), len(seen)))
             made += seen if is_picture else [token_id]
-        return made, MediaPrompt(items, token_ids, len(made), spans, options_json)
+        return made, spans
 
 
 class Conversation:
@@ -180,19 +175,26 @@ class SlowWorker(Expands):
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
-    async def expand(
-        self,
-        model: str,
-        token_ids: Sequence[int],
-        items: Sequence[MediaContent],
-        options_json: str | None = None,
-        placement: Placement = NEW,
-        max_token_ids: int = 0,
-        cache_salt: str | None = None,
-    ) -> tuple[Sequence[int], MediaPrompt]:
-        """Return the prompt as it is, in the end."""
+    async def ready(self) -> None:
+        """Wait until it may."""
         await self._stage.wait()
-        return await super().expand(model, token_ids, items, options_json, placement, max_token_ids, cache_salt)
+
+
+async def test_what_is_kept_of_a_chat_names_its_pictures() -> None:
+    """By their digests: sessions are recorded and compared by messages, and the bytes are not theirs to keep."""
+    chat = picture_chat("look", [{"type": "text", "text": "a"}, image(png(3), detail="low")])
+    contents, (data,) = await loaded_pictures(chat)
+    media = MediaPrompts(MediaLoader(MediaSettings()), Expands())
+    request = GenerationRequest("r", "digits", [chat], pb.SamplingParams())
+
+    prepared = await GenerationService(FakeFleet(), token_history(), media=media).prepare(request, SEES)
+
+    (kept,) = prepared.request.prompts
+    assert isinstance(kept, ChatPrompt)
+    assert [message["content"] for message in kept.messages] == contents
+    stored = as_stored(kept.messages[1])["content"]
+    digest = hashlib.sha256(data).hexdigest()
+    assert stored == [{"type": "text", "text": "a"}, {"type": "image", "sha256": digest, "detail": "low"}]
 
 
 async def test_large_requests_with_pictures_wait_side_by_side() -> None:
