@@ -32,6 +32,8 @@ class Rivals:
         self.exist = False
         """Whether there are any."""
         self._clock = clock
+        self._urgent = 0
+        """Sequences of more urgent priorities for which no place is left yet."""
         self._waiting: list[Rival] = []
         """Those for which no place is left yet, as a heap."""
         self._left = 0
@@ -42,11 +44,11 @@ class Rivals:
         self._spare = 0
         """Of the time before, what is not used yet."""
 
-    def set(self, rivals: Iterable[Rival]) -> None:
-        """Replace them by what is known now."""
-        self._waiting = [*rivals]
+    def set(self, rivals: Iterable[Rival], urgent: int = 0) -> None:
+        """Replace them by what is known now; `urgent`: sequences that wait elsewhere with more urgent priorities."""
+        self._waiting, self._urgent = [*rivals], urgent
         heapq.heapify(self._waiting)
-        self.exist = bool(self._waiting)
+        self.exist = bool(self._waiting or urgent)
         self._left = 0
 
     def room(self, free: int, wanted: int, tag: float, cost: float) -> int:
@@ -69,7 +71,10 @@ class Rivals:
         return taken
 
     def _leave(self, free: int, tag: float, cost: float) -> None:
-        """Leave places for those that go before a tag, as far as there are any."""
+        """Leave places for what is more urgent, and for those that go before a tag, as far as there are any."""
+        urgent = min(self._urgent, max(0, free - self._left))
+        self._left += urgent
+        self._urgent -= urgent
         while self._left < free and self._waiting and self._waiting[0].tag < tag:
             first = self._waiting[0]
             places = min(first.sequences, free - self._left, ceil((tag - first.tag) / cost))

@@ -1,17 +1,18 @@
 """Counts the work of tenants together with other processes: several times a second while anybody waits.
 
 This is distributed start-time fair queueing: what a tenant is given elsewhere moves its tag here (Wang and Merchant,
-FAST 2007). No request and no token waits for it.
+FAST 2007). No request and no token waits for it. Each also tells how much waits with which priority, so that places are
+left for what is more urgent elsewhere.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import NamedTuple
 
-from tokenwire.coordinator.fleet.admission.share_store import SharedTags, ShareStore
+from tokenwire.coordinator.fleet.admission.share_store import SharedTags, ShareReport, ShareStore, TenantReport
 from tokenwire.coordinator.fleet.admission.shares import Shares
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ _PERIOD_S = 0.1
 _ASKS_EVERY = 10
 """Of these, one asks whether anybody waits elsewhere for what runs here."""
 _MOST = 64
-"""Models and priorities of one exchange: clients choose priorities."""
+"""Models and priorities of one exchange, the most urgent ones: clients choose priorities."""
 _NAME_BYTES = 16
 
 
@@ -64,9 +65,13 @@ class ShareExchange:
                 each.shares.leave()
             return
         reports = [each.shares.report(_name_of(each)) for each in classes]
-        told = await self.store.exchange(reports)
-        for each, tags in zip(classes, [None] * len(classes) if told is None else told, strict=True):
-            _adopt(each.shares, tags)
+        models = [*dict.fromkeys(each.model for each in classes)]
+        told = await self.store.exchange([*reports, *(_priorities_of(model, classes) for model in models)])
+        answers = iter([None] * (len(classes) + len(models)) if told is None else told)
+        tags = [next(answers) for _ in classes]
+        elsewhere = {model: answer.waiting for model, answer in zip(models, answers, strict=True) if answer is not None}
+        for each, of_class in zip(classes, tags, strict=True):
+            _adopt(each.shares, of_class, _more_urgent(each.priority, elsewhere.get(each.model, {})))
 
     def _to_exchange(self, asks: bool) -> Sequence[SharedClass]:
         waiting, others = list[SharedClass](), list[SharedClass]()
@@ -75,6 +80,7 @@ class ShareExchange:
                 waiting.append(each)
             elif asks and each.shares:
                 others.append(each)
+        waiting.sort(key=lambda each: each.priority)
         for left in waiting[_MOST:]:
             left.shares.leave()
         return (waiting + others)[:_MOST]
@@ -90,14 +96,33 @@ class ShareExchange:
                 log.exception("the work of tenants was not exchanged")
 
 
-def _adopt(shares: Shares, tags: SharedTags | None) -> None:
+def _adopt(shares: Shares, tags: SharedTags | None, urgent: int) -> None:
     if tags is None:
-        shares.leave()
+        shares.leave(urgent)
         return
-    shares.adopt(tags)
+    shares.adopt(tags, urgent)
     if not shares:
-        shares.leave()  # what it has given is reported
+        shares.leave(urgent)  # what it has given is reported
+
+
+def _priorities_of(model: str, classes: Iterable[SharedClass]) -> ShareReport:
+    """Return what waits here of a model, with the priorities in place of tenants: they are given nothing."""
+    waiting = {
+        str(each.priority): TenantReport(0.0, 0.0, each.shares.sequences)
+        for each in classes
+        if each.model == model and each.shares.waiting
+    }
+    return ShareReport(_hash(f"priorities {model}"), "", waiting)
+
+
+def _more_urgent(priority: int, waiting: Mapping[str, int]) -> int:
+    """Return how many of the sequences that wait by priority are more urgent."""
+    return sum(count for other, count in waiting.items() if int(other) < priority)
 
 
 def _name_of(each: SharedClass) -> str:
-    return blake2b(f"{each.priority} {each.model}".encode(), digest_size=_NAME_BYTES).hexdigest()
+    return _hash(f"{each.priority} {each.model}")
+
+
+def _hash(name: str) -> str:
+    return blake2b(name.encode(), digest_size=_NAME_BYTES).hexdigest()

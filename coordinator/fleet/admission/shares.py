@@ -44,6 +44,11 @@ class Shares:
         """Return whether requests are queued, or on workers."""
         return bool(self.waiting) or any(share.meters for share in self._tenants.values())
 
+    @property
+    def sequences(self) -> int:
+        """Those that are queued."""
+        return sum(share.sequences for share in self._tenants.values() if share.waiting)
+
     def read(self) -> None:
         """Count what all that is on workers has done since the last call."""
         for share in self._tenants.values():
@@ -83,18 +88,19 @@ class Shares:
         tenants = {shared_name(tenant): self._tenants[tenant].report(begins) for tenant in reported}
         return ShareReport(name, self.period, tenants)
 
-    def adopt(self, told: SharedTags) -> None:
-        """Count on from what all processes have given."""
+    def adopt(self, told: SharedTags, urgent: int = 0) -> None:
+        """Count on from what all processes have given; `urgent`: sequences of more urgent priorities elsewhere."""
         self.period, self._virtual_time = told.period, told.virtual_time
         for tenant, share in self._tenants.items():
             share.tag = told.tags.get(shared_name(tenant), told.virtual_time) + share.unreported
         waiting = told.waiting.items()
-        self.rivals.set(Rival(told.tags.get(name, told.virtual_time), count) for name, count in waiting)
+        rivals = (Rival(told.tags.get(name, told.virtual_time), count) for name, count in waiting)
+        self.rivals.set(rivals, urgent)
 
-    def leave(self) -> None:
-        """Count by itself, if requests wait here: none wait elsewhere, or that is not known."""
+    def leave(self, urgent: int = 0) -> None:
+        """Count by itself, if requests wait here: none of this priority wait elsewhere, or that is not known."""
         self.period = ""
-        self.rivals.set(())
+        self.rivals.set((), urgent)
 
 
 @dataclass(eq=False, slots=True)

@@ -57,6 +57,7 @@ class Load:
     prompt_tokens: int
     reply_tokens: int
     requests: int
+    priority: int = 0
 
 
 @dataclass
@@ -89,7 +90,9 @@ class TwoProcesses:
     def send(self, load: Load) -> None:
         """Send a request of a load."""
         placement = Placement(tenant=load.tenant, weight=load.weight)
-        handle, listener = enqueue(self.queues[load.process], "", placement, tokens=load.prompt_tokens)
+        handle, listener = enqueue(
+            self.queues[load.process], "", placement, priority=load.priority, tokens=load.prompt_tokens
+        )
         self.clients.append(LoadedRequest(load, handle, listener))
 
     async def run(self, loads: Sequence[Load], steps: int) -> Counter[str]:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -70,6 +71,35 @@ async def test_a_tenant_that_comes_later_goes_before_one_that_fills_the_workers(
     assert served["late"] == pytest.approx(served["greedy"], rel=0.1)
 
 
+async def test_who_is_less_urgent_leaves_places_to_another_process() -> None:
+    """As in one process, whatever weights are; what nobody wants is used."""
+    processes = TwoProcesses(places=20)
+    served = await processes.run([replace(LOADS[0], priority=1)], 100)
+    before = served["greedy"]
+    await processes.run([replace(LOADS[1], requests=15)], 300)
+    served.clear()
+    await processes.run([], 700)
+    processes.stop()
+
+    assert before > 0
+    assert served["heavy"] / served.total() == pytest.approx(15 / 20, rel=0.1)
+
+
+async def test_the_most_urgent_priorities_are_exchanged() -> None:
+    """Clients choose priorities, so one of them can't keep others from being shared."""
+    queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(max_queue=1000))
+    exchange = ShareExchange(store := FailingStore(), queue.shares)
+    for priority in range(-100, 1):
+        enqueue(queue, "another", Placement(tenant="another"), priority=-priority)
+    for _ in range(3):
+        await exchange.exchange()
+    queue.abort(None)
+
+    assert [len(report.tenants) for report in store.reports] == [1] * 3 * 64
+    assert store.priorities is not None
+    assert {*store.priorities.tenants} == {str(priority) for priority in range(64)}
+
+
 class FailingStore:
     """A store that answers until the test says otherwise."""
 
@@ -79,11 +109,13 @@ class FailingStore:
         self.answer: SharedTags | None = None
         self.fails = False
         self.reports: list[ShareReport] = []
+        self.priorities: ShareReport | None = None
 
     async def exchange(self, reports: Sequence[ShareReport]) -> Sequence[SharedTags | None] | None:
-        """Record, and answer."""
-        self.reports += reports
-        return None if self.fails else [self.answer] * len(reports)
+        """Record, and answer: of priorities, which the last report has, nothing waits elsewhere."""
+        self.reports += reports[:-1]
+        self.priorities = reports[-1]
+        return None if self.fails else [self.answer] * (len(reports) - 1) + [None]
 
     async def close(self) -> None:
         """Do nothing."""
@@ -165,7 +197,8 @@ async def test_tenants_and_models_are_not_named_in_a_store() -> None:
     queue.abort(None)
 
     (report,) = store.reports
-    assert all(len(name) == 32 for name in [report.name, *report.tenants])
+    assert store.priorities is not None
+    assert all(len(name) == 32 for name in [report.name, *report.tenants, store.priorities.name])
     assert "own" not in report.tenants
 
 
