@@ -1,6 +1,8 @@
 """Limits the number of elements of JSON: parsing millions of them would block every stream."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 from tokenwire.errors import InvalidRequest
@@ -23,36 +25,53 @@ class ShapeLimits:
     """Bytes checked before the event loop continues with other work."""
 
 
-async def check_shape(body: bytes | bytearray, limits: ShapeLimits | None = None) -> int:
-    """Check a body before it is parsed, in one call that cannot be interrupted. Raises InvalidRequest.
+@asynccontextmanager
+async def _own_turn() -> AsyncIterator[None]:
+    await asyncio.sleep(0)
+    yield
 
-    Returns about how many bytes the result will take.
+
+Turn = Callable[[], AbstractAsyncContextManager[None]]
+"""A turn of the event loop, which no other large body has, too."""
+
+
+async def check_shape(*texts: bytes | bytearray, limits: ShapeLimits | None = None, turn: Turn = _own_turn) -> int:
+    """Check a body, or texts that count as one, before they are parsed by calls that cannot be interrupted.
+
+    Returns about how many bytes the result will take. Raises InvalidRequest.
     """
     limits = limits or ShapeLimits()
-    if len(body) <= limits.unchecked_bytes:
-        return len(body)
-    if b"\0" in body:  # only in UTF-16 and UTF-32, where the counts below would be wrong
-        raise InvalidRequest(f"A body of {len(body)} bytes, more than {limits.unchecked_bytes}, must be UTF-8.")
-    count = ElementCount(limits)
-    await count.add(body, "The body has")
+    size = sum(map(len, texts))
+    if size <= limits.unchecked_bytes:
+        return size
+    count = ElementCount(limits, turn)
+    for text in texts:
+        if b"\0" in text:  # only in UTF-16 and UTF-32, where the counts below would be wrong
+            raise InvalidRequest(f"A body of {size} bytes, more than {limits.unchecked_bytes}, must be UTF-8.")
+        await count.add(text, "The body has")
     await asyncio.sleep(0)
-    return len(body) + _PART_BYTES * count.parts + _VALUE_BYTES * count.commas
+    return size + _PART_BYTES * count.parts + _VALUE_BYTES * count.commas
 
 
 class ElementCount:
     """Counts the elements of several texts together."""
 
-    def __init__(self, limits: ShapeLimits) -> None:
+    def __init__(self, limits: ShapeLimits, turn: Turn = _own_turn) -> None:
         self.parts = self.commas = 0
         self._limits = limits
-        self._bytes = 0
-        """Since others had a turn."""
+        self._turn = turn
+        self._bytes = limits.piece_bytes
+        """Since the last turn."""
 
     async def add(self, text: bytes | bytearray, what_has: str, param: str | None = None) -> None:
         """Add those of a text, with turns for others. Raises InvalidRequest, which begins with `what_has`."""
         limits, before = self._limits, self.parts
         quotes = openings = start = 0
         while start < len(text):
+            if self._bytes >= limits.piece_bytes:
+                self._bytes = 0
+                async with self._turn():
+                    pass  # whoever is next gets it in the next cycle of the loop, after this piece
             end = _include_escapes(text, start, start + limits.piece_bytes)
             between = text[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
             outside = b"".join(between[quotes % 2 :: 2])  # after an odd number of quotes the piece starts in a string
@@ -67,9 +86,6 @@ class ElementCount:
                 raise _rejection(at_least, self.parts, "strings, objects, lists and fields", limits.parts, param)
             if self.commas >= limits.values:
                 raise _rejection(at_least, self.commas + 1, "values", limits.values, param)
-            if self._bytes >= limits.piece_bytes:
-                self._bytes = 0
-                await asyncio.sleep(0)
 
 
 def _rejection(at_least: str, count: int, what: str, limit: int, param: str | None) -> InvalidRequest:

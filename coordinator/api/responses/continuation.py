@@ -86,7 +86,9 @@ async def parsed_items(texts: Sequence[bytes], memory: BodyMemory) -> list[dict[
     if total <= SMALL_BYTES:
         return [item for text in texts for item in _items_in(parse_json(text))]
     memory.end_turn()  # nobody waits for memory in a turn
-    await memory.add(await _checked_shape(texts))
+    with _counted_again():
+        size = await check_shape(*texts, turn=memory.budget.turn)
+    await memory.add(size)
     await memory.begin_turn(total)
     items: list[dict[str, Any]] = []
     for text in texts:
@@ -94,12 +96,6 @@ async def parsed_items(texts: Sequence[bytes], memory: BodyMemory) -> list[dict[
     with _counted_again():
         await check_arguments({"input": items})
     return items
-
-
-async def _checked_shape(texts: Sequence[bytes]) -> int:
-    """Check texts together, since all of them become one prompt. Raises and returns what `check_shape` does."""
-    with _counted_again():
-        return await check_shape(b",".join(texts))
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Bodies with too many elements are rejected unparsed, in any spelling."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.coordinator.api.test_json_body import VALUES
 from tokenwire.coordinator.api.body_shape import ShapeLimits, check_shape
+from tokenwire.coordinator.http.backpressure import BodyBudget, BodySettings
 from tokenwire.errors import InvalidRequest
 
 TRICKY = st.text(st.sampled_from('a"\\,:{[]}\n'))
@@ -32,7 +34,7 @@ def commas_of(value: Any) -> int:
 async def is_rejected(body: bytes, limits: ShapeLimits) -> bool:
     """Return whether a body has too many elements."""
     try:
-        await check_shape(body, limits)
+        await check_shape(body, limits=limits)
     except InvalidRequest:
         return True
     return False
@@ -84,3 +86,22 @@ async def test_a_long_body_in_another_encoding_is_rejected() -> None:
     with pytest.raises(InvalidRequest, match="UTF-8"):
         await check_shape(body.encode("utf-16"))
     await check_shape(body[:1000].encode("utf-16"))
+
+
+async def test_pieces_of_bodies_that_come_at_once_take_turns() -> None:
+    """Thirty stored conversations that were continued at once blocked every stream for a second."""
+    budget, cycles = BodyBudget(BodySettings()), 0
+
+    async def count() -> None:
+        nonlocal cycles
+        while True:
+            cycles += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    text = b'"' + b"x" * 2**16 + b'"'
+    limits = ShapeLimits(piece_bytes=2**12)
+    await asyncio.gather(*(check_shape(text, text, limits=limits, turn=budget.turn) for _ in range(8)))
+    counting.cancel()
+
+    assert cycles >= 8 * 2 * 2**16 // 2**12
