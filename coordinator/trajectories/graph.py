@@ -1,10 +1,12 @@
 """The graph of a session: nodes are what was sampled, each after the node whose ids or messages its prompt extends."""
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tokenwire.coordinator.trajectories.conversation import Conversation
 from tokenwire.coordinator.trajectories.counts import FoundNodes, NodeCount
 from tokenwire.coordinator.trajectories.events import (
     MessageParsed,
@@ -34,8 +36,8 @@ class GraphNode:
     """What its prompt has of its parent: its ids, or only its messages."""
     prompt_ids: "array[int]" = field(default_factory=lambda: array("I"))
     """Those after its parent's ids, if they are linked by them, else all."""
-    messages: Sequence[Mapping[str, Any]] | None = None
-    """All of its prompt."""
+    conversation: Conversation | None = None
+    """All messages of its prompt."""
     message_start: int = 0
     """How many of them are those of its parent's prompt."""
     tools: Sequence[Mapping[str, Any]] | None = None
@@ -123,6 +125,8 @@ class _Builder:
         self._graph = graph
         self._messages = messages
         self._ends = KnownEnds()
+        self._by_length: defaultdict[int, list[GraphNode]] = defaultdict(list)
+        """Nodes by the number of their prompts' messages."""
         self._digests: dict[str, IdDigest] = {}
         """Of the prompt and the completion of each node."""
 
@@ -132,30 +136,31 @@ class _Builder:
         self.found.add(turn.run, turn.earlier, len(turn.choices), left_out=bool(missing))
         if missing:
             return
-        messages, tools = self._conversation(turn)
-        parent, link, prompt_ids, digest = self._place(turn, messages)
+        conversation, tools = self._conversation(turn)
+        parent, link, prompt_ids, digest = self._place(turn, conversation)
         if parent is not None and link == "ids":
             parent.is_leaf = False
-        start = 0 if parent is None else _common(parent.messages, messages)
+        start = 0
+        if parent is not None and parent.conversation is not None and conversation is not None:
+            start = conversation.in_common(parent.conversation)
         for choice in turn.choices:
             message = self._messages.get(choice.node, choice.message)
-            nodes[choice.node] = GraphNode(turn, choice, message, parent, link, prompt_ids, messages, start, tools)
+            nodes[choice.node] = GraphNode(turn, choice, message, parent, link, prompt_ids, conversation, start, tools)
+            if conversation is not None:
+                self._by_length[len(conversation)].append(nodes[choice.node])
             end = self._digests[choice.node] = digest.followed_by(choice.token_ids)
             self._ends.put(end, choice.node)
 
-    def _conversation(
-        self, turn: RecordedTurn
-    ) -> tuple[Sequence[Mapping[str, Any]] | None, Sequence[Mapping[str, Any]] | None]:
+    def _conversation(self, turn: RecordedTurn) -> tuple[Conversation | None, Sequence[Mapping[str, Any]] | None]:
         """Return the messages and the tools of a turn's prompt."""
         if turn.messages is None or turn.message_base is None:
-            return turn.messages, turn.tools
+            return None if turn.messages is None else Conversation(turn.messages), turn.tools
         base = self._graph.nodes[turn.message_base]
-        return [*(base.messages or ())[: turn.message_start], *turn.messages], (
-            base.tools if turn.same_tools else turn.tools
-        )
+        conversation = Conversation(turn.messages, base.conversation, turn.message_start)
+        return conversation, base.tools if turn.same_tools else turn.tools
 
     def _place(
-        self, turn: RecordedTurn, messages: Sequence[Mapping[str, Any]] | None
+        self, turn: RecordedTurn, conversation: Conversation | None
     ) -> "tuple[GraphNode | None, Link | None, array[int], IdDigest]":
         """Return the parent of a turn, what links them, the ids after its parent's, and the digest of its prompt."""
         nodes = self._graph.nodes
@@ -165,27 +170,18 @@ class _Builder:
             return nodes[found[0]], "ids", turn.prompt_ids[found[1] :], digest
         if turn.base is not None:
             return nodes[turn.base], "ids", turn.prompt_ids, digest
-        parent = self._by_messages(messages)
+        parent = None if conversation is None else self._by_messages(conversation)
         return parent, None if parent is None else "messages", turn.prompt_ids, digest
 
-    def _by_messages(self, messages: Sequence[Mapping[str, Any]] | None) -> GraphNode | None:
-        """Return the node whose prompt and reply a conversation goes on after, by its messages alone."""
-        best: GraphNode | None = None
-        for node in self._graph.nodes.values() if messages else ():
-            count = len(node.messages or ())
-            if not node.messages or count >= len(messages or ()) or (best and count < len(best.messages or ())):
-                continue
-            assert messages is not None
-            if messages[count].get("role") == "assistant" and list(messages[:count]) == list(node.messages):
-                best = node
-        return best
-
-
-def _common(one: Sequence[Mapping[str, Any]] | None, other: Sequence[Mapping[str, Any]] | None) -> int:
-    """Return how many messages two conversations begin with in common."""
-    count = 0
-    for left, right in zip(one or (), other or (), strict=False):
-        if left is not right and left != right:
-            break
-        count += 1
-    return count
+    def _by_messages(self, conversation: Conversation) -> GraphNode | None:
+        """Return the node whose prompt and reply a conversation goes on after, by its messages alone: of those with
+        most messages, the newest.
+        """
+        messages = conversation.after(0)
+        for count in range(len(messages) - 1, 0, -1):
+            if count in self._by_length and messages[count].get("role") == "assistant":
+                for node in reversed(self._by_length[count]):
+                    assert node.conversation is not None
+                    if conversation.in_common(node.conversation) == count:
+                        return node
+        return None

@@ -65,7 +65,9 @@ def test_a_prompt_that_was_rendered_anew_comes_after_its_messages() -> None:
         "d": (None, None),
         "e": (None, None),
     }
-    assert graph.nodes["b"].messages == second
+    conversation = graph.nodes["b"].conversation
+    assert conversation is not None
+    assert conversation.after(0) == second
     assert graph.nodes["b"].message_start == 1
     assert graph.nodes["b"].all_prompt_ids() == array("I", [9])
     assert graph.nodes["a"].is_leaf

@@ -135,7 +135,8 @@ async def test_the_next_turn_is_stored_as_what_it_adds() -> None:
     first, last = (await service.graph()).nodes.values()
     assert last.parent is first
     assert list(last.prompt_ids) == [3]
-    assert last.messages == messages[:3]
+    assert last.conversation is not None
+    assert last.conversation.after(0) == messages[:3]
     assert last.tools == tools
     assert (second.message_start, second.same_tools, second.tools) == (1, True, None)  # type: ignore[union-attr]
 
