@@ -347,6 +347,17 @@ ROWS: dict[str, list[Panel]] = {
             {"{{instance}}": f"{_REUSED} / {_EXPANDED}"},
         ),
     ],
+    "Trajectories (with --enable-trajectories)": [
+        Panel(
+            "Dropped sessions and events",
+            "Sessions before their time, since there was no room, and turns, rewards and messages that were not stored.",
+            "short",
+            {
+                "sessions": rate("tokenwire_trajectory_sessions_dropped_total", where=_SELECTED),
+                "events": rate("tokenwire_trajectory_events_dropped_total", where=_SELECTED),
+            },
+        ),
+    ],
     "Coordinators": [
         Panel(
             "Event loop lag",

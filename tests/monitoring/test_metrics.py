@@ -28,7 +28,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     worker = ["--sim-step-ms", "5", "--sim-max-num-seqs", "1", "--sim-image-tokens", "8"]
     folder = tmp_path_factory.mktemp("service")
     (keys := folder / "keys").write_text("search sk-search\n")
-    options = ["--max-queue", "0", "--api-keys-file", str(keys)]
+    options = ["--max-queue", "0", "--api-keys-file", str(keys), "--enable-trajectories"]
     headers = {"Authorization": "Bearer sk-search"}
     with (
         simulated_service(folder, *worker, coordinator_options=options) as service,
