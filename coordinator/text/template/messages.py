@@ -35,7 +35,9 @@ _MEDIA = (
 _OWN_FIELDS = frozenset(
     {*_MEDIA, "closed", "data", "name", "prompt_cache_breakpoint", "refusal", "text", "thinking", "type", "uuid"}
 )
-_BILLING_HEADER = re.compile("x-anthropic-billing-header:[^\r\n\x85\u2028\u2029]*(\r\n|[\r\n\x85\u2028\u2029])?")
+_BILLING_NAME = "x-anthropic-billing-header:"
+_LINE_ENDS = "\r\n\x85\u2028\u2029"
+_BILLING_HEADER = re.compile(f"(?<![^{_LINE_ENDS}]){_BILLING_NAME}[^{_LINE_ENDS}]*(\r\n|[{_LINE_ENDS}])?")
 
 
 def extra_fields(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,12 +127,12 @@ def parse_content(content: object, role: str, where: str, form: ContentFormat) -
 
 
 def without_billing_header(text: str) -> str:
-    """Return a system prompt without the billing header that Claude Code puts in its first line.
+    """Return a system prompt without the line of Claude Code's billing header, wherever it stands.
 
-    The header has a hash that changes with every request and would invalidate all cached prefixes.
+    It is the first one, unless a proxy puts others before it. The header has a hash that changes with every request
+    and would invalidate all cached prefixes.
     """
-    line = _BILLING_HEADER.match(text)
-    return text if line is None else text[line.end() :]
+    return _BILLING_HEADER.sub("", text) if _BILLING_NAME in text else text
 
 
 def join_texts(parts: Collection[Mapping[str, Any]]) -> str:

@@ -29,13 +29,18 @@ def test_system_prompts_come_first(system: Any, text: str) -> None:
         (["Be ", HEADER, "kind."], "Be kind."),
         ([HEADER + "\nBe brief.\nBe kind."], "Be brief.\nBe kind."),
         ([HEADER + "\nBe brief.", " Be kind."], "Be brief. Be kind."),
-        (["Be brief.\n" + HEADER], "Be brief.\n" + HEADER),
+        (["Be brief.\n" + HEADER], "Be brief.\n"),
+        (["Be brief.\n" + HEADER + "\nBe kind."], "Be brief.\nBe kind."),
+        (["Be brief.\r\n" + HEADER + "\r\n\r\nBe kind.\n" + HEADER + "\n"], "Be brief.\r\n\r\nBe kind.\n"),
+        (["It sends `" + HEADER + "`."], "It sends `" + HEADER + "`."),
         (HEADER + "\nBe brief.\nBe kind.", "Be brief.\nBe kind."),
     ],
 )
 @pytest.mark.parametrize("inline", [False, True])
 def test_only_the_line_of_a_billing_header_is_removed(system: str | list[str], text: str, inline: bool) -> None:
-    """It changes with every request. The rest stays, in text and blocks, of the system prompt and of messages."""
+    """It changes with every request. The rest stays, in text and blocks, of the system prompt and of messages; so do
+    lines that only mention it.
+    """
     content = system if isinstance(system, str) else [{"type": "text", "text": block} for block in system]
     request = messages_chat(HI, {"role": "system", "content": content}) if inline else messages_chat(system=content)
 
