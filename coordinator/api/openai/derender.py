@@ -11,6 +11,7 @@ from tokenwire.coordinator.api.api_request import RequestHeaders, caller_of
 from tokenwire.coordinator.api.aside import INLINE_TOKENS, aside
 from tokenwire.coordinator.api.fields.common import RequestFields
 from tokenwire.coordinator.api.fields.usage import full_usage_object
+from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import planned_rules
 from tokenwire.coordinator.api.openai.derender_logprobs import chat_scores, completion_scores, most_shown
@@ -48,7 +49,7 @@ def derender_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
             reply = required(body.generate_response, "generate_response")
             reply.check(model)
             tokens = sum(len(choice.token_ids or ()) for choice in reply.choices)
-            return JSONResponse(await aside(tokens, lambda: _chat(body, reply, model, rules, plan), inline))
+            return long_response(await aside(tokens, lambda: _chat(body, reply, model, rules, plan), inline), "choices")
         if plan is not None:
             required(body.prompt_token_ids, "prompt_token_ids")
         chunk = body.chunk(model, body.prompt_token_ids)
@@ -76,7 +77,8 @@ def _add_completions(router: ApiRouter, models: ModelDirectory) -> None:
             reply.check(model)
             check_prompt_ids(prompt, model)
         tokens = sum(len(choice.token_ids or ()) for reply in replies for choice in reply.choices)
-        return JSONResponse(await aside(tokens, lambda: _completion(body, replies, prompts, model, rules)))
+        completion = await aside(tokens, lambda: _completion(body, replies, prompts, model, rules))
+        return long_response(completion, "choices")
 
 
 async def _plan(
