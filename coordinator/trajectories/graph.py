@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tokenwire.coordinator.trajectories.conversation import Conversation
 from tokenwire.coordinator.trajectories.counts import FoundNodes, NodeCount
 from tokenwire.coordinator.trajectories.events import (
     MessageParsed,
@@ -17,6 +16,7 @@ from tokenwire.coordinator.trajectories.events import (
     SessionOpened,
 )
 from tokenwire.coordinator.trajectories.index import IdDigest, KnownEnds
+from tokenwire.coordinator.trajectories.turn_messages import TurnMessages
 
 Link = Literal["ids", "messages"]
 
@@ -36,7 +36,7 @@ class GraphNode:
     """What its prompt has of its parent: its ids, or only its messages."""
     prompt_ids: "array[int]" = field(default_factory=lambda: array("I"))
     """Those after its parent's ids, if they are linked by them, else all."""
-    conversation: Conversation | None = None
+    conversation: TurnMessages | None = None
     """All messages of its prompt."""
     message_start: int = 0
     """How many of them are those of its parent's prompt."""
@@ -151,16 +151,16 @@ class _Builder:
             end = self._digests[choice.node] = digest.followed_by(choice.token_ids)
             self._ends.put(end, choice.node)
 
-    def _conversation(self, turn: RecordedTurn) -> tuple[Conversation | None, Sequence[Mapping[str, Any]] | None]:
+    def _conversation(self, turn: RecordedTurn) -> tuple[TurnMessages | None, Sequence[Mapping[str, Any]] | None]:
         """Return the messages and the tools of a turn's prompt."""
         if turn.messages is None or turn.message_base is None:
-            return None if turn.messages is None else Conversation(turn.messages), turn.tools
+            return None if turn.messages is None else TurnMessages(turn.messages), turn.tools
         base = self._graph.nodes[turn.message_base]
-        conversation = Conversation(turn.messages, base.conversation, turn.message_start)
+        conversation = TurnMessages(turn.messages, base.conversation, turn.message_start)
         return conversation, base.tools if turn.same_tools else turn.tools
 
     def _place(
-        self, turn: RecordedTurn, conversation: Conversation | None
+        self, turn: RecordedTurn, conversation: TurnMessages | None
     ) -> "tuple[GraphNode | None, Link | None, array[int], IdDigest]":
         """Return the parent of a turn, what links them, the ids after its parent's, and the digest of its prompt."""
         nodes = self._graph.nodes
@@ -173,7 +173,7 @@ class _Builder:
         parent = None if conversation is None else self._by_messages(conversation)
         return parent, None if parent is None else "messages", turn.prompt_ids, digest
 
-    def _by_messages(self, conversation: Conversation) -> GraphNode | None:
+    def _by_messages(self, conversation: TurnMessages) -> GraphNode | None:
         """Return the node whose prompt and reply a conversation goes on after, by its messages alone: of those with
         most messages, the newest.
         """

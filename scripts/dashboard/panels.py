@@ -350,7 +350,7 @@ ROWS: dict[str, list[Panel]] = {
     "Trajectories (with --enable-trajectories)": [
         Panel(
             "Dropped sessions and events",
-            "Sessions before their time, for lack of room, and turns, rewards and messages that were not stored.",
+            "Sessions for which there was no room, and turns, rewards and messages that were not stored.",
             "short",
             {
                 "sessions": rate("tokenwire_trajectory_sessions_dropped_total", where=_SELECTED),
