@@ -31,11 +31,11 @@ async def _own_turn() -> AsyncIterator[None]:
     yield
 
 
-Turn = Callable[[], AbstractAsyncContextManager[None]]
+LoopTurn = Callable[[], AbstractAsyncContextManager[None]]
 """A turn of the event loop, which no other large body has, too."""
 
 
-async def check_shape(*texts: bytes | bytearray, limits: ShapeLimits | None = None, turn: Turn = _own_turn) -> int:
+async def check_shape(*texts: bytes | bytearray, limits: ShapeLimits | None = None, turn: LoopTurn = _own_turn) -> int:
     """Check a body, or texts that count as one, before they are parsed by calls that cannot be interrupted.
 
     Returns about how many bytes the result will take. Raises InvalidRequest.
@@ -56,7 +56,7 @@ async def check_shape(*texts: bytes | bytearray, limits: ShapeLimits | None = No
 class ElementCount:
     """Counts the elements of several texts together."""
 
-    def __init__(self, limits: ShapeLimits, turn: Turn = _own_turn) -> None:
+    def __init__(self, limits: ShapeLimits, turn: LoopTurn = _own_turn) -> None:
         self.parts = self.commas = 0
         self._limits = limits
         self._turn = turn
