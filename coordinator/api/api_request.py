@@ -185,7 +185,7 @@ class ApiRequest(Request):
             except ValueError:
                 content = parse_slowly(body)
         else:
-            await context.body.add(await check_shape(body, turn=context.body.budget.turn))
+            await context.body.add(await check_shape(body, give_way=context.body.budget.give_way))
             await context.body.begin_turn(len(body))  # only now: nobody waits for memory in a turn
             content = await parse_json_in_turns(body, context.body.budget.turn)
             await give_way()

@@ -1,9 +1,9 @@
 """Limits the number of elements of JSON: parsing millions of them would block every stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tokenwire.errors import InvalidRequest
 
@@ -25,17 +25,14 @@ class ShapeLimits:
     """Bytes checked before the event loop continues with other work."""
 
 
-@asynccontextmanager
-async def _own_turn() -> AsyncIterator[None]:
-    await asyncio.sleep(0)
-    yield
+GiveWay = Callable[[], Awaitable[None]]
+"""Lets others go on before the next piece."""
+_GIVE_WAY: GiveWay = partial(asyncio.sleep, 0)
 
 
-LoopTurn = Callable[[], AbstractAsyncContextManager[None]]
-"""A turn of the event loop, which no other large body has, too."""
-
-
-async def check_shape(*texts: bytes | bytearray, limits: ShapeLimits | None = None, turn: LoopTurn = _own_turn) -> int:
+async def check_shape(
+    *texts: bytes | bytearray, limits: ShapeLimits | None = None, give_way: GiveWay = _GIVE_WAY
+) -> int:
     """Check a body, or texts that count as one, before they are parsed by calls that cannot be interrupted.
 
     Returns about how many bytes the result will take. Raises InvalidRequest.
@@ -44,7 +41,7 @@ async def check_shape(*texts: bytes | bytearray, limits: ShapeLimits | None = No
     size = sum(map(len, texts))
     if size <= limits.unchecked_bytes:
         return size
-    count = ElementCount(limits, turn)
+    count = ElementCount(limits, give_way)
     for text in texts:
         if b"\0" in text:  # only in UTF-16 and UTF-32, where the counts below would be wrong
             raise InvalidRequest(f"A body of {size} bytes, more than {limits.unchecked_bytes}, must be UTF-8.")
@@ -56,12 +53,12 @@ async def check_shape(*texts: bytes | bytearray, limits: ShapeLimits | None = No
 class ElementCount:
     """Counts the elements of several texts together."""
 
-    def __init__(self, limits: ShapeLimits, turn: LoopTurn = _own_turn) -> None:
+    def __init__(self, limits: ShapeLimits, give_way: GiveWay = _GIVE_WAY) -> None:
         self.parts = self.commas = 0
         self._limits = limits
-        self._turn = turn
+        self._give_way = give_way
         self._bytes = limits.piece_bytes
-        """Since the last turn."""
+        """Since others had a turn: at first it is not known how many begin at once."""
 
     async def add(self, text: bytes | bytearray, what_has: str, param: str | None = None) -> None:
         """Add those of a text, with turns for others. Raises InvalidRequest, which begins with `what_has`."""
@@ -70,8 +67,7 @@ class ElementCount:
         while start < len(text):
             if self._bytes >= limits.piece_bytes:
                 self._bytes = 0
-                async with self._turn():
-                    pass  # whoever is next gets it in the next cycle of the loop, after this piece
+                await self._give_way()
             end = _include_escapes(text, start, start + limits.piece_bytes)
             between = text[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
             outside = b"".join(between[quotes % 2 :: 2])  # after an odd number of quotes the piece starts in a string

@@ -111,6 +111,11 @@ class BodyBudget:
             await asyncio.sleep(0)
             yield
 
+    async def give_way(self) -> None:
+        """Wait for a turn, and leave the next one to the next large body: what is done now ends before it begins."""
+        async with self.turn():
+            pass
+
     async def add(self, memory: "BodyMemory", size: int) -> None:
         """Add to what a body takes as soon as there is space. Raises Unavailable."""
         if self._may_hold(memory, size):

@@ -87,7 +87,7 @@ async def parsed_items(texts: Sequence[bytes], memory: BodyMemory) -> list[dict[
         return [item for text in texts for item in _items_in(parse_json(text))]
     memory.end_turn()  # nobody waits for memory in a turn
     with _counted_again():
-        size = await check_shape(*texts, turn=memory.budget.turn)
+        size = await check_shape(*texts, give_way=memory.budget.give_way)
     await memory.add(size)
     await memory.begin_turn(total)
     items: list[dict[str, Any]] = []

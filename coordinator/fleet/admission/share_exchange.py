@@ -7,13 +7,12 @@ left for what is more urgent elsewhere.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from hashlib import blake2b
 from typing import NamedTuple
 
 from tokenwire.coordinator.fleet.admission.share_store import SharedTags, ShareReport, ShareStore, TenantReport
-from tokenwire.coordinator.fleet.admission.shares import Shares
+from tokenwire.coordinator.fleet.admission.shares import Shares, shared_name
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +22,6 @@ _ASKS_EVERY = 10
 """Of these, one asks whether anybody waits elsewhere for what runs here."""
 _MOST = 64
 """Models and priorities of one exchange, the most urgent ones: clients choose priorities."""
-_NAME_BYTES = 16
 
 
 class SharedClass(NamedTuple):
@@ -66,12 +64,11 @@ class ShareExchange:
             return
         reports = [each.shares.report(_name_of(each)) for each in classes]
         models = [*dict.fromkeys(each.model for each in classes)]
-        told = await self.store.exchange([*reports, *(_priorities_of(model, classes) for model in models)])
-        answers = iter([None] * (len(classes) + len(models)) if told is None else told)
-        tags = [next(answers) for _ in classes]
-        elsewhere = {model: answer.waiting for model, answer in zip(models, answers, strict=True) if answer is not None}
-        for each, of_class in zip(classes, tags, strict=True):
-            _adopt(each.shares, of_class, _more_urgent(each.priority, elsewhere.get(each.model, {})))
+        reports += [_priorities_of(model, classes) for model in models]
+        told = await self.store.exchange(reports) or [None] * len(reports)
+        priorities = dict(zip(models, told[len(classes) :], strict=True))
+        for each, tags in zip(classes, told[: len(classes)], strict=True):
+            _adopt(each.shares, tags, _more_urgent(each.priority, priorities[each.model]))
 
     def _to_exchange(self, asks: bool) -> Sequence[SharedClass]:
         waiting, others = list[SharedClass](), list[SharedClass]()
@@ -97,11 +94,9 @@ class ShareExchange:
 
 
 def _adopt(shares: Shares, tags: SharedTags | None, urgent: int) -> None:
-    if tags is None:
-        shares.leave(urgent)
-        return
-    shares.adopt(tags, urgent)
-    if not shares:
+    if tags is not None:
+        shares.adopt(tags, urgent)
+    if tags is None or not shares:
         shares.leave(urgent)  # what it has given is reported
 
 
@@ -112,17 +107,13 @@ def _priorities_of(model: str, classes: Iterable[SharedClass]) -> ShareReport:
         for each in classes
         if each.model == model and each.shares.waiting
     }
-    return ShareReport(_hash(f"priorities {model}"), "", waiting)
+    return ShareReport(shared_name(f"priorities {model}"), "", waiting)
 
 
-def _more_urgent(priority: int, waiting: Mapping[str, int]) -> int:
-    """Return how many of the sequences that wait by priority are more urgent."""
-    return sum(count for other, count in waiting.items() if int(other) < priority)
+def _more_urgent(priority: int, told: SharedTags | None) -> int:
+    """Return how many sequences wait elsewhere with more urgent priorities."""
+    return 0 if told is None else sum(count for other, count in told.waiting.items() if int(other) < priority)
 
 
 def _name_of(each: SharedClass) -> str:
-    return _hash(f"{each.priority} {each.model}")
-
-
-def _hash(name: str) -> str:
-    return blake2b(name.encode(), digest_size=_NAME_BYTES).hexdigest()
+    return shared_name(f"{each.priority} {each.model}")

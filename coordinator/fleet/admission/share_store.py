@@ -16,7 +16,7 @@ class TenantReport(NamedTuple):
 
 
 class ShareReport(NamedTuple):
-    """What one process says of the requests of one model and priority."""
+    """What one process says of the requests of one model and priority; or of a model, with priorities as tenants."""
 
     name: str
     """Of the model and priority, for all processes alike."""

@@ -47,7 +47,7 @@ class Shares:
     @property
     def sequences(self) -> int:
         """Those that are queued."""
-        return sum(share.sequences for share in self._tenants.values() if share.waiting)
+        return sum(share.sequences for share in self._tenants.values())
 
     def read(self) -> None:
         """Count what all that is on workers has done since the last call."""
@@ -184,6 +184,6 @@ class TenantShare:
 
 
 @lru_cache(4096)
-def shared_name(tenant: str) -> str:
-    """Return the name of a tenant in a store, from which it cannot be read."""
-    return blake2b(tenant.encode(), digest_size=_NAME_BYTES).hexdigest()
+def shared_name(name: str) -> str:
+    """Return what a tenant or a model is called in a store, from which its name cannot be read."""
+    return blake2b(name.encode(), digest_size=_NAME_BYTES).hexdigest()

@@ -101,7 +101,7 @@ async def test_pieces_of_bodies_that_come_at_once_take_turns() -> None:
     counting = asyncio.create_task(count())
     text = b'"' + b"x" * 2**16 + b'"'
     limits = ShapeLimits(piece_bytes=2**12)
-    await asyncio.gather(*(check_shape(text, text, limits=limits, turn=budget.turn) for _ in range(8)))
+    await asyncio.gather(*(check_shape(text, text, limits=limits, give_way=budget.give_way) for _ in range(8)))
     counting.cancel()
 
     assert cycles >= 8 * 2 * 2**16 // 2**12
