@@ -41,6 +41,8 @@ class GraphNode:
     message_start: int = 0
     """How many of them are those of its parent's prompt."""
     tools: Sequence[Mapping[str, Any]] | None = None
+    length: int = 0
+    """The number of ids of its whole prompt and its completion."""
     rewards: Rewards = field(default_factory=dict)
     is_leaf: bool = True
     """Whether no other node begins with its ids."""
@@ -145,10 +147,12 @@ class _Builder:
             start = conversation.in_common(parent.conversation)
         for choice in turn.choices:
             message = self._messages.get(choice.node, choice.message)
-            nodes[choice.node] = GraphNode(turn, choice, message, parent, link, prompt_ids, conversation, start, tools)
+            end = self._digests[choice.node] = digest.followed_by(choice.token_ids)
+            nodes[choice.node] = GraphNode(
+                turn, choice, message, parent, link, prompt_ids, conversation, start, tools, end.length
+            )
             if conversation is not None:
                 self._by_length[len(conversation)].append(nodes[choice.node])
-            end = self._digests[choice.node] = digest.followed_by(choice.token_ids)
             self._ends.put(end, choice.node)
 
     def _conversation(self, turn: RecordedTurn) -> tuple[TurnMessages | None, Sequence[Mapping[str, Any]] | None]:

@@ -23,7 +23,7 @@ def node_object(node: GraphNode) -> dict[str, Any]:
         "messages": None if node.conversation is None else node.conversation.after(node.message_start),
         "tools": None if repeats_tools else node.tools,
         "message": node.message,
-        "prompt_start": _length(parent) if parent is not None and is_linked else 0,
+        "prompt_start": parent.length if parent is not None and is_linked else 0,
         "prompt_ids": node.prompt_ids.tolist(),
         "completion_ids": choice.token_ids.tolist(),
         "logprobs": None if choice.logprobs is None else choice.logprobs.tolist(),
@@ -78,9 +78,4 @@ def trace_object(session_id: str, node: GraphNode) -> dict[str, Any]:
 
 def prompt_length(node: GraphNode) -> int:
     """Return the number of ids of a node's whole prompt."""
-    return _length(node) - len(node.choice.token_ids)
-
-
-def _length(node: GraphNode) -> int:
-    """Return the number of ids of a node's prompt and completion."""
-    return sum(len(each.prompt_ids) + len(each.choice.token_ids) for each in node.line())
+    return node.length - len(node.choice.token_ids)
