@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tokenwire.coordinator.trajectories.marks import SessionMarks
+from tokenwire.coordinator.trajectories.session_limit import SessionLimit
 from tokenwire.coordinator.trajectories.store import FULL, DropCounts, OnDropped, SessionKey, StoredSession
 from tokenwire.coordinator.trajectories.write_queue import Append, WriteQueue
 from tokenwire.errors import InvalidRequest, Unavailable
@@ -37,8 +38,16 @@ _SWEEP_S = 60.0
 class DirectoryTrajectoryStore:
     """Appends to files. Files that have not changed for the TTL are deleted, then the oldest of who has most."""
 
-    def __init__(self, folder: Path, max_bytes: int, ttl_s: float, on_dropped: OnDropped) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        max_bytes: int,
+        ttl_s: float,
+        on_dropped: OnDropped,
+        limit: SessionLimit | None = None,
+    ) -> None:
         """Raises InvalidRequest if the folder cannot be written to."""
+        self._limit = limit or SessionLimit()
         self._folder = folder
         self._max_bytes = max_bytes
         self._ttl_s = ttl_s
@@ -57,7 +66,7 @@ class DirectoryTrajectoryStore:
     @property
     def dropped(self) -> DropCounts:
         """What was dropped; files of sessions by this process."""
-        return DropCounts(self._queue.dropped, self._evicted)
+        return DropCounts(self._queue.dropped + self._limit.dropped, self._evicted)
 
     def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Queue an event."""
@@ -99,8 +108,11 @@ class DirectoryTrajectoryStore:
             raise Unavailable(f"The store of trajectories failed: {error.strerror}.") from error
 
     async def _write(self, batch: Sequence[Append]) -> None:
-        for key, mark in (await asyncio.to_thread(self._append_all, batch)).items():
+        marks, full = await asyncio.to_thread(self._append_all, batch)
+        for key, mark in marks.items():
             self._marks.put(key, mark)
+        for key in full:
+            self._marks.drop(key)
         if time.monotonic() - self._swept_at > _SWEEP_S:
             self._swept_at = time.monotonic()
             evicted = self._evicted
@@ -111,9 +123,10 @@ class DirectoryTrajectoryStore:
 
     # In threads.
 
-    def _append_all(self, batch: Sequence[Append]) -> dict[SessionKey, bytes]:
-        """Append events to files; return the marks of their sessions."""
+    def _append_all(self, batch: Sequence[Append]) -> tuple[dict[SessionKey, bytes], list[SessionKey]]:
+        """Append events to files; return the marks of their sessions, and which of them have no room for some."""
         marks: dict[SessionKey, bytes] = {}
+        full: list[SessionKey] = []
         by_session: defaultdict[SessionKey, list[bytes]] = defaultdict(list)
         for each in batch:
             by_session[each.key].append(each.event)
@@ -122,17 +135,23 @@ class DirectoryTrajectoryStore:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                if not os.fstat(file).st_size:
+                size = os.fstat(file).st_size
+                fitting = self._limit.fitting(key[1], size, events)
+                if len(fitting) < len(events):
+                    full.append(key)
+                if not fitting:
+                    continue
+                if not size:
                     head = {"tenant": key[0], "session": key[1], "created_at": time.time()}
-                    events.insert(0, json.dumps(head).encode())
+                    fitting.insert(0, json.dumps(head).encode())
                 # One call for all: what processes append at once is not mixed up.
-                contents = b"".join(map(_framed, events))
+                contents = b"".join(map(_framed, fitting))
                 if os.write(file, contents) < len(contents):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 marks[key] = os.pread(file, _FRAME.size, 0)
             finally:
                 os.close(file)
-        return marks
+        return marks, full
 
     def _read(self, path: Path) -> list[bytes]:
         try:

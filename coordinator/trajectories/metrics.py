@@ -19,7 +19,8 @@ class TrajectoryCollector(Collector):
         dropped = self._store.dropped
         yield CounterMetricFamily(
             "tokenwire_trajectory_events_dropped",
-            "Turns, rewards and messages of sessions that were not stored: the store failed, or was too slow.",
+            "Turns, rewards and messages of sessions that were not stored: the store failed, was too slow, or "
+            "the session had --trajectories-session-mb.",
             dropped.events,
         )
         yield CounterMetricFamily(

@@ -5,6 +5,7 @@ from pathlib import Path
 from tokenwire.coordinator.trajectories.directory_store import DirectoryTrajectoryStore
 from tokenwire.coordinator.trajectories.index import SessionIndexes
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
+from tokenwire.coordinator.trajectories.session_limit import SessionLimit
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.coordinator.trajectories.store import MemoryTrajectoryStore, OnDropped, TrajectoryStore
 
@@ -19,10 +20,11 @@ def open_recorder(settings: TrajectorySettings) -> TrajectoryRecorder | None:
 
 def open_trajectory_store(settings: TrajectorySettings, on_dropped: OnDropped) -> TrajectoryStore:
     """Return the store. Raises InvalidRequest if its directory cannot be used."""
+    limit = SessionLimit(settings.max_session_bytes)
     if settings.store is None:
-        return MemoryTrajectoryStore(settings.max_bytes, settings.ttl_s, on_dropped)
+        return MemoryTrajectoryStore(settings.max_bytes, settings.ttl_s, on_dropped, limit=limit)
     if not settings.is_redis:
-        return DirectoryTrajectoryStore(Path(settings.store), settings.max_bytes, settings.ttl_s, on_dropped)
+        return DirectoryTrajectoryStore(Path(settings.store), settings.max_bytes, settings.ttl_s, on_dropped, limit)
     from tokenwire.coordinator.trajectories.redis_store import (
         RedisTrajectoryStore,
     )  # without a URL, it is not even imported

@@ -11,6 +11,7 @@ from typing import Any
 
 from tokenwire.coordinator.shared_redis import RedisHealth, open_redis
 from tokenwire.coordinator.trajectories.marks import SessionMarks
+from tokenwire.coordinator.trajectories.session_limit import SessionLimit
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.coordinator.trajectories.store import DropCounts, OnDropped, SessionKey, StoredSession
 from tokenwire.coordinator.trajectories.write_queue import STORE, Append, WriteQueue
@@ -38,12 +39,13 @@ class RedisTrajectoryStore:
         self._health = RedisHealth("recording no sessions")
         self._marks = SessionMarks[tuple[int, bytes]](on_dropped)
         """Places in lists, and what was written there."""
+        self._limit = SessionLimit(settings.max_session_bytes)
         self._queue = WriteQueue(self._write, settings.max_bytes, on_dropped)
 
     @property
     def dropped(self) -> DropCounts:
         """What was dropped; what Redis drops, only Redis knows."""
-        return DropCounts(self._queue.dropped)
+        return DropCounts(self._queue.dropped + self._limit.dropped)
 
     def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Queue an event."""
@@ -105,6 +107,9 @@ class RedisTrajectoryStore:
         by_session: defaultdict[SessionKey, list[bytes]] = defaultdict(list)
         for each in batch:
             by_session[each.key].append(_digest(*each.key) + each.event)
+        await self._keep_fitting(by_session)
+        if not by_session:
+            return
         written = {key: self._marks.find(key) or (-1, _MARK + os.urandom(_MARK_BYTES)) for key in by_session}
         async with self._answer(), self._redis.pipeline(transaction=False) as pipe:
             for key, (place, mark) in written.items():
@@ -122,6 +127,20 @@ class RedisTrajectoryStore:
                 self._marks.put(key, (length - len(by_session[key]) - 1, mark))
             elif found != mark:  # another process, or Redis, has dropped the list that had it
                 self._marks.drop(key)
+
+    async def _keep_fitting(self, by_session: dict[SessionKey, list[bytes]]) -> None:
+        """Take out what does not fit into its session."""
+        async with self._answer(), self._redis.pipeline(transaction=False) as pipe:
+            for key in by_session:
+                pipe.memory_usage(_name(_EVENTS, *key), samples=0)  # an estimate by a few is often wrong by far
+            sizes: Any = await pipe.execute(raise_on_error=False)
+        for (key, events), size in zip([*by_session.items()], sizes, strict=True):
+            fitting = self._limit.fitting(key[1], size if isinstance(size, int) else 0, events)
+            if len(fitting) < len(events):
+                self._marks.drop(key)
+                by_session[key] = fitting
+            if not fitting:
+                del by_session[key]
 
     def _answer(self) -> AbstractAsyncContextManager[None]:
         return self._health.answers(STORE, 2 * _TIMEOUT_S)

@@ -34,6 +34,16 @@ class TrajectorySettings:
             bounds=Bounds(above=0),
         ),
     )
+    max_session_bytes: int = option(
+        32 * 2**20,
+        Option(
+            "--trajectories-session-mb",
+            "Maximum size of one recorded session. What goes beyond it is not stored, and counts as lost.",
+            Section.HISTORY,
+            unit=Unit.MiB,
+            bounds=Bounds(above=0),
+        ),
+    )
     ttl_s: float = option(
         86400.0,
         Option(

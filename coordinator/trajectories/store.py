@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tokenwire.coordinator.fair_memory import FairMemory
+from tokenwire.coordinator.trajectories.session_limit import SessionLimit
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,10 @@ class MemoryTrajectoryStore:
         on_dropped: OnDropped,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        limit: SessionLimit | None = None,
     ) -> None:
+        self._limit = limit or SessionLimit()
+        self._on_dropped = on_dropped
         self._clock = clock
         self._memory = FairMemory[SessionKey, _MemorySession](max_bytes, ttl_s, clock, on_dropped)
         self._wall_clock = wall_clock
@@ -110,11 +114,14 @@ class MemoryTrajectoryStore:
     @property
     def dropped(self) -> DropCounts:
         """What was dropped."""
-        return DropCounts(sessions=self._memory.evicted)
+        return DropCounts(self._limit.dropped, self._memory.evicted)
 
     def append(self, key: SessionKey, share: str, event: bytes) -> None:
-        """Append an event."""
+        """Append an event, if it fits into its session."""
         session, size = self._memory.find(key), len(event) + _EVENT_BYTES
+        if not self._limit.fitting(key[1], 0 if session is None else session.size, [event]):
+            self._on_dropped(key)
+            return
         if session is None:
             session = _MemorySession(self._wall_clock())
             self._memory.put(key, session, share, _SESSION_BYTES)

@@ -8,6 +8,7 @@ import yaml
 
 from tokenwire.cli.click_options import build
 from tokenwire.coordinator.api.responses.background import LOG_SHARE
+from tokenwire.coordinator.api.trajectories.sessions import READING_FACTOR
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.auth.settings import AdminSettings
@@ -129,7 +130,9 @@ def test_everything_that_is_bounded_fits_into_the_chart_at_once() -> None:
     limit = yaml.safe_load((CHART / "values.yaml").read_text())["coordinator"]["resources"]["limits"]["memory"]
     assert limit == "2Gi"
     assert most < 2 * 2**30
-    more = settings.media.memory_bytes + NAMES_BYTES + TrajectorySettings(enabled=True).max_bytes + INDEXES_BYTES
+    trajectories = TrajectorySettings(enabled=True)
+    more = settings.media.memory_bytes + NAMES_BYTES + trajectories.max_bytes + INDEXES_BYTES
+    more += READING_FACTOR * trajectories.max_session_bytes  # one is read at a time
     assert most + more < 3 * 2**30  # what the guide asks for with pictures and trajectories
     with_rl = build(CoordinatorSettings, {**WORKER, "--enable-rl": True}).admission.max_running_bytes
     most_with_rl = most - settings.admission.max_running_bytes + with_rl

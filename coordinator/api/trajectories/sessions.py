@@ -21,6 +21,8 @@ from tokenwire.process.threads import in_thread
 
 _MOST_BYTES = 64 * 2**20
 """Of one response."""
+READING_FACTOR = 6
+"""How many times its stored bytes reading a large session takes: measured with agents' turns, and with long ids."""
 _DEFAULT_LIST, MOST_LISTED = 100, 1000
 
 Listed = TypeVar("Listed")

@@ -8,6 +8,7 @@ from threading import get_ident
 import pytest
 
 from tokenwire.coordinator.trajectories.directory_store import DirectoryTrajectoryStore
+from tokenwire.coordinator.trajectories.session_limit import SessionLimit
 from tokenwire.coordinator.trajectories.store import SessionKey
 from tokenwire.errors import InvalidRequest, Unavailable
 
@@ -96,6 +97,25 @@ async def test_old_sessions_are_deleted_first_by_time_then_by_size(tmp_path: Pat
     assert dropped == [("acme", "expired"), ("acme", "older")]
     await store.close()
     await before.close()
+
+
+async def test_what_does_not_fit_into_its_session_is_dropped(tmp_path: Path) -> None:
+    """Whichever process has stored what is there; an empty session is none."""
+    dropped: list[SessionKey] = []
+    other, folder = directory_store(tmp_path), tmp_path / "sessions"
+    store = DirectoryTrajectoryStore(folder, 2**20, 60.0, dropped.append, SessionLimit(1000))
+    store.append(OTHER, "", b"0" * 1001)
+    other.append(KEY, "", b"x" * 700)
+    await other.flush()
+    for event in (b"y" * 300, b"z" * 30):
+        store.append(KEY, "", event)
+        await store.flush()
+
+    assert await store.read(KEY) == [b"x" * 700, b"z" * 30]
+    assert (await store.read(OTHER), await store.size_of(OTHER), await store.sessions("other")) == ([], 0, [])
+    assert ({*dropped}, store.dropped.events) == ({KEY, OTHER}, 2)
+    await store.close()
+    await other.close()
 
 
 async def test_who_has_most_loses_its_oldest_sessions(tmp_path: Path) -> None:

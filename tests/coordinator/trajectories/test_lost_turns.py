@@ -7,7 +7,9 @@ from tokenwire.coordinator.trajectories.directory_store import DirectoryTrajecto
 from tokenwire.coordinator.trajectories.events import unpack_event
 from tokenwire.coordinator.trajectories.graph import SessionGraph, build_graph
 from tokenwire.coordinator.trajectories.index import SessionIndexes
+from tokenwire.coordinator.trajectories.open_store import open_recorder
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
+from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.coordinator.trajectories.store import MemoryTrajectoryStore, SessionKey
 from tokenwire.coordinator.types import TokenPrompt
 
@@ -55,6 +57,24 @@ async def test_a_session_that_memory_dropped_and_that_goes_on_says_what_it_lost(
     assert ([*graph.nodes], graph.lost) == (["c"], 2)
     await recorder.delete(KEY)
     recorder.append_turn(KEY, "", turn_of(prompt, sampled_choice("d", [2])), TokenPrompt(prompt))
+    assert (await recorded_graph(recorder)).lost == 0
+
+
+async def test_turns_beyond_the_size_of_a_session_are_lost() -> None:
+    """Until it is deleted. What is stored is still read."""
+    settings = TrajectorySettings(enabled=True, max_session_bytes=4000)
+    recorder, prompt = open_recorder(settings), [1]
+    assert recorder is not None
+    for node in "abcdefghij":
+        recorder.append_turn(KEY, "", turn_of(prompt, sampled_choice(node, [2])), TokenPrompt(prompt))
+        prompt = [*prompt, 2, *[3] * 100]
+
+    graph = await recorded_graph(recorder)
+    assert [*graph.nodes][:3] == [*"abc"]
+    assert len(graph.nodes) + graph.lost == 10
+    assert graph.lost == recorder.store.dropped.events > 0
+    await recorder.delete(KEY)
+    recorder.append_turn(KEY, "", turn_of([1], sampled_choice("k", [2])), TokenPrompt([1]))
     assert (await recorded_graph(recorder)).lost == 0
 
 

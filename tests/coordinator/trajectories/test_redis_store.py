@@ -57,6 +57,25 @@ async def test_a_deleted_or_expired_session_is_gone(redis_url: str) -> None:
     await client.aclose()
 
 
+async def test_what_does_not_fit_into_its_session_is_dropped(redis_url: str) -> None:
+    """Whichever process has stored what is there, and however large its first event is."""
+    dropped: list[SessionKey] = []
+    settings = TrajectorySettings(enabled=True, store=redis_url, store_password=PASSWORD, max_session_bytes=2**20)
+    store, other, key = RedisTrajectoryStore(settings, dropped.append), redis_store_of(redis_url), ("acme", "full")
+    other.append(key, "", b"x" * 300_000)
+    await other.flush()
+    small = [b"%05d" % number + b"s" * 10_000 for number in range(50)]
+    for event in (*small, b"y" * 500_000, b"z"):
+        store.append(key, "", event)
+        await store.flush()
+
+    assert await store.read(key) == [b"x" * 300_000, *small, b"z"]
+    assert (dropped, store.dropped.events) == ([key], 1)
+    await store.delete(key)
+    await store.close()
+    await other.close()
+
+
 async def test_the_list_of_a_tenant_is_bounded(redis_url: str) -> None:
     """It has the newest sessions, whether or not somebody reads it; the others are still there."""
     settings = TrajectorySettings(enabled=True, store=redis_url, store_password=PASSWORD, ttl_s=60.0)
