@@ -367,7 +367,7 @@ def _add_routes(app: Starlette, settings: CoordinatorSettings, core: Core) -> Au
     router.include(completion_routes(generation, models, settings.api))
     router.include(pooling_routes(core.pooling, models))
     router.include(render_routes(chat, generation, models))
-    router.include(derender_routes(chat, models))
+    router.include(derender_routes(chat, models, settings.api.max_request_bytes))
     router.include(token_routes(chat, generation, models, core.aborts, settings.api, authorization))
     router.include(
         unrecorded_routes() if core.generation.recorder is None else trajectory_routes(core.generation.recorder)

@@ -164,3 +164,20 @@ def check_inputs(inputs: int, tokens: int, result_bytes: int, repeated_bytes: in
             param="input",
         )
     return size_bytes
+
+
+def check_given(choices: int, tokens: int, logprobs: int, most_bytes: int) -> None:
+    """Check that a reply that a request brings takes no more than so many bytes. Raises InvalidRequest."""
+    parts = [
+        (_CHOICE_BYTES * choices, f"{choices} choices", "choices"),
+        (_KEPT_TOKEN_BYTES * tokens, f"{tokens} tokens", "token_ids"),
+        (_LOGPROB_BYTES * logprobs, f"{logprobs} log-probabilities", "logprobs"),
+    ]
+    whole = _REQUEST_BYTES + sum(part[0] for part in parts)
+    if whole > most_bytes:
+        size, what, param = max(parts)
+        raise InvalidRequest(
+            f"The reply takes about {mib(whole)}, more than {mib(most_bytes)} (--max-request-mb): {mib(size)} of them "
+            f"for {what}.",
+            param=param,
+        )

@@ -1,10 +1,11 @@
 """Draws requests by seed whose replies parsers read: texts that look like calls and thoughts, long ones and many."""
 
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 
 from tests.adversary.attack import Attack, Reading
-from tests.adversary.values import LONG_TOKENS, VOCABULARY, Value, small, value_of
+from tests.adversary.values import LONG_TOKENS, VOCABULARY, Value, list_of, small, value_of
 
 PARSERS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3")
 """Options of a coordinator that parses what it can."""
@@ -45,6 +46,9 @@ _ALPHABETS: Mapping[str, Sequence[int]] = {
     **{f"{text[0]!r} by 128": [token_id] for token_id, text in LONG_TOKENS.items()},
 }
 """What a reply may consist of: names and token ids. The first ids are those of printable ASCII, from `!` on."""
+_DERENDER = "/v1/chat/completions/derender"
+_GIVEN_TOKENS = 1_000_000
+"""Of all choices of a reply that is to be parsed, at most."""
 _CALL = '<tool_call>\n{"name": "f", "arguments": %s}\n</tool_call>\n'
 _TEXTS: Mapping[str, str] = {
     "a call of 12 KB": _CALL % ('{"a": "' + "x" * 12_000 + '"}'),
@@ -61,14 +65,35 @@ _TEXTS: Mapping[str, str] = {
 def draw_parsed(seed: int) -> Attack:
     """Return the attack of a seed."""
     chance = random.Random(seed)
-    path = chance.choices(list(_TOOLS), (3, 1, 1))[0]
-    given = {**_base(path, chance), **_written(chance), **_multiplied(path, chance)}
+    path = chance.choices([*_TOOLS, _DERENDER], (3, 1, 1, 1))[0]
+    if path == _DERENDER:
+        given = _given(chance)
+    else:
+        given = {**_base(path, chance), **_written(chance), **_multiplied(path, chance)}
     readings: tuple[Reading, ...] = ("read", "stand still")
     reading = chance.choices(readings, (9, 1))[0]
     copies = chance.choice((1, 1, 1, 6))
     shown = " x ".join(f"{name}={value.name}" for name, value in given.items())
     how = ([] if reading == "read" else [str(reading)]) + ([] if copies == 1 else [f"{copies} at once"])
     return Attack(", ".join([f"{path} {shown}", *how]), path, given, reading=reading, copies=copies)
+
+
+def _given(chance: random.Random) -> dict[str, Value]:
+    """Return the fields of a reply of ids that is to be parsed: in few choices and long, or in many."""
+    chat = "/v1/chat/completions"
+    request = {name: json.loads(value.json_text()) for name, value in _base(chat, chance).items()}
+    name, ids = chance.choice(list(_ALPHABETS.items()))
+    length = chance.choice((1, 60, 4_000, 30_000))
+    choices = min(chance.choice((1, 8, 1_000, 16_000)), _GIVEN_TOKENS // length)
+    token_ids = [ids[number % len(ids)] for number in range(length)]
+
+    def reply() -> str:
+        return '{"choices":' + list_of(json.dumps({"index": 0, "token_ids": token_ids}), choices) + "}"
+
+    return {
+        "chat_request": value_of(f"a chat with {len(request.get('tools', ()))} tools", request),
+        "generate_response": Value(f"{choices:,} x {length:,} of {name}", reply),
+    }
 
 
 def _base(path: str, chance: random.Random) -> dict[str, Value]:

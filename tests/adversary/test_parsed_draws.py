@@ -35,12 +35,23 @@ def test_a_seed_always_draws_the_same(seed: int) -> None:
 
 def test_every_route_that_parses_is_parsed_attacks() -> None:
     """With and without tools, streamed and whole, one choice and many."""
-    drawn = [(attack.path, json.loads(attack.body("m"))) for attack in _parsed_attacks()]
+    generated = [attack for attack in _parsed_attacks() if not attack.path.endswith("/derender")]
+    drawn = [(attack.path, json.loads(attack.body("m"))) for attack in generated]
 
     assert {path for path, _ in drawn} == {"/v1/chat/completions", "/v1/responses", "/v1/messages"}
     assert {len(body.get("tools", ())) for _, body in drawn} == {0, 1, 50}
     assert {body.get("stream", False) for _, body in drawn} == {False, True}
     assert {body.get("n", 1) for _, body in drawn} == {1, 8, 64, 256}
+
+
+def test_replies_that_a_request_brings_are_parsed_too() -> None:
+    """Few and long ones, and many."""
+    brought = [attack for attack in _parsed_attacks() if attack.path.endswith("/derender")]
+    shapes = {attack.fields["generate_response"].name.partition(" of ")[0] for attack in brought}
+
+    assert {"1 x 30,000", "250 x 4,000", "16,000 x 60", "16,000 x 1"} <= shapes
+    body = json.loads(next(attack for attack in brought if "8 x 60" in attack.name).body("m"))
+    assert [len(choice["token_ids"]) for choice in body["generate_response"]["choices"]] == [60] * 8
 
 
 def test_replies_consist_of_what_their_names_say(tokenizer: Tokenizer) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import RequestHeaders, caller_of
-from tokenwire.coordinator.api.aside import INLINE_TOKENS, aside
+from tokenwire.coordinator.api.api_request import RequestHeaders, caller_of, context_of
+from tokenwire.coordinator.api.aside import INLINE_TOKENS, aside, each_aside
 from tokenwire.coordinator.api.fields.common import RequestFields
 from tokenwire.coordinator.api.fields.usage import full_usage_object
 from tokenwire.coordinator.api.long_response import long_response
@@ -21,10 +21,12 @@ from tokenwire.coordinator.api.openai.derender_request import (
     GivenChoice,
     GivenReply,
     check_prompt_ids,
+    check_replies,
     required,
 )
 from tokenwire.coordinator.api.openai.derender_stream import ChatDerenderer, CompletionDerenderer
 from tokenwire.coordinator.api.openai.message import message_object
+from tokenwire.coordinator.api.respond import while_connected
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.parsing.message import MOST_INLINE, ParsedMessage, ParserPlan
@@ -32,9 +34,14 @@ from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
 from tokenwire.coordinator.types import ServedModel, Usage
 from tokenwire.errors import InvalidRequest
 
+_AfterPrompt = tuple[Sequence[int], GivenChoice]
+"""A choice, and the prompt that it is to."""
+_CHOICE_WORK = 16
+"""Of a choice beside that of its tokens: making its stream and its parser."""
 
-def derender_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
-    """Return the routes. They take no worker."""
+
+def derender_routes(service: ChatService, models: ModelDirectory, most_bytes: int) -> ApiRouter:
+    """Return the routes. They take no worker. most_bytes: that a request may take."""
     router = ApiRouter()
 
     @router.post("/v1/chat/completions/derender", DerenderChatRequest)
@@ -43,24 +50,24 @@ def derender_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
         model = await models.resolve(body.model, headers.caller)
         plan = await _plan(service, body, headers, model)
         rules = _text_rules(body.chat_request, plan)
-        inline = INLINE_TOKENS if plan is None else MOST_INLINE
         check_prompt_ids(body.prompt_token_ids, model)
         if not body.stream:
             reply = required(body.generate_response, "generate_response")
-            reply.check(model)
-            tokens = sum(len(choice.token_ids or ()) for choice in reply.choices)
-            return long_response(await aside(tokens, lambda: _chat(body, reply, model, rules, plan), inline), "choices")
+            await check_replies([reply], model, most_bytes)
+            connection = context_of(request.scope).connection
+            return long_response(await while_connected(connection, _chat(body, reply, model, rules, plan)), "choices")
         if plan is not None:
             required(body.prompt_token_ids, "prompt_token_ids")
         chunk = body.chunk(model, body.prompt_token_ids)
         derenderer = ChatDerenderer(body, model, rules, plan)
+        inline = INLINE_TOKENS if plan is None else MOST_INLINE
         return JSONResponse(await aside(body.streamed_tokens(), lambda: derenderer.derender(chunk), inline))
 
-    _add_completions(router, models)
+    _add_completions(router, models, most_bytes)
     return router
 
 
-def _add_completions(router: ApiRouter, models: ModelDirectory) -> None:
+def _add_completions(router: ApiRouter, models: ModelDirectory, most_bytes: int) -> None:
     @router.post("/v1/completions/derender", DerenderCompletionRequest)
     async def derender_completion(body: DerenderCompletionRequest, request: Request) -> Response:
         model = await models.resolve(body.model, caller_of(request))
@@ -73,11 +80,11 @@ def _add_completions(router: ApiRouter, models: ModelDirectory) -> None:
         if not replies:
             raise InvalidRequest("generate_responses must not be empty", param="generate_responses")
         prompts = body.each("prompt_token_ids", len(replies))
-        for reply, prompt in zip(replies, prompts, strict=True):
-            reply.check(model)
+        await check_replies(replies, model, most_bytes)
+        for prompt in prompts:
             check_prompt_ids(prompt, model)
-        tokens = sum(len(choice.token_ids or ()) for reply in replies for choice in reply.choices)
-        completion = await aside(tokens, lambda: _completion(body, replies, prompts, model, rules))
+        connection = context_of(request.scope).connection
+        completion = await while_connected(connection, _completion(body, replies, prompts, model, rules))
         return long_response(completion, "choices")
 
 
@@ -102,35 +109,41 @@ def _text_rules(request: RequestFields | None, plan: ParserPlan | None) -> TextR
     return rules if plan is None else planned_rules(rules, plan)
 
 
-def _text(choice: GivenChoice, texts: TextStreams, prompt: Sequence[int], model: ServedModel) -> str:
+def _work_of(each: _AfterPrompt) -> int:
+    return _CHOICE_WORK + len(each[1].token_ids or ())
+
+
+def _text(prompt: Sequence[int], choice: GivenChoice, texts: TextStreams, model: ServedModel) -> str:
     """Return the text of a whole choice, without the stop string that ended it."""
     return texts.stream(prompt).step(list(choice.token_ids or ()), choice.is_terminated(model), True)[0]
 
 
-def _chat(
+async def _chat(
     body: DerenderChatRequest, reply: GivenReply, model: ServedModel, rules: TextRules, plan: ParserPlan | None
 ) -> dict[str, Any]:
     request, prompt = body.chat_request, body.prompt_token_ids or reply.prompt_token_ids or []
     texts = TextStreams(model.tokenizer, rules, 0 if request is None else request.min_tokens)
     hidden, most = plan is not None and plan.rules.hides_tokens, most_shown(request)
     shows_ids = request is not None and request.return_token_ids and not hidden
-    choices = []
-    for choice in reply.choices:
-        text, reason = _text(choice, texts, prompt, model), choice.finish_reason or "stop"
+
+    def decode(each: _AfterPrompt) -> dict[str, Any]:
+        choice = each[1]
+        text, reason = _text(*each, texts, model), choice.finish_reason or "stop"
         message = ParsedMessage(text, None, (), reason)
         if plan is not None:
             message = plan.parser(prompt).full(text, choice.token_ids or (), reason)
-        choices.append(
-            {
-                "index": choice.index,
-                "message": message_object("assistant", message.content, message),
-                "logprobs": None if hidden else chat_scores(choice.scores, model.token_texts, most=most),
-                "finish_reason": message.finish_reason if choice.finish_reason else None,
-                "stop_reason": choice.stop_reason,
-                "token_ids": choice.token_ids if shows_ids else None,
-                "routed_experts": None,
-            }
-        )
+        return {
+            "index": choice.index,
+            "message": message_object("assistant", message.content, message),
+            "logprobs": None if hidden else chat_scores(choice.scores, model.token_texts, most=most),
+            "finish_reason": message.finish_reason if choice.finish_reason else None,
+            "stop_reason": choice.stop_reason,
+            "token_ids": choice.token_ids if shows_ids else None,
+            "routed_experts": None,
+        }
+
+    inline = INLINE_TOKENS if plan is None else MOST_INLINE
+    choices = await each_aside([(prompt, choice) for choice in reply.choices], _work_of, decode, inline)
     return {
         "id": reply.request_id,
         "object": "chat.completion",
@@ -149,7 +162,7 @@ def _chat(
     }
 
 
-def _completion(
+async def _completion(
     body: DerenderCompletionRequest,
     replies: Sequence[GivenReply],
     prompts: Sequence[list[int] | None],
@@ -158,22 +171,24 @@ def _completion(
 ) -> dict[str, Any]:
     request = body.completion_request
     texts = TextStreams(model.tokenizer, rules, 0 if request is None else request.min_tokens)
-    choices: list[dict[str, Any]] = []
-    for reply, prompt in zip(replies, prompts, strict=True):
-        for choice in reply.choices:
-            choices.append(
-                {
-                    "index": len(choices),
-                    "text": _text(choice, texts, prompt or reply.prompt_token_ids or [], model),
-                    "logprobs": completion_scores(choice.scores, model.token_texts),
-                    "finish_reason": choice.finish_reason,
-                    "stop_reason": choice.stop_reason,
-                    "token_ids": None,
-                    "prompt_logprobs": None,
-                    "prompt_token_ids": None,
-                    "routed_experts": None,
-                }
-            )
+
+    def decode(each: _AfterPrompt) -> dict[str, Any]:
+        choice = each[1]
+        return {
+            "text": _text(*each, texts, model),
+            "logprobs": completion_scores(choice.scores, model.token_texts),
+            "finish_reason": choice.finish_reason,
+            "stop_reason": choice.stop_reason,
+            "token_ids": None,
+            "prompt_logprobs": None,
+            "prompt_token_ids": None,
+            "routed_experts": None,
+        }
+
+    after = [
+        (prompt or reply.prompt_token_ids or [], reply.choices) for reply, prompt in zip(replies, prompts, strict=True)
+    ]
+    choices = await each_aside([(prompt, choice) for prompt, choices in after for choice in choices], _work_of, decode)
     transfers = [reply.kv_transfer_params for reply in replies]
     same = all(transfer == transfers[0] for transfer in transfers)
     return {
@@ -181,7 +196,7 @@ def _completion(
         "object": "text_completion",
         "created": int(time.time()),
         "model": body.model or model.name,
-        "choices": choices,
+        "choices": [{"index": index, **choice} for index, choice in enumerate(choices)],
         "service_tier": None,
         "system_fingerprint": None,
         "usage": _usage(sum(count or 0 for count in body.each("prompt_tokens", len(replies))), replies),
@@ -192,5 +207,4 @@ def _completion(
 
 
 def _usage(prompt_tokens: int, replies: Sequence[GivenReply]) -> dict[str, Any]:
-    tokens = sum(len(choice.token_ids or ()) for reply in replies for choice in reply.choices)
-    return full_usage_object(Usage(prompt_tokens, tokens))
+    return full_usage_object(Usage(prompt_tokens, sum(reply.tokens for reply in replies)))

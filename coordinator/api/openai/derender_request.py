@@ -2,14 +2,17 @@
 
 import os
 from collections.abc import Sequence
+from itertools import chain
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
+from tokenwire.coordinator.api.aside import aside
 from tokenwire.coordinator.api.fields.common import Identifier
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
 from tokenwire.coordinator.api.openai.completions import CompletionRequest
 from tokenwire.coordinator.generation.limits import MAX_SEQUENCES, check_ids
+from tokenwire.coordinator.generation.request_cost import check_given
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.text.text_window import TextWindow
 from tokenwire.coordinator.types import ServedModel
@@ -110,6 +113,17 @@ class GivenReply(_Generated):
             _check_length(f"logprobs.content length ({len(scores)}) in {where}", len(scores), model)
             check_scores(scores, model)
         check_prompt_ids(self.prompt_token_ids, model)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has, of all choices."""
+        return sum(len(choice.token_ids or ()) for choice in self.choices)
+
+    @property
+    def logprobs(self) -> int:
+        """How many log-probabilities it has."""
+        positions = chain.from_iterable(choice.scores or () for choice in self.choices)
+        return sum(1 + len(position.top_logprobs) for position in positions)
 
 
 class GivenChunk(_Generated):
@@ -236,6 +250,19 @@ class DerenderCompletionRequest(_Derender):
         if nested:
             raise InvalidRequest(f"{name} must be that of one prompt, since stream is true.", param=name)
         return value
+
+
+async def check_replies(replies: Sequence[GivenReply], model: ServedModel, most_bytes: int) -> None:
+    """Check what replies take, their lengths and their ids. Raises InvalidRequest."""
+    choices, tokens = sum(len(reply.choices) for reply in replies), sum(reply.tokens for reply in replies)
+    logprobs = sum(reply.logprobs for reply in replies)
+    check_given(choices, tokens, logprobs, most_bytes)
+
+    def check_all() -> None:
+        for reply in replies:
+            reply.check(model)
+
+    await aside(choices + tokens + logprobs, check_all)
 
 
 def required(value: T | None, name: str) -> T:

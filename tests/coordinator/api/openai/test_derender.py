@@ -7,6 +7,7 @@ import pytest
 
 from tests.coordinator.api.applications import served
 from tests.coordinator.api.openai.test_render import CHAT, GENERATE, TALK, ok
+from tokenwire.coordinator.output.settings import ApiSettings
 
 CHAT_BACK, COMPLETION_BACK = "/v1/chat/completions/derender", "/v1/completions/derender"
 
@@ -101,3 +102,22 @@ async def test_errors_name_their_field(tmp_path: Path, path: str, body: dict[str
         response = await client.post(path, json=body)
 
     assert (response.status_code, response.json()["error"]["param"]) == (400, param)
+
+
+@pytest.mark.parametrize(
+    ("choice", "param"),
+    [
+        ({"token_ids": [97]}, "choices"),
+        ({"token_ids": [97] * 2000}, "token_ids"),
+        ({"token_ids": [97], "logprobs": {"content": [{"token_id": 97, "logprob": -1}] * 1000}}, "logprobs"),
+    ],
+)
+async def test_replies_that_take_too_much_are_refused(tmp_path: Path, choice: dict[str, Any], param: str) -> None:
+    """By what takes most, before any of it is decoded."""
+    choices = [{"index": 0, **choice}] * (100 if param == "choices" else 1)
+    async with served(tmp_path, api=ApiSettings(max_request_bytes=100 * 1024)) as client:
+        response = await client.post(COMPLETION_BACK, json={"generate_responses": [{"choices": choices}]})
+
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == param
+    assert "--max-request-mb" in response.json()["error"]["message"]
