@@ -292,9 +292,9 @@ class RequestMiddleware:
 def _shown(divergence: PrefixDivergence) -> str:
     """Return where a prompt left the last one of its session, on one line of ASCII."""
     shown = f"cause={divergence.cause}; tokens={divergence.token}"
-    if divergence.message is None:
-        return shown
-    return f"{shown}; message={divergence.message}; text={json.dumps(divergence.text)}"
+    if divergence.message is not None:
+        shown += f"; message={divergence.message}"
+    return f"{shown}; text={json.dumps(divergence.text)}" if divergence.text else shown
 
 
 def _rate_limit_headers(account: Account) -> dict[str, str]:

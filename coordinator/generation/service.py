@@ -329,11 +329,10 @@ class GenerationService:
         return handle
 
     def _watched(self, request: GenerationRequest, caller: Caller, record: RequestRecord) -> WatchedPrompt | None:
-        """Return what compares the prompt of a session's chat with the last ones; None for other requests."""
-        prompt = request.prompts[0]
-        if not request.conversation_id or not isinstance(prompt, ChatPrompt):
+        """Return what compares a session's prompt with the last ones; None for other requests, and for batches."""
+        if not request.conversation_id or len(request.prompts) > 1:
             return None
-        return WatchedPrompt(self.prefixes, record, caller.tenant, request.conversation_id, prompt)
+        return WatchedPrompt(self.prefixes, record, caller.tenant, request.conversation_id, request.prompts[0])
 
     def _recording(self, prepared: PreparedRequest, caller: Caller, record: RequestRecord) -> TurnRecording | None:
         """Return what records a request; None if it names no session, returns no samples, or none are recorded."""

@@ -3,12 +3,13 @@
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tokenwire.coordinator.fair_memory import FairMemory
 from tokenwire.coordinator.history.prompt_digest import (
     BLOCK_TOKENS,
+    SHOWN_CHARS,
     PromptDigest,
     digest_prompt,
     text_at_difference,
@@ -16,7 +17,7 @@ from tokenwire.coordinator.history.prompt_digest import (
 from tokenwire.coordinator.observability.record import PrefixCause, PrefixDivergence, RequestRecord
 from tokenwire.coordinator.output.choice import Reply
 from tokenwire.coordinator.text.template.content_format import ContentFormat
-from tokenwire.coordinator.types import ChatPrompt, Prefill, ServedModel
+from tokenwire.coordinator.types import ChatPrompt, Prefill, Prompt, ServedModel
 
 MAX_BYTES, _TTL_S = 16 * 1024 * 1024, 1800.0
 _BRANCHES = 4
@@ -70,9 +71,7 @@ class PrefixWatch:
 class WatchedPrompt:
     """One request of a session: its prompt is compared while its worker computes it, which then says what it had."""
 
-    def __init__(
-        self, watch: PrefixWatch, record: RequestRecord, tenant: str, session_id: str, prompt: ChatPrompt
-    ) -> None:
+    def __init__(self, watch: PrefixWatch, record: RequestRecord, tenant: str, session_id: str, prompt: Prompt) -> None:
         self._watch = watch
         self._prompt = prompt
         self._record = record
@@ -89,15 +88,21 @@ class WatchedPrompt:
 
     def compare(self, model: ServedModel, token_ids: Sequence[int], salt: str | None) -> None:
         """Compare the prompt with the last ones. To be called once it was submitted, so that nobody waits for it."""
-        prompt = self._prompt
-        form = model.template.identity(prompt.options)[1]
+        messages: Sequence[Mapping[str, Any]] = ()
+        form: ContentFormat = "string"
+        if isinstance(self._prompt, ChatPrompt):
+            messages, form = self._prompt.messages, model.template.identity(self._prompt.options)[1]
         known = self._watch.branches(self._key)
-        digest = digest_prompt(prompt.messages, form, token_ids, [each.digest for each in known])
+        digest = digest_prompt(messages, form, token_ids, [each.digest for each in known])
         self._new = new = Branch(digest, model.name, salt)
-        self._old = old = max(reversed(known), key=lambda each: digest.alike(each.digest), default=None)
+        likeness = digest.alike if messages else digest.alike_ids
+        self._old = old = max(reversed(known), key=lambda each: likeness(each.digest), default=None)
         if old is not None:
             self._common = digest.common_tokens(old.digest)
-            self._found = self._difference(old, new, prompt.messages, form)
+            self._found = self._difference(old, new, messages, form)
+            if self._found is not None and not messages:
+                shown = token_ids[self._common : self._common + BLOCK_TOKENS]
+                self._found = replace(self._found, text=model.tokenizer.decode(shown, False)[: 2 * SHOWN_CHARS])
         is_branch = self._found is not None and self._found.cause == "branch"
         self._watch.put(self._key, new, None if is_branch else old)
 
@@ -126,7 +131,12 @@ class WatchedPrompt:
             return PrefixDivergence(_kind(old.digest, new.digest, same > place), place, text, self._common)
         blocks = min(len(old.digest.blocks), len(new.digest.blocks))
         # Less than a block may be different: where the last prompt ended, a template may have begun the reply.
-        return None if self._common >= BLOCK_TOKENS * (blocks - 1) else PrefixDivergence("template", token=self._common)
+        if self._common >= BLOCK_TOKENS * (blocks - 1):
+            return None
+        if messages:
+            return PrefixDivergence("template", token=self._common)
+        first, same = new.digest.alike_ids(old.digest)
+        return PrefixDivergence(_kind(old.digest, new.digest, same > first), token=self._common)
 
     def _loss(self, old: Branch, new: Branch, cached: int) -> PrefixCause:
         """Return why a prompt that begins as the last one was not found in the cache; none if it was."""
@@ -138,7 +148,7 @@ class WatchedPrompt:
 
 
 def _kind(old: PromptDigest, new: PromptDigest, goes_on: bool) -> PrefixCause:
-    """Return how a prompt differs from the last one; `goes_on`: later messages are as they were."""
+    """Return how a prompt differs from the last one; `goes_on`: what comes later is as it was."""
     if goes_on:
         return "edited"
     return "compacted" if new.tokens < _COMPACTED * old.tokens else "branch"

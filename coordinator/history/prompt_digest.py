@@ -1,5 +1,6 @@
 """What is kept of a prompt to find where a later one leaves it: hashes, and none of its text."""
 
+import operator
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,11 @@ class PromptDigest:
         """Return how many messages from the first on are equal in both, and how many are at their places."""
         same = [mine == theirs for mine, theirs in zip(self.pieces, other.pieces, strict=False)]
         return (same.index(False) if False in same else len(same)), sum(same)
+
+    def alike_ids(self, other: "PromptDigest") -> tuple[int, int]:
+        """Return the same of whole blocks of ids."""
+        common = _common(self.blocks, other.blocks)
+        return common, common + sum(map(operator.eq, self.blocks[common:], other.blocks[common:]))
 
     def common_tokens(self, other: "PromptDigest") -> int:
         """Return how many ids from the first on are equal in both, in whole blocks."""

@@ -78,8 +78,8 @@ def _prefix_fields(divergence: PrefixDivergence, with_text: bool) -> dict[str, A
     fields: dict[str, Any] = {"prefix": divergence.cause, "prefix_tokens": divergence.token}
     if divergence.message is not None:
         fields["prefix_message"] = divergence.message
-        if with_text:
-            fields["prefix_text"] = divergence.text
+    if with_text and divergence.text:
+        fields["prefix_text"] = divergence.text
     return fields
 
 

@@ -146,6 +146,25 @@ def test_another_worker_is_a_cause(tmp_path: Path) -> None:
         assert explained(client, "moved", messages)["cause"] == "other_worker"
 
 
+def test_prompts_without_messages_are_compared_by_their_ids(client: httpx.Client) -> None:
+    """A text that goes on, one with another word in it, and another one; the header shows the prompt at that place."""
+
+    def of_text(prompt: str | list[str]) -> str:
+        body = {"prompt": prompt, "max_tokens": 1}
+        reply = client.post("/v1/completions", json=body, headers={"X-Session-ID": "completions"})
+        assert reply.status_code == 200, reply.text
+        return str(reply.headers.get("x-tokenwire-prefix", ""))
+
+    assert of_text(TASK + "at noon." + TASK) == ""
+    assert of_text(TASK + "at noon." + TASK + "More.").startswith("cause=none; ")
+    edited = of_text(TASK + "at nine." + TASK + "More.")
+    assert edited.startswith("cause=edited; ")
+    assert "at nine." in edited
+    assert "message=" not in edited
+    assert of_text("Go. " + TASK + TASK).startswith("cause=branch; tokens=0; ")
+    assert of_text([TASK, TASK]) == ""
+
+
 def test_requests_without_a_session_have_no_header(client: httpx.Client) -> None:
     """Nothing is kept of them."""
     reply = client.post("/v1/chat/completions", json={"messages": [question("Go.")], "max_tokens": 1})
