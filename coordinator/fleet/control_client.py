@@ -8,7 +8,8 @@ import grpc
 
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.transport.grpc import check_cancelled
-from tokenwire.errors import EngineFailed, Unavailable, from_status
+from tokenwire.errors import EngineFailed, ProtocolError, Unavailable, from_status
+from tokenwire.peer_auth.message_parts import UNREADABLE
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2
 
 ResponseT = TypeVar("ResponseT")
@@ -21,7 +22,7 @@ async def call_worker(session: WorkerSession, call: ControlCall[ResponseT]) -> R
     if control is None:
         raise Unavailable(f"not connected: {session.last_error}")
     try:
-        return await call(control)
+        answer = await call(control)
     except grpc.aio.AioRpcError as error:
         check_cancelled()
         raise from_status(error.code(), error.details() or error.code().name) from error
@@ -30,6 +31,9 @@ async def call_worker(session: WorkerSession, call: ControlCall[ResponseT]) -> R
         if session.control is None:  # the session ended meanwhile and closed the channel
             raise Unavailable(f"disconnected: {session.last_error}") from error
         raise EngineFailed(f"The control call failed: {error!r}") from error
+    if answer is None:
+        raise ProtocolError(f"it answered a control call with {UNREADABLE}")
+    return answer
 
 
 def adopt_state(

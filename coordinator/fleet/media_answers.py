@@ -6,6 +6,7 @@ from typing import NamedTuple
 from tokenwire.coordinator.media.content import MediaContent
 from tokenwire.errors import PromptTooLong, ProtocolError
 from tokenwire.peer_auth.grpc_options import FEATURES_PART_BYTES, MOST_MEDIA_BYTES, MOST_TENSOR_BYTES
+from tokenwire.peer_auth.message_parts import UNREADABLE
 from tokenwire.v1 import inference_pb2 as pb
 
 MOST_TOKEN_IDS = MOST_MEDIA_BYTES // 3 - 2**16
@@ -35,12 +36,14 @@ def check_missing(missing: Sequence[bytes], items: Iterable[MediaContent]) -> No
         )
 
 
-async def rendered(answer: AsyncIterable[pb.RenderResponse], mm_payload: str) -> tuple[pb.ExpandResponse, bytes]:
+async def rendered(answer: AsyncIterable[pb.RenderResponse | None], mm_payload: str) -> tuple[pb.ExpandResponse, bytes]:
     """Return the first part of an answer to Render, and the features that the others have. Raises ProtocolError."""
     most = _MOST_FEATURES_BYTES if mm_payload == "tensors" else _MOST_NAMES_BYTES
     first: pb.ExpandResponse | None = None
     features = bytearray()
     async for response in answer:
+        if response is None:
+            raise ProtocolError(f"the worker rendered pictures to {UNREADABLE}")
         part = response.part
         if first is None:
             first = part

@@ -16,6 +16,7 @@ from tokenwire.coordinator.fleet.transport.base import WorkerTransport
 from tokenwire.coordinator.fleet.transport.grpc import check_cancelled, is_too_large
 from tokenwire.coordinator.media.content import MediaContent, media_item
 from tokenwire.errors import ProtocolError, TokenwireError, Unavailable, from_status, reply_error
+from tokenwire.peer_auth.message_parts import UNREADABLE
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.v1 import inference_pb2_grpc
 
@@ -234,7 +235,10 @@ async def _expand(
 ) -> tuple[pb.ExpandResponse, bytes | None]:
     """Return the response, and the features if they are asked for."""
     if not request.mm_payload:
-        return await stub.Expand(request, timeout=_TIMEOUT_S), None
+        response = await stub.Expand(request, timeout=_TIMEOUT_S)
+        if response is None:
+            raise ProtocolError(f"the worker expanded a prompt to {UNREADABLE}")
+        return response, None
     call = stub.Render(pb.RenderRequest(prompt=request), timeout=_TIMEOUT_S)
     try:
         return await rendered(call, request.mm_payload)

@@ -100,15 +100,17 @@ def _huge_frame(rng: random.Random, slots: Sequence[int]) -> Answer:
 
 
 def _flood(rng: random.Random, slots: Sequence[int]) -> Answer:
-    """Fill a frame up: with tokens, rows, ends, or log-probabilities of one token."""
+    """Fill a frame up: with tokens, rows, ends, ends that say nothing, or log-probabilities of one token."""
     count = rng.choice(_FLOODS)
-    what = rng.randrange(4)
+    what = rng.randrange(5)
     if what == 0:
         yield _frame(slots[:1], [65] * count)
     elif what == 1:
         yield _frame(list(range(count // 4)), [], counts=[0] * (count // 4))
     elif what == 2:
         yield _ends([slots[0]] * (count // 20))
+    elif what == 3:
+        yield pb.SessionResponse(frame=pb.StepFrame(finishes=[pb.Finish()] * (count // 4)))
     else:
         rows = pb.LogprobRows(width=count // 5, token_ids=[65] * (count // 5), logprobs=[-0.5] * (count // 5))
         yield _frame(slots[:1], [65], logprobs=[pb.Logprobs(slot=slots[0], rows=rows)])

@@ -10,6 +10,7 @@ import grpc
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.certificates import Certificate, read_authorities, read_certificate
 from tokenwire.peer_auth.grpc_options import MOST_EVENT_BYTES, MOST_TOKENIZER_BYTES, client_options, is_local
+from tokenwire.peer_auth.message_parts import BoundedChannel
 from tokenwire.peer_auth.peer_tokens import PeerTokens, open_tokens
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
 from tokenwire.process.hot_reload import Reloading
@@ -43,8 +44,12 @@ class ChannelFactory:
         self._credentials = _open_credentials(settings)
         self._warned = False
 
-    def open_channel(self, address: str) -> grpc.aio.Channel:
+    def open_channel(self, address: str) -> BoundedChannel:
         """Open a channel to a worker at `HOST:PORT` or `unix:PATH`."""
+        # The largest events are log-probabilities of a prompt: of each, the id takes three bytes and the number four.
+        return BoundedChannel(self._open(address), self.most_event_bytes // 2)
+
+    def _open(self, address: str) -> grpc.aio.Channel:
         interceptors = [] if self._tokens is None else [sender(self._tokens) for sender in _TOKEN_SENDERS]
         if self._credentials is not None:
             options = [*self._options, ("grpc.ssl_target_name_override", self._settings.server_name)]

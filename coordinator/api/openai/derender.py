@@ -1,7 +1,7 @@
 """POST /v1/chat/completions/derender and /v1/completions/derender: replies of ids as OpenAI's, as vLLM does."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -36,6 +36,7 @@ from tokenwire.errors import InvalidRequest
 
 _AfterPrompt = tuple[Sequence[int], GivenChoice]
 """A choice, and the prompt that it is to."""
+_Decode = Callable[[_AfterPrompt], dict[str, Any]]
 _CHOICE_WORK = 16
 """Of a choice beside that of its tokens: making its stream and its parser."""
 
@@ -118,16 +119,14 @@ def _text(prompt: Sequence[int], choice: GivenChoice, texts: TextStreams, model:
     return texts.stream(prompt).step(list(choice.token_ids or ()), choice.is_terminated(model), True)[0]
 
 
-async def _chat(
-    body: DerenderChatRequest, reply: GivenReply, model: ServedModel, rules: TextRules, plan: ParserPlan | None
-) -> dict[str, Any]:
-    request, prompt = body.chat_request, body.prompt_token_ids or reply.prompt_token_ids or []
+def _chat_decoder(body: DerenderChatRequest, model: ServedModel, rules: TextRules, plan: ParserPlan | None) -> _Decode:
+    request = body.chat_request
     texts = TextStreams(model.tokenizer, rules, 0 if request is None else request.min_tokens)
     hidden, most = plan is not None and plan.rules.hides_tokens, most_shown(request)
     shows_ids = request is not None and request.return_token_ids and not hidden
 
     def decode(each: _AfterPrompt) -> dict[str, Any]:
-        choice = each[1]
+        prompt, choice = each
         text, reason = _text(*each, texts, model), choice.finish_reason or "stop"
         message = ParsedMessage(text, None, (), reason)
         if plan is not None:
@@ -142,7 +141,14 @@ async def _chat(
             "routed_experts": None,
         }
 
-    inline = INLINE_TOKENS if plan is None else MOST_INLINE
+    return decode
+
+
+async def _chat(
+    body: DerenderChatRequest, reply: GivenReply, model: ServedModel, rules: TextRules, plan: ParserPlan | None
+) -> dict[str, Any]:
+    prompt = body.prompt_token_ids or reply.prompt_token_ids or []
+    decode, inline = _chat_decoder(body, model, rules, plan), INLINE_TOKENS if plan is None else MOST_INLINE
     choices = await each_aside([(prompt, choice) for choice in reply.choices], _work_of, decode, inline)
     return {
         "id": reply.request_id,
@@ -162,13 +168,7 @@ async def _chat(
     }
 
 
-async def _completion(
-    body: DerenderCompletionRequest,
-    replies: Sequence[GivenReply],
-    prompts: Sequence[list[int] | None],
-    model: ServedModel,
-    rules: TextRules,
-) -> dict[str, Any]:
+def _completion_decoder(body: DerenderCompletionRequest, model: ServedModel, rules: TextRules) -> _Decode:
     request = body.completion_request
     texts = TextStreams(model.tokenizer, rules, 0 if request is None else request.min_tokens)
 
@@ -185,10 +185,22 @@ async def _completion(
             "routed_experts": None,
         }
 
+    return decode
+
+
+async def _completion(
+    body: DerenderCompletionRequest,
+    replies: Sequence[GivenReply],
+    prompts: Sequence[list[int] | None],
+    model: ServedModel,
+    rules: TextRules,
+) -> dict[str, Any]:
     after = [
-        (prompt or reply.prompt_token_ids or [], reply.choices) for reply, prompt in zip(replies, prompts, strict=True)
+        (given or reply.prompt_token_ids or [], choice)
+        for reply, given in zip(replies, prompts, strict=True)
+        for choice in reply.choices
     ]
-    choices = await each_aside([(prompt, choice) for prompt, choices in after for choice in choices], _work_of, decode)
+    choices = await each_aside(after, _work_of, _completion_decoder(body, model, rules))
     transfers = [reply.kv_transfer_params for reply in replies]
     same = all(transfer == transfers[0] for transfer in transfers)
     return {

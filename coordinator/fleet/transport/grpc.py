@@ -9,6 +9,7 @@ import grpc
 from tokenwire.coordinator.fleet.transport.base import Commands
 from tokenwire.errors import ProtocolError, TokenwireError, Unavailable, from_status
 from tokenwire.peer_auth.client import ChannelFactory
+from tokenwire.peer_auth.message_parts import UNREADABLE
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -60,6 +61,8 @@ class GrpcTransport:
         except grpc.aio.AioRpcError as error:
             check_cancelled()
             raise self._explain(error) from error
+        if event is None:
+            raise ProtocolError(f"it sent {UNREADABLE}")
         if not isinstance(event, pb.SessionResponse):
             return None
         self._connected = True
@@ -77,6 +80,8 @@ class GrpcTransport:
                     f"its tokenizer files have {_size_of(error):.1f} MiB, more than the {most:g} of --max-tokenizer-mb"
                 ) from error
             raise self._explain(error) from error
+        if response is None:
+            raise ProtocolError(f"its tokenizer files are {UNREADABLE}")
         return dict(response.files)
 
     async def close(self) -> None:

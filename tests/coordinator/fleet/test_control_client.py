@@ -9,7 +9,7 @@ import pytest
 from tests.workers import accept
 from tokenwire.coordinator.fleet.control_client import call_worker
 from tokenwire.coordinator.fleet.session import WorkerSession
-from tokenwire.errors import EngineFailed, TokenwireError, Unavailable
+from tokenwire.errors import EngineFailed, ProtocolError, TokenwireError, Unavailable
 
 
 class Session(WorkerSession):
@@ -37,6 +37,16 @@ async def test_a_call_that_cannot_be_made_is_an_error(
 
     with pytest.raises(expected):
         await call_worker(session, call)
+
+
+async def test_an_answer_that_cannot_be_read_violates_the_protocol() -> None:
+    """gRPC returns nothing for it."""
+
+    async def call(stub: Any) -> None:
+        return None
+
+    with pytest.raises(ProtocolError, match="malformed"):
+        await call_worker(Session("nowhere", "test", accept), call)
 
 
 async def test_a_cancelled_caller_is_cancelled() -> None:

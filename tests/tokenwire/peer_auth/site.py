@@ -15,6 +15,7 @@ from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import FetchFiles
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.peer_auth.client import ChannelFactory
+from tokenwire.peer_auth.message_parts import BoundedChannel
 from tokenwire.peer_auth.settings import PeerAuthClientSettings, PeerAuthSettings
 from tokenwire.v1 import control_pb2, inference_pb2
 from tokenwire.v1 import inference_pb2 as pb
@@ -94,9 +95,10 @@ async def call(address: str, method: str, peer_auth: PeerAuthClientSettings) -> 
         return await refused_status(channel, method)
 
 
-async def refused_status(channel: grpc.aio.Channel, method: str) -> grpc.StatusCode:
+async def refused_status(channel: grpc.aio.Channel | BoundedChannel, method: str) -> grpc.StatusCode:
     """Call a method that fails; return the status."""
-    calling: Any = channel.unary_unary(method, lambda _: b"", lambda answer: answer)
+    read = control_pb2.DrainResponse.FromString
+    calling: Any = channel.unary_unary(method, request_serializer=lambda _: b"", response_deserializer=read)
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await calling(None, timeout=5)
     return refused.value.code()

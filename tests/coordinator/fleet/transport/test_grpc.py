@@ -11,6 +11,7 @@ from tokenwire.coordinator.fleet.transport.base import CommandQueue
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.errors import ProtocolError, TokenwireError, Unavailable
 from tokenwire.peer_auth.client import ChannelFactory
+from tokenwire.peer_auth.message_parts import MOST_PARTS
 from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -97,6 +98,19 @@ async def test_an_event_beyond_the_limit_violates_the_protocol(address: str) -> 
         transport = GrpcTransport(ChannelFactory(most_event_bytes=2**20), address, CommandQueue())
         assert await transport.read() == welcome()
         with pytest.raises(ProtocolError, match=r"more than 1 MiB, .* --max-request-mb"):
+            await transport.read()
+        await transport.close()
+
+
+async def test_an_event_of_very_many_parts_violates_the_protocol(address: str) -> None:
+    """They would take a hundred times its size."""
+
+    async def flood(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await context.write(pb.SessionResponse(frame=pb.StepFrame(finishes=[pb.Finish()] * (MOST_PARTS + 1))))
+
+    async with scripted_worker(address, flood):
+        transport = transport_to(address)
+        with pytest.raises(ProtocolError, match="too many parts"):
             await transport.read()
         await transport.close()
 
