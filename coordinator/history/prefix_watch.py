@@ -23,6 +23,8 @@ MAX_BYTES, _TTL_S = 16 * 1024 * 1024, 1800.0
 _BRANCHES = 4
 """Prompts of a session that are kept: an agent's own, and those of its helpers."""
 _ENTRY_BYTES = 600
+_OF_IDS = frozenset[PrefixCause](("edited", "branch", "compacted", "template"))
+"""Causes that ids show, where no message does."""
 _COMPACTED = 0.6
 """A prompt that leaves the last one, and is shorter by this factor, was compacted."""
 
@@ -100,7 +102,7 @@ class WatchedPrompt:
         if old is not None:
             self._common = digest.common_tokens(old.digest)
             self._found = self._difference(old, new, messages, form)
-            if self._found is not None and not messages:
+            if self._found is not None and self._found.cause in _OF_IDS and not self._found.text:
                 shown = token_ids[self._common : self._common + BLOCK_TOKENS]
                 self._found = replace(self._found, text=model.tokenizer.decode(shown, False)[: 2 * SHOWN_CHARS])
         is_branch = self._found is not None and self._found.cause == "branch"

@@ -148,7 +148,7 @@ class PrefixDivergence:
     message: int | None = None
     """Position of the first message that differs; None if all are as they were, or the prompt has none."""
     text: str = ""
-    """A part of that message around the first difference, or of a prompt without messages: the client's own words."""
+    """A part of that message around the first difference, or of the prompt: the client's own words, or a template's."""
     token: int = 0
     """How many tokens the two prompts have in common, in whole blocks."""
 

@@ -117,6 +117,7 @@ def test_another_rendering_of_the_same_messages_is_the_template(client: httpx.Cl
 
     assert found["cause"] == "template"
     assert "message" not in found
+    assert json.loads(found["text"]).startswith("b" + messages[0]["content"][:40])
 
 
 def test_new_weights_are_a_cause(client: httpx.Client, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ async def generate_request(
     streams = bool(body.stream)
     offsets = await _offsets(prepared, position) if body.return_token_offsets else None
     kwargs = request.reasoning_parser_kwargs
-    fields = {
+    fields: dict[str, Any] = {
         "request_id": prepared.id_of(position),
         "features": None if features is None else JsonPieces(lambda: iter((features.json,))),
         "content_parts": None,
@@ -48,6 +48,9 @@ async def generate_request(
         "kv_transfer_params": None,
         "ec_transfer_params": None,
     }
+    if request.weights is not None:  # vLLM has no such fields
+        limits = {"min_weight_version": request.weights.min_version, "max_weight_lag": request.weights.max_lag}
+        fields |= {name: value for name, value in limits.items() if value is not None}
     token_offsets = None if offsets is None else slices(offsets)
     return long_object(fields, {"token_ids": slices(prompt.token_ids), "token_offsets": token_offsets})
 

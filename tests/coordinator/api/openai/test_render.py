@@ -71,6 +71,18 @@ async def test_fields_of_the_request_are_passed_on(tmp_path: Path) -> None:
     assert (rendered["reasoning_ended"], plain["reasoning_ended"]) == (True, None)
 
 
+async def test_limits_of_weights_are_passed_on(tmp_path: Path) -> None:
+    """Those of the body, and those of its header; without any the request is as vLLM's."""
+    async with served(tmp_path) as client:
+        limited = await ok(client, CHAT, {"messages": TALK, "max_weight_lag": 0})
+        client.headers["X-Min-Weight-Version"] = "step_9"
+        labelled = await ok(client, CHAT, {"messages": TALK})
+
+    assert limited["max_weight_lag"] == 0
+    assert "min_weight_version" not in limited
+    assert labelled["min_weight_version"] == "step_9"
+
+
 async def test_a_further_turn_reuses_its_ids(tmp_path: Path) -> None:
     """Of a conversation with an id, as when it is generated."""
     async with served(tmp_path) as client:
