@@ -47,6 +47,10 @@ class Step:
     weight_version: str = ""
 
 
+READ_WEIGHTS = frozenset({"load_model", "reload_weights", "update_weights_from_path"})
+"""Methods of an engine's processes that read weights."""
+
+
 class PauseMode(enum.StrEnum):
     """What a pause does to running sequences, with vLLM's values."""
 

@@ -18,13 +18,11 @@ from tokenwire.errors import (
 )
 from tokenwire.protocol.operation_records import fold, latest
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine.interface import Engine, PauseMode
+from tokenwire.worker.engine.interface import READ_WEIGHTS, Engine, PauseMode
 from tokenwire.worker.state.weight_roots import WeightRoots
 
 Result = TypeVar("Result")
 Records = Sequence[pb.OperationRecord]
-
-_READ_WEIGHTS = frozenset({"load_model", "reload_weights", "update_weights_from_path"})
 
 
 class ServingStateController:
@@ -139,7 +137,7 @@ class ServingStateController:
             with self._weights_at_risk():
                 return await call()
 
-        return await (self._run_exclusive(0, read_weights) if method in _READ_WEIGHTS else call())
+        return await (self._run_exclusive(0, read_weights) if method in READ_WEIGHTS else call())
 
     def check_adapter(self, adapter: pb.LoraAdapter) -> None:
         """Check that a request's adapter may be read from its path. Raises InvalidRequest."""

@@ -1,5 +1,7 @@
 """The engine's admin operations, implemented with AsyncLLM's public methods."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import vllm
@@ -9,7 +11,7 @@ from vllm.lora.request import LoRARequest
 
 from tokenwire.errors import InvalidRequest, NotFound, Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine.interface import PauseMode
+from tokenwire.worker.engine.interface import READ_WEIGHTS, PauseMode
 from tokenwire.worker.vllm_engine.errors import vllm_errors
 from tokenwire.worker.vllm_engine.named_params import extension_call
 from tokenwire.worker.vllm_engine.weight_label import WeightLabel
@@ -64,9 +66,32 @@ class VllmAdmin:
         with vllm_errors():
             return bool(await self.llm.is_sleeping())
 
+    @asynccontextmanager
+    async def _without_pictures(self) -> AsyncIterator[None]:
+        """Hold the engine, and let it forget what its encoder made of pictures: other weights make something else.
+
+        vLLM's executors forget it as they reload, its scheduler does not: the next request with such a picture would
+        end the engine. So would a step that is under way, therefore there is none.
+        """
+        llm = self.llm
+        if not llm.model_config.is_multimodal_model:
+            yield
+            return
+        runs = not await llm.is_paused()
+        if runs:
+            await llm.pause_generation(mode=PauseMode.KEEP.value, clear_cache=False)
+        try:
+            yield
+        finally:
+            await llm.reset_encoder_cache()
+            if runs:
+                await llm.resume_generation()
+
     async def reset_cache(self, reset_running_requests: bool, reset_external: bool) -> bool:
-        """Clear the prefix cache; return whether it is empty now."""
+        """Clear the prefix cache, and the encoder's; return whether the former is empty now."""
         with vllm_errors():
+            async with self._without_pictures():
+                pass
             return bool(await self.llm.reset_prefix_cache(reset_running_requests, reset_external))
 
     async def load_lora(self, adapter: pb.LoraAdapter) -> bool:
@@ -103,7 +128,8 @@ class VllmAdmin:
         """Replace the weights with those of a directory; "" restores the initial ones."""
         arguments = {"weights_path": path or self.model_root}
         with vllm_errors():
-            await self.llm.collective_rpc("reload_weights", None, (), arguments)
+            async with self._without_pictures():
+                await self.llm.collective_rpc("reload_weights", None, (), arguments)
 
     async def update_weights(self, stage: str, arguments: dict[str, Any]) -> None:
         """Run one stage of a weight update: init, start, start_draft, update, finish or shutdown."""
@@ -130,6 +156,8 @@ class VllmAdmin:
                     info = _argument(arguments, "update_info")
                     await llm.update_weights(WeightTransferUpdateRequest(update_info=info))
                 case "finish":
+                    async with self._without_pictures():
+                        pass
                     await self._weight_label.finish_update(llm, arguments.get("weight_version"))
                 case "shutdown":
                     if not hasattr(llm, "shutdown_weight_transfer_engine"):
@@ -153,7 +181,8 @@ class VllmAdmin:
     ) -> list[Any]:
         """Call a method on every process of the engine; return their results."""
         with vllm_errors():
-            return list(await self.llm.collective_rpc(method, timeout_s, tuple(args), kwargs))
+            async with self._without_pictures() if method in READ_WEIGHTS else nullcontext():
+                return list(await self.llm.collective_rpc(method, timeout_s, tuple(args), kwargs))
 
 
 def lora_request(adapter: pb.LoraAdapter) -> Any:

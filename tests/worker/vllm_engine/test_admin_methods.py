@@ -24,7 +24,8 @@ class RecordingLlm:
     def __init__(self, **config: Any) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.error: Exception | None = None
-        self.model_config = SimpleNamespace(enable_sleep_mode=False)
+        self.is_now_paused = False
+        self.model_config = SimpleNamespace(enable_sleep_mode=False, is_multimodal_model=False)
         self.vllm_config = SimpleNamespace(**{"lora_config": None, "weight_transfer_config": None, **config})
 
     def __getattr__(self, name: str) -> Any:
@@ -32,6 +33,8 @@ class RecordingLlm:
             if self.error is not None:
                 raise self.error
             self.calls.append((name, *arguments, *more.values()))
+            if name == "is_paused":
+                return self.is_now_paused
             return [9, 4] if name == "list_loras" else [True]
 
         return call
@@ -72,6 +75,30 @@ async def test_operations_are_vllms() -> None:
     ]
     assert await engine.list_loras() == [4, 9]
     assert await engine.collective_rpc("count", 5.0, [1], {}) == [True]
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+async def test_what_was_made_of_pictures_is_forgotten_with_the_weights(is_paused: bool) -> None:
+    """By vLLM's scheduler too, while the engine makes no step; who paused it finds it paused."""
+    llm = RecordingLlm()
+    llm.is_now_paused, llm.model_config.is_multimodal_model = is_paused, True
+    engine = admin(llm)
+
+    async def called(operation: Any) -> list[str]:
+        llm.calls.clear()
+        await operation
+        return [name for name, *_ in llm.calls if name != "is_paused"]
+
+    def held(*calls: str) -> list[str]:
+        return [*calls] if is_paused else ["pause_generation", *calls, "resume_generation"]
+
+    reloaded = held("collective_rpc", "reset_encoder_cache")
+    assert await called(engine.load_weights("/step_1")) == reloaded
+    assert await called(engine.collective_rpc("reload_weights", None, [], {})) == reloaded
+    assert await called(engine.collective_rpc("count", None, [], {})) == ["collective_rpc"]
+    assert await called(engine.reset_cache(True, False)) == [*held("reset_encoder_cache"), "reset_prefix_cache"]
+    llm.vllm_config.weight_transfer_config = object()
+    assert (await called(engine.update_weights("finish", {})))[: 1 if is_paused else 3] == held("reset_encoder_cache")
 
 
 async def test_a_missing_feature_names_its_argument() -> None:
