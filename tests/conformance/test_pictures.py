@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import pytest
 
@@ -16,6 +17,7 @@ from tests.lazily import Lazily
 from tests.processes import Service, worker_metrics
 from tests.torchvision import torchvision_environment
 from tests.vision_model.model import qwen_vision_model, vision_model
+from tokenwire.v1 import control_pb2, control_pb2_grpc
 from tokenwire.worker.vllm_engine.embedded_model import EMBEDDED_MODEL_NAME
 
 mm_features = Lazily("vllm.entrypoints.scale_out.token_in_token_out.mm_features")
@@ -216,6 +218,17 @@ def test_a_placeholder_that_the_model_wrote_takes_no_picture(ours: Service) -> N
     turns += [{"role": "assistant", "content": second["choices"][0]["message"]["content"]}, user_message("So?")]
     ids = second["prompt_token_ids"] + second["choices"][0]["token_ids"]
     assert post_chat(ours.url, asked_for(turns)).json()["prompt_token_ids"][: len(ids)] == ids
+
+
+def test_a_picture_is_seen_again_after_the_weights_were_loaded_anew(ours: Service) -> None:
+    """vLLM has forgotten then what it made of it; with the same weights the reply is the same."""
+    body = asked_for([user_message(drawn_picture("PNG", seed=6), "What is this?")])
+    before = post_chat(ours.url, body).json()["choices"][0]["token_ids"]
+    with grpc.insecure_channel(ours.addresses[0]) as channel:
+        request = control_pb2.LoadWeightsRequest(path="", reset_prefix_cache=True)
+        control_pb2_grpc.ControlStub(channel).LoadWeights(request, timeout=120)
+
+    assert post_chat(ours.url, body).json()["choices"][0]["token_ids"] == before
 
 
 def test_a_picture_that_cannot_be_decoded_fails_alone(ours: Service) -> None:
