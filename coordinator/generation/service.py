@@ -34,6 +34,7 @@ from tokenwire.coordinator.output.choice import Choice, Reply, SharedPromptLogpr
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.text.detokenizer import TextStreams
 from tokenwire.coordinator.text.logprobs import LogprobDecoder
+from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.text.text_length import text_chars
 from tokenwire.coordinator.trajectories.recording import RecordedRequest, TrajectoryRecorder, TurnRecording
 from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, ServedModel, TokenPrompt, Truncation
@@ -68,6 +69,8 @@ class PreparedRequest:
     """The tokens of the reply that are in that, and the bytes of each that may come beyond; None: none may."""
     reasoning_ended: bool | None = None
     """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
+    is_recorded: bool = False
+    """Whether its session's trajectory gets it."""
     choices: int = field(init=False)
     """The number of choices of the reply."""
     prompt_tokens: int = field(init=False)
@@ -78,6 +81,8 @@ class PreparedRequest:
     """Whether it matters how often its parameters are kept: the request's are these."""
     history_writer: HistoryWriter | None = field(init=False)
     """Stores the choices for later requests; None if they are not stored."""
+    recording: TurnRecording | None = field(default=None, init=False)
+    """What it adds to its session, from its start on."""
     _decoded: tuple[PreparedPrompt, str] | None = field(default=None, init=False)
     """The last prompt that was decoded, with its text: all of its choices may begin with it."""
 
@@ -94,6 +99,18 @@ class PreparedRequest:
             return None
         token_ids = prompt.token_ids if prompt.media is None else prompt.media.token_ids
         return prompt.history.writer(token_ids, self.choices, parsed=parsed, end_token_ids=self.model.stop_token_ids)
+
+    @property
+    def keeps_messages(self) -> bool:
+        """Whether `keep` stores anything: a stream need not be joined otherwise."""
+        return self.history_writer is not None or self.is_recorded
+
+    def keep(self, index: int, messages: Sequence[ChatMessage]) -> None:
+        """Store a choice as the messages that the client got, for later requests and in its session."""
+        if self.history_writer is not None:
+            self.history_writer.keep(index, messages)
+        if self.recording is not None:
+            self.recording.on_message(index, messages)
 
     @property
     def multimodal_tokens(self) -> dict[str, int] | None:
@@ -229,14 +246,14 @@ class GenerationService:
             prompts.append(prepared)
             if position:
                 await _yield_to_others(position)
-        ended = request.reasoning_ended
+        ended, recorded = request.reasoning_ended, self._is_recorded(request)
         if request.plan is not None:
             ended = request.plan.reasoning_ended(prompts[0].new_ids)
         if cost.parameter_bytes > _LARGE_PARAMETERS:
             request = replace(request, sampling=params)  # so that its own are not kept beside these
         size, placed, growth = cost.size_bytes, cost.placed_bytes, cost.growth
         bounded = max_tokens if growth is None else cost.bounded(max_tokens, self._settings.max_request_bytes)
-        return PreparedRequest(request, model, params, prompts, bounded, size, placed, growth, ended)
+        return PreparedRequest(request, model, params, prompts, bounded, size, placed, growth, ended, recorded)
 
     def _checked_params(
         self, request: GenerationRequest, model: ServedModel, caller: Caller, submits: bool
@@ -334,14 +351,20 @@ class GenerationService:
             return None
         return WatchedPrompt(self.prefixes, record, caller.tenant, request.conversation_id, request.prompts[0])
 
+    def _is_recorded(self, request: GenerationRequest) -> bool:
+        """Return whether a request names a session, returns samples, and any are recorded."""
+        return self.recorder is not None and request.is_recorded and bool(request.conversation_id)
+
     def _recording(self, prepared: PreparedRequest, caller: Caller, record: RequestRecord) -> TurnRecording | None:
-        """Return what records a request; None if it names no session, returns no samples, or none are recorded."""
+        """Return what records a request; None if it is not recorded."""
         request = prepared.request
-        if self.recorder is None or not request.conversation_id or not request.is_recorded:
+        if self.recorder is None or request.conversation_id is None or not prepared.is_recorded:
             return None
         prompts = [prompt.token_ids for prompt in prepared.prompts]
         recorded = RecordedRequest(request, prepared.model, prepared.sampling, prompts, record)
-        recording = self.recorder.begin((caller.tenant, request.conversation_id), caller.share, recorded)
+        prepared.recording = recording = self.recorder.begin(
+            (caller.tenant, request.conversation_id), caller.share, recorded
+        )
         if prepared.history_writer is not None:
             prepared.history_writer.on_message = recording.on_message
         return recording

@@ -175,7 +175,7 @@ class HistoryWriter:
         self._parsed = parsed
         self._end_token_ids = end_token_ids
         self.on_message: Callable[[int, Sequence[ChatMessage]], None] | None = None
-        """Called with each choice as the client gets it."""
+        """Called with each choice whose text is its message."""
 
     def wrap(self, reply: Reply) -> Reply:
         """Return a reply that records its output and passes everything on."""
@@ -190,7 +190,10 @@ class HistoryWriter:
         if finish is not None:
             choice.ending = self._ending(finish)
             if not self._parsed:
-                self._store(index, [{"role": "assistant", "content": choice.text.decode()}])
+                messages: list[ChatMessage] = [{"role": "assistant", "content": choice.text.decode()}]
+                if self.on_message is not None:
+                    self.on_message(index, messages)
+                self._store(index, messages)
 
     def keep(self, index: int, messages: Sequence[ChatMessage]) -> None:
         """Store a parsed choice that has ended, as the messages that the client will send back."""
@@ -199,8 +202,6 @@ class HistoryWriter:
 
     def _store(self, index: int, messages: Sequence[ChatMessage]) -> None:
         choice = self._choices[index]
-        if self.on_message is not None:
-            self.on_message(index, messages)
         self._history.store(self._prompt, messages, choice.token_ids, choice.ending)
 
     def _ending(self, finish: Finish) -> Ending:

@@ -59,9 +59,8 @@ class ChatCall:
         return self.plan.parser(self.prepared.prompts[0].new_ids)
 
     def keep(self, index: int, messages: Sequence[ChatMessage]) -> None:
-        """Store a choice, if the reply is recorded, as the messages that clients send back."""
-        if self.prepared.history_writer is not None:
-            self.prepared.history_writer.keep(index, messages)
+        """Store a choice, if anything keeps the reply, as the messages that clients get."""
+        self.prepared.keep(index, messages)
 
 
 class ChatService:
@@ -186,7 +185,7 @@ def _chunks(call: ChatCall) -> ChatChunks:
         role=role,
         echo=echo,
         new_parser=call.parser,
-        keep=None if prepared.history_writer is None else call.keep,
+        keep=call.keep if prepared.keeps_messages else None,
         hides_tokens=call.plan.rules.hides_tokens,
         counts_reasoning=call.counts_reasoning,
     )
@@ -255,7 +254,8 @@ def _choice(call: ChatCall, index: int, choice: CollectedChoice, message: Parsed
     call.keep(index, [shown])
     logprobs = None if style is None or hidden else chat_logprobs(choice.logprobs or [], style)
     if not hidden:
-        shown |= shown_message_ids(call.prepared, choice.token_ids, None if style is None else choice.logprobs or [])
+        ids = shown_message_ids(call.prepared, choice.token_ids, None if style is None else choice.logprobs or [])
+        shown = {**shown, **ids}  # another one: these are not kept with the message
     token_ids = choice.token_ids if body.return_token_ids and not hidden else None
     return {
         "index": index,

@@ -209,6 +209,24 @@ async def test_a_message_that_is_parsed_later_is_added() -> None:
     assert (await service.graph()).nodes[node.id].message == parsed
 
 
+async def test_a_message_is_recorded_whether_or_not_history_keeps_the_turn() -> None:
+    """Of a prompt of ids it keeps none, nor of one that the template alone renders; without a session, nothing does."""
+    service = RecordedService()
+    for session in (None, "s"):
+        request = GenerationRequest(
+            "r", "digits", [TokenPrompt([1])], pb.SamplingParams(), conversation_id=session, plan=ScriptedPlan([])
+        )
+        prepared = await service.generation.prepare(request, served_model(), CALLER)
+        assert (prepared.history_writer, prepared.keeps_messages) == (None, session is not None)
+        handle = await service.generation.start(prepared, CollectedReply(1), request_context(RequestRecord(), CALLER))
+    service.sample("two", LENGTH)
+    handle.settle(0)
+    prepared.keep(0, [{"role": "assistant", "content": "parsed"}])
+
+    (node,) = (await service.graph()).nodes.values()
+    assert node.message == {"role": "assistant", "content": "parsed"}
+
+
 async def test_a_deleted_session_does_not_come_back_by_requests_that_began_before() -> None:
     """Neither by what they sample, nor by a message that is parsed later; those that begin later are recorded."""
     service = RecordedService()
