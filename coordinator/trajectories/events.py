@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tokenwire.coordinator.trajectories.index import TurnPolicy
 from tokenwire.coordinator.trajectories.stored_json import stored_json
 from tokenwire.process.value_class import value_class
 
@@ -86,6 +87,11 @@ class RecordedTurn:
     """Names the process that recorded it, and its count of the session's nodes."""
     earlier: int = 0
     """That count before this turn."""
+
+    @property
+    def policy(self) -> TurnPolicy:
+        """What sampled it: only turns of the same one are linked."""
+        return self.model, self.adapter
 
 
 SessionEvent = SessionOpened | RewardGiven | MessageParsed | RecordedTurn

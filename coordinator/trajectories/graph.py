@@ -15,7 +15,7 @@ from tokenwire.coordinator.trajectories.events import (
     SessionEvent,
     SessionOpened,
 )
-from tokenwire.coordinator.trajectories.index import IdDigest, KnownEnds
+from tokenwire.coordinator.trajectories.index import IdDigest, KnownEnds, TurnPolicy
 from tokenwire.coordinator.trajectories.turn_messages import TurnMessages
 
 Link = Literal["ids", "messages"]
@@ -127,8 +127,8 @@ class _Builder:
         self._graph = graph
         self._messages = messages
         self._ends = KnownEnds()
-        self._by_length: defaultdict[int, list[GraphNode]] = defaultdict(list)
-        """Nodes by the number of their prompts' messages."""
+        self._by_length: defaultdict[tuple[TurnPolicy, int], list[GraphNode]] = defaultdict(list)
+        """Nodes by their policies and the number of their prompts' messages."""
         self._digests: dict[str, IdDigest] = {}
         """Of the prompt and the completion of each node."""
 
@@ -152,7 +152,7 @@ class _Builder:
                 turn, choice, message, parent, link, prompt_ids, conversation, start, tools, end.length
             )
             if conversation is not None:
-                self._by_length[len(conversation)].append(nodes[choice.node])
+                self._by_length[turn.policy, len(conversation)].append(nodes[choice.node])
             self._ends.put(end, choice.node)
 
     def _conversation(self, turn: RecordedTurn) -> tuple[TurnMessages | None, Sequence[Mapping[str, Any]] | None]:
@@ -167,24 +167,28 @@ class _Builder:
         self, turn: RecordedTurn, conversation: TurnMessages | None
     ) -> "tuple[GraphNode | None, Link | None, array[int], IdDigest]":
         """Return the parent of a turn, what links them, the ids after its parent's, and the digest of its prompt."""
-        nodes = self._graph.nodes
-        digest = IdDigest() if turn.base is None else self._digests[turn.base].followed_by(array("I"))
-        found = self._ends.longest(turn.prompt_ids, digest)
+        nodes, policy = self._graph.nodes, turn.policy
+        base, prompt_ids = None if turn.base is None else nodes[turn.base], turn.prompt_ids
+        if base is not None and base.turn.policy != policy:  # as earlier versions stored it
+            prompt_ids = base.all_prompt_ids() + base.choice.token_ids + prompt_ids
+            base = None
+        digest = IdDigest(policy) if base is None else self._digests[base.id].followed_by(array("I"))
+        found = self._ends.longest(prompt_ids, digest)
         if found is not None:  # also of another process, which the turn's own does not know
-            return nodes[found[0]], "ids", turn.prompt_ids[found[1] :], digest
-        if turn.base is not None:
-            return nodes[turn.base], "ids", turn.prompt_ids, digest
-        parent = None if conversation is None else self._by_messages(conversation)
-        return parent, None if parent is None else "messages", turn.prompt_ids, digest
+            return nodes[found[0]], "ids", prompt_ids[found[1] :], digest
+        if base is not None:
+            return base, "ids", prompt_ids, digest
+        parent = None if conversation is None else self._by_messages(conversation, policy)
+        return parent, None if parent is None else "messages", prompt_ids, digest
 
-    def _by_messages(self, conversation: TurnMessages) -> GraphNode | None:
-        """Return the node whose prompt and reply a conversation goes on after, by its messages alone: of those with
-        most messages, the newest.
+    def _by_messages(self, conversation: TurnMessages, policy: TurnPolicy) -> GraphNode | None:
+        """Return the node whose prompt and reply a conversation goes on after, by its messages alone: of those of its
+        policy with most messages, the newest.
         """
         messages = conversation.after(0)
         for count in range(len(messages) - 1, 0, -1):
-            if count in self._by_length and messages[count].get("role") == "assistant":
-                for node in reversed(self._by_length[count]):
+            if (policy, count) in self._by_length and messages[count].get("role") == "assistant":
+                for node in reversed(self._by_length[policy, count]):
                     assert node.conversation is not None
                     if conversation.in_common(node.conversation) == count:
                         return node

@@ -10,6 +10,9 @@ from typing import Any
 
 from tokenwire.coordinator.trajectories.stored_json import stored_json
 
+TurnPolicy = tuple[str, str | None]
+"""A model and its adapter."""
+
 _DIGEST_BYTES = 16
 _MESSAGE_BYTES = 8
 _MOST_NODES = 256
@@ -23,10 +26,14 @@ _END_BYTES = 290
 
 
 class IdDigest:
-    """The digest of a growing list of ids."""
+    """The digest of a growing list of ids, those of one policy."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: TurnPolicy | None = None) -> None:
+        """`policy`: that of all digests that it may equal; None: it is compared with others without one."""
         self._hash = blake2b(digest_size=_DIGEST_BYTES)
+        if policy is not None:
+            name = "\0".join((policy[0], policy[1] or ""))
+            self._hash.update(blake2b(name.encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES).digest())
         self.length = 0
 
     def add(self, token_ids: "array[int]") -> None:

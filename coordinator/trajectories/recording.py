@@ -224,7 +224,7 @@ class TrajectoryRecorder:
             conversation = PromptMessages([as_stored(each) for each in prompt.messages], prompt.options.tools)
         run, earlier = self._counts.add(key, len(turn.choices))
         changes: dict[str, Any] = {"run": run, "earlier": earlier}
-        digest = IdDigest()
+        digest = IdDigest(turn.policy)
         base = index.base_of(whole, digest)
         if base is not None:
             changes |= {"base": base[0], "prompt_ids": whole[base[1] :]}

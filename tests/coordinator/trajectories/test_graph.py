@@ -5,6 +5,7 @@ from array import array
 from tests.coordinator.trajectories.turns import assistant_message, said_by_user, sampled_choice, turn_of
 from tokenwire.coordinator.trajectories.events import MessageParsed, RewardGiven, SessionOpened
 from tokenwire.coordinator.trajectories.graph import build_graph
+from tokenwire.coordinator.trajectories.rows import rows_of
 
 
 def test_a_prompt_that_begins_with_a_nodes_ids_comes_after_it() -> None:
@@ -71,6 +72,42 @@ def test_a_prompt_that_was_rendered_anew_comes_after_its_messages() -> None:
     assert graph.nodes["b"].message_start == 1
     assert graph.nodes["b"].all_prompt_ids() == array("I", [9])
     assert graph.nodes["a"].is_leaf
+
+
+def test_only_nodes_of_one_model_and_adapter_are_linked() -> None:
+    """A conversation that another one goes on with begins a line of its own, and the first may go on after that."""
+    said = [said_by_user("one"), assistant_message("two"), said_by_user("three")]
+    more = [*said, assistant_message("four"), said_by_user("five")]
+    graph = build_graph(
+        [
+            turn_of([1], sampled_choice("a", [2]), messages=said[:1]),
+            turn_of([1, 2, 3], sampled_choice("b", [4]), messages=said, adapter="tuned"),
+            turn_of([3], sampled_choice("c", [4]), messages=said, base="a", model="other"),
+            turn_of([1, 2, 3, 4, 5], sampled_choice("d", [6]), messages=more),
+            turn_of([5], sampled_choice("e", [6]), messages=more, base="b", adapter="tuned"),
+            turn_of([9], sampled_choice("f", [6]), messages=more, model="other"),
+        ]
+    )
+
+    links = {node.id: (node.parent and node.parent.id, node.link) for node in graph.nodes.values()}
+    assert links == {
+        "a": (None, None),
+        "b": (None, None),
+        "c": (None, None),
+        "d": ("a", "ids"),
+        "e": ("b", "ids"),
+        "f": ("c", "messages"),
+    }
+    prompts = {node.id: [*node.all_prompt_ids()] for node in graph.nodes.values()}
+    assert prompts["b"] == prompts["c"] == [1, 2, 3]
+    assert prompts["d"] == prompts["e"] == [1, 2, 3, 4, 5]
+    rows = {row.nodes[-1]: row for row in rows_of("s", graph, "path")}
+    assert {end: (row.nodes, row.model, row.adapter) for end, row in rows.items()} == {
+        "c": (["c"], "other", None),
+        "d": (["a", "d"], "m", None),
+        "e": (["b", "e"], "m", "tuned"),
+        "f": (["f"], "other", None),
+    }
 
 
 def test_tools_are_those_of_the_turn_that_had_them_first() -> None:

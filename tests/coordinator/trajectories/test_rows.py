@@ -9,9 +9,9 @@ from tokenwire.coordinator.trajectories.rows import By, rows_of
 
 GRAPH = build_graph(
     [
-        turn_of([1, 2], sampled_choice("a", [3, 4], spans=[("v1", 0, 1), ("v2", 1, 2)])),
+        turn_of([1, 2], sampled_choice("a", [3, 4], spans=[("v1", 0, 1), ("v2", 1, 2)]), adapter="x"),
         turn_of([5], sampled_choice("b", [6], logprobs=None, finish="length"), base="a", adapter="x"),
-        turn_of([7, 8], sampled_choice("c", [9]), base="a", messages=[said_by_user("x")]),
+        turn_of([7, 8], sampled_choice("c", [9]), base="a", messages=[said_by_user("x")], adapter="x"),
         RewardGiven(1.0, "reward", 1.0),
         RewardGiven(1.0, "other", 2.0, "a"),
     ]

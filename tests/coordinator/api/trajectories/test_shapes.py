@@ -8,7 +8,15 @@ TOOLS = [{"type": "function"}]
 CALLS = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
 GRAPH = build_graph(
     [
-        turn_of([1, 2], sampled_choice("a", [3]), messages=[said_by_user("x")], tools=TOOLS, started=1.0, ended=1.5),
+        turn_of(
+            [1, 2],
+            sampled_choice("a", [3]),
+            messages=[said_by_user("x")],
+            tools=TOOLS,
+            started=1.0,
+            ended=1.5,
+            adapter="lora",
+        ),
         turn_of(
             [4, 5],
             sampled_choice("b", [6, 7], spans=[("v1", 0, 2)], message=CALLS),
