@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tokenwire.coordinator.trajectories.marks import SessionMarks
-from tokenwire.coordinator.trajectories.session_limit import SessionLimit
+from tokenwire.coordinator.trajectories.session_limit import SessionLimit, StoredEvent
 from tokenwire.coordinator.trajectories.store import FULL, DropCounts, OnDropped, SessionKey, StoredSession
 from tokenwire.coordinator.trajectories.write_queue import Append, WriteQueue
 from tokenwire.errors import InvalidRequest, Unavailable
@@ -68,9 +68,14 @@ class DirectoryTrajectoryStore:
         """What was dropped; files of sessions by this process."""
         return DropCounts(self._queue.dropped + self._limit.dropped, self._evicted)
 
-    def append(self, key: SessionKey, share: str, event: bytes) -> None:
+    @property
+    def most_session_bytes(self) -> float:
+        """By the limit of sessions."""
+        return self._limit.most_with_reserve
+
+    def append(self, key: SessionKey, share: str, event: bytes, takes_reserve: bool = False) -> None:
         """Queue an event."""
-        self._queue.put(key, event)
+        self._queue.put(key, event, takes_reserve)
 
     async def size_of(self, key: SessionKey) -> int:
         """Return the bytes of a session's file."""
@@ -127,9 +132,9 @@ class DirectoryTrajectoryStore:
         """Append events to files; return the marks of their sessions, and which of them have no room for some."""
         marks: dict[SessionKey, bytes] = {}
         full: list[SessionKey] = []
-        by_session: defaultdict[SessionKey, list[bytes]] = defaultdict(list)
+        by_session: defaultdict[SessionKey, list[StoredEvent]] = defaultdict(list)
         for each in batch:
-            by_session[each.key].append(each.event)
+            by_session[each.key].append(StoredEvent(each.event, each.takes_reserve))
         for key, events in by_session.items():
             path = self._path(key)
             path.parent.mkdir(mode=0o700, exist_ok=True)

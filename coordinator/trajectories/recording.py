@@ -21,7 +21,9 @@ from tokenwire.coordinator.trajectories.events import (
     MessageParsed,
     RecordedChoice,
     RecordedTurn,
+    RewardGiven,
     SessionEvent,
+    SessionOpened,
     pack_event,
 )
 from tokenwire.coordinator.trajectories.index import IdDigest, PromptMessages, SessionIndexes
@@ -214,7 +216,7 @@ class TrajectoryRecorder:
 
     def append(self, key: SessionKey, share: str, event: SessionEvent) -> None:
         """Store an event of a session."""
-        self.store.append(key, share, pack_event(event))
+        self.store.append(key, share, pack_event(event), isinstance(event, RewardGiven | SessionOpened))
 
     def append_turn(self, key: SessionKey, share: str, turn: RecordedTurn, prompt: Prompt) -> None:
         """Store a turn that has its whole prompt, as what it adds to an earlier one."""

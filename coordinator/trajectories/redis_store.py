@@ -4,14 +4,14 @@ import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from hashlib import blake2b
 from typing import Any
 
 from tokenwire.coordinator.shared_redis import RedisHealth, open_redis
 from tokenwire.coordinator.trajectories.marks import SessionMarks
-from tokenwire.coordinator.trajectories.session_limit import SessionLimit
+from tokenwire.coordinator.trajectories.session_limit import SessionLimit, StoredEvent
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.coordinator.trajectories.store import DropCounts, OnDropped, SessionKey, StoredSession
 from tokenwire.coordinator.trajectories.write_queue import STORE, Append, WriteQueue
@@ -47,15 +47,20 @@ class RedisTrajectoryStore:
         """What was dropped; what Redis drops, only Redis knows."""
         return DropCounts(self._queue.dropped + self._limit.dropped)
 
-    def append(self, key: SessionKey, share: str, event: bytes) -> None:
+    @property
+    def most_session_bytes(self) -> float:
+        """By the limit of sessions."""
+        return self._limit.most_with_reserve
+
+    def append(self, key: SessionKey, share: str, event: bytes, takes_reserve: bool = False) -> None:
         """Queue an event."""
-        self._queue.put(key, event)
+        self._queue.put(key, event, takes_reserve)
 
     async def size_of(self, key: SessionKey) -> int:
-        """Return about what a session takes of Redis' memory."""
+        """Return what a session takes of Redis' memory."""
         await self._queue.flush()
         async with self._answer():
-            reply: Any = await self._redis.memory_usage(_name(_EVENTS, *key))
+            reply: Any = await self._redis.memory_usage(_name(_EVENTS, *key), samples=0)  # as its limit counts it
         return reply or 0
 
     async def read(self, key: SessionKey) -> Sequence[bytes]:
@@ -104,10 +109,10 @@ class RedisTrajectoryStore:
 
     async def _write(self, batch: Sequence[Append]) -> None:
         now = time.time()
-        by_session: defaultdict[SessionKey, list[bytes]] = defaultdict(list)
+        events: defaultdict[SessionKey, list[StoredEvent]] = defaultdict(list)
         for each in batch:
-            by_session[each.key].append(_digest(*each.key) + each.event)
-        await self._keep_fitting(by_session)
+            events[each.key].append(StoredEvent(_digest(*each.key) + each.event, each.takes_reserve))
+        by_session = await self._fitting(events)
         if not by_session:
             return
         written = {key: self._marks.find(key) or (-1, _MARK + os.urandom(_MARK_BYTES)) for key in by_session}
@@ -128,19 +133,20 @@ class RedisTrajectoryStore:
             elif found != mark:  # another process, or Redis, has dropped the list that had it
                 self._marks.drop(key)
 
-    async def _keep_fitting(self, by_session: dict[SessionKey, list[bytes]]) -> None:
-        """Take out what does not fit into its session."""
+    async def _fitting(self, by_session: Mapping[SessionKey, list[StoredEvent]]) -> dict[SessionKey, list[bytes]]:
+        """Return what fits into its session."""
         async with self._answer(), self._redis.pipeline(transaction=False) as pipe:
             for key in by_session:
                 pipe.memory_usage(_name(_EVENTS, *key), samples=0)  # an estimate by a few is often wrong by far
             sizes: Any = await pipe.execute(raise_on_error=False)
-        for (key, events), size in zip([*by_session.items()], sizes, strict=True):
+        found = {}
+        for (key, events), size in zip(by_session.items(), sizes, strict=True):
             fitting = self._limit.fitting(key[1], size if isinstance(size, int) else 0, events)
             if len(fitting) < len(events):
                 self._marks.drop(key)
-                by_session[key] = fitting
-            if not fitting:
-                del by_session[key]
+            if fitting:
+                found[key] = fitting
+        return found
 
     def _answer(self) -> AbstractAsyncContextManager[None]:
         return self._health.answers(STORE, 2 * _TIMEOUT_S)

@@ -38,7 +38,8 @@ class TrajectorySettings:
         32 * 2**20,
         Option(
             "--trajectories-session-mb",
-            "Maximum size of one recorded session. What goes beyond it is not stored, and counts as lost.",
+            "Maximum size of one recorded session. Turns beyond it are not stored, and count as lost; rewards and "
+            "metadata have 1 MiB more.",
             Section.HISTORY,
             unit=Unit.MiB,
             bounds=Bounds(above=0),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tokenwire.coordinator.fair_memory import FairMemory
-from tokenwire.coordinator.trajectories.session_limit import SessionLimit
+from tokenwire.coordinator.trajectories.session_limit import SessionLimit, StoredEvent
 
 log = logging.getLogger(__name__)
 
@@ -52,10 +52,14 @@ class TrajectoryStore(Protocol):
     def dropped(self) -> DropCounts:
         """What this process has dropped."""
 
-    def append(self, key: SessionKey, share: str, event: bytes) -> None:
+    @property
+    def most_session_bytes(self) -> float:
+        """What a session may have with all rewards and metadata: none of them is stored beyond that."""
+
+    def append(self, key: SessionKey, share: str, event: bytes, takes_reserve: bool = False) -> None:
         """Append an event, at once for this process, soon for others; `share`: whose part of the memory it takes.
 
-        Raises nothing: what cannot be stored is dropped.
+        Raises nothing: what cannot be stored is dropped. takes_reserve: as `StoredEvent` has it.
         """
 
     async def size_of(self, key: SessionKey) -> int:
@@ -116,10 +120,16 @@ class MemoryTrajectoryStore:
         """What was dropped."""
         return DropCounts(self._limit.dropped, self._memory.evicted)
 
-    def append(self, key: SessionKey, share: str, event: bytes) -> None:
+    @property
+    def most_session_bytes(self) -> float:
+        """By the limit of sessions."""
+        return self._limit.most_with_reserve
+
+    def append(self, key: SessionKey, share: str, event: bytes, takes_reserve: bool = False) -> None:
         """Append an event, if it fits into its session."""
         session, size = self._memory.find(key), len(event) + _EVENT_BYTES
-        if not self._limit.fitting(key[1], 0 if session is None else session.size, [event]):
+        taken = 0 if session is None else session.size
+        if not self._limit.fitting(key[1], taken, [StoredEvent(event, takes_reserve)]):
             self._on_dropped(key)
             return
         if session is None:

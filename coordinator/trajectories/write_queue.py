@@ -17,6 +17,7 @@ class Append(NamedTuple):
 
     key: SessionKey
     event: bytes
+    takes_reserve: bool = False
 
 
 STORE = "The store of trajectories"
@@ -47,9 +48,9 @@ class WriteQueue:
         self.dropped = 0
         """How many were."""
 
-    def put(self, key: SessionKey, event: bytes) -> None:
+    def put(self, key: SessionKey, event: bytes, takes_reserve: bool = False) -> None:
         """Queue an event; what there is no room for is dropped."""
-        append = Append(key, event)
+        append = Append(key, event, takes_reserve)
         if len(event) > self._max_bytes:
             self._drop([append], f"one has {len(event)} bytes, which are more than --trajectories-mb")
             return

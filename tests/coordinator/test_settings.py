@@ -17,6 +17,7 @@ from tokenwire.coordinator.media.store import NAMES_BYTES
 from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
 from tokenwire.coordinator.settings import CoordinatorSettings, TemplateSettings
 from tokenwire.coordinator.trajectories.index import MOST_BYTES as INDEXES_BYTES
+from tokenwire.coordinator.trajectories.session_limit import RESERVE_BYTES
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import declared
@@ -132,7 +133,7 @@ def test_everything_that_is_bounded_fits_into_the_chart_at_once() -> None:
     assert most < 2 * 2**30
     trajectories = TrajectorySettings(enabled=True)
     more = settings.media.memory_bytes + NAMES_BYTES + trajectories.max_bytes + INDEXES_BYTES
-    more += READING_FACTOR * trajectories.max_session_bytes  # one is read at a time
+    more += READING_FACTOR * (trajectories.max_session_bytes + RESERVE_BYTES)  # one is read at a time
     assert most + more < 3 * 2**30  # what the guide asks for with pictures and trajectories
     with_rl = build(CoordinatorSettings, {**WORKER, "--enable-rl": True}).admission.max_running_bytes
     most_with_rl = most - settings.admission.max_running_bytes + with_rl

@@ -11,18 +11,20 @@ from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.http.backpressure import SMALL_BYTES, BodyMemory
 from tokenwire.coordinator.trajectories.counts import NodeCount
-from tokenwire.coordinator.trajectories.events import RewardGiven, SessionOpened, unpack_event
+from tokenwire.coordinator.trajectories.events import RewardGiven, SessionOpened, pack_event, unpack_event
 from tokenwire.coordinator.trajectories.graph import GraphNode, SessionGraph, build_graph
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
 from tokenwire.coordinator.trajectories.store import SessionKey
 from tokenwire.coordinator.trajectories.summary import SessionSummary, summary_of
-from tokenwire.errors import InvalidRequest, NotFound, TooLarge
+from tokenwire.errors import InvalidRequest, NotFound, TooLarge, Unavailable
 from tokenwire.process.threads import in_thread
 
 _MOST_BYTES = 64 * 2**20
 """Of one response."""
 READING_FACTOR = 6
 """How many times its stored bytes reading a large session takes: measured with agents' turns, and with long ids."""
+_ADDED_BYTES = 64
+"""More than a store adds to an event."""
 _DEFAULT_LIST, MOST_LISTED = 100, 1000
 
 Listed = TypeVar("Listed")
@@ -108,19 +110,32 @@ class RecordedSessions:
         return [*pieces, b"]"] if pieces else [b"[]"]
 
     async def create(self, caller: Caller, session_id: str | None, metadata: Mapping[str, Any] | None) -> str:
-        """Create a session, or add metadata to one; return its id."""
-        session_id = session_id or uuid.uuid4().hex
+        """Create a session, or add metadata to one; return its id. Raises TooLarge if it has no room for them."""
+        key = (caller.tenant, session_id or uuid.uuid4().hex)
         event = SessionOpened(time.time(), metadata or {})
-        self._recorder.append((caller.tenant, session_id), caller.share, event)
-        return session_id
+        if session_id and metadata:
+            with contextlib.suppress(Unavailable):  # a store that fails keeps no agent from beginning
+                self._check_room(await self._recorder.store.size_of(key), event)
+        self._recorder.append(key, caller.share, event)
+        return key[1]
 
     async def reward(self, caller: Caller, session_id: str, reward: RewardGiven, memory: BodyMemory) -> None:
-        """Put a reward on a session, or on one of its nodes. Raises NotFound or Unavailable."""
-        if reward.node is None:
-            await self._size_of((caller.tenant, session_id))
-        elif reward.node not in (await self.summary(caller, session_id, memory)).nodes:
+        """Put a reward on a session, or on one of its nodes. Raises NotFound, Unavailable, or TooLarge if it has no
+        room for it.
+        """
+        key = (caller.tenant, session_id)
+        if reward.node is not None and reward.node not in (await self.summary(caller, session_id, memory)).nodes:
             raise NotFound(f"There is no node {reward.node[:100]!r} in this session.", param="node_id")
-        self._recorder.append((caller.tenant, session_id), caller.share, reward)
+        self._check_room(await self._size_of(key), reward)
+        self._recorder.append(key, caller.share, reward)
+
+    def _check_room(self, size: int, event: RewardGiven | SessionOpened) -> None:
+        """Raises TooLarge if a session that has this size has no room for an event: it would be dropped."""
+        if size + len(pack_event(event)) + _ADDED_BYTES > self._recorder.store.most_session_bytes:
+            message = (
+                "The session is full: it has as much as --trajectories-session-mb allows, rewards and metadata too."
+            )
+            raise TooLarge(message, param="session_id")
 
     async def delete(self, caller: Caller, session_id: str, memory: BodyMemory) -> int:
         """Delete a session; return the number of its nodes. Raises NotFound or Unavailable."""

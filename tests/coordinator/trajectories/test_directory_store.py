@@ -8,7 +8,7 @@ from threading import get_ident
 import pytest
 
 from tokenwire.coordinator.trajectories.directory_store import DirectoryTrajectoryStore
-from tokenwire.coordinator.trajectories.session_limit import SessionLimit
+from tokenwire.coordinator.trajectories.session_limit import RESERVE_BYTES, SessionLimit
 from tokenwire.coordinator.trajectories.store import SessionKey
 from tokenwire.errors import InvalidRequest, Unavailable
 
@@ -100,7 +100,7 @@ async def test_old_sessions_are_deleted_first_by_time_then_by_size(tmp_path: Pat
 
 
 async def test_what_does_not_fit_into_its_session_is_dropped(tmp_path: Path) -> None:
-    """Whichever process has stored what is there; an empty session is none."""
+    """Whichever process has stored what is there; an empty session is none, and a full one still takes rewards."""
     dropped: list[SessionKey] = []
     other, folder = directory_store(tmp_path), tmp_path / "sessions"
     store = DirectoryTrajectoryStore(folder, 2**20, 60.0, dropped.append, SessionLimit(1000))
@@ -111,7 +111,10 @@ async def test_what_does_not_fit_into_its_session_is_dropped(tmp_path: Path) -> 
         store.append(KEY, "", event)
         await store.flush()
 
-    assert await store.read(KEY) == [b"x" * 700, b"z" * 30]
+    store.append(KEY, "", b"reward" * 100, takes_reserve=True)
+
+    assert await store.read(KEY) == [b"x" * 700, b"z" * 30, b"reward" * 100]
+    assert store.most_session_bytes == 1000 + RESERVE_BYTES
     assert (await store.read(OTHER), await store.size_of(OTHER), await store.sessions("other")) == ([], 0, [])
     assert ({*dropped}, store.dropped.events) == ({KEY, OTHER}, 2)
     await store.close()

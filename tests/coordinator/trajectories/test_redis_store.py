@@ -6,6 +6,7 @@ from tests.ports import free_port
 from tests.redis_server import PASSWORD
 from tokenwire.coordinator.shared_redis import open_redis
 from tokenwire.coordinator.trajectories.redis_store import RedisTrajectoryStore
+from tokenwire.coordinator.trajectories.session_limit import RESERVE_BYTES
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.coordinator.trajectories.store import SessionKey
 from tokenwire.errors import Unavailable
@@ -58,7 +59,7 @@ async def test_a_deleted_or_expired_session_is_gone(redis_url: str) -> None:
 
 
 async def test_what_does_not_fit_into_its_session_is_dropped(redis_url: str) -> None:
-    """Whichever process has stored what is there, and however large its first event is."""
+    """Whichever process has stored what is there, and however large its first event is; rewards still fit."""
     dropped: list[SessionKey] = []
     settings = TrajectorySettings(enabled=True, store=redis_url, store_password=PASSWORD, max_session_bytes=2**20)
     store, other, key = RedisTrajectoryStore(settings, dropped.append), redis_store_of(redis_url), ("acme", "full")
@@ -69,7 +70,10 @@ async def test_what_does_not_fit_into_its_session_is_dropped(redis_url: str) -> 
         store.append(key, "", event)
         await store.flush()
 
-    assert await store.read(key) == [b"x" * 300_000, *small, b"z"]
+    store.append(key, "", b"reward" * 80_000, takes_reserve=True)
+
+    assert await store.read(key) == [b"x" * 300_000, *small, b"z", b"reward" * 80_000]
+    assert 2**20 < await store.size_of(key) < store.most_session_bytes == 2**20 + RESERVE_BYTES
     assert (dropped, store.dropped.events) == ([key], 1)
     await store.delete(key)
     await store.close()

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.clock import Clock
-from tokenwire.coordinator.trajectories.session_limit import SessionLimit
+from tokenwire.coordinator.trajectories.session_limit import RESERVE_BYTES, SessionLimit
 from tokenwire.coordinator.trajectories.store import MemoryTrajectoryStore, SessionKey
 
 BIG = b"x" * 20_000
@@ -75,14 +75,17 @@ async def test_who_has_most_loses_the_session_that_was_used_least_recently(caplo
 
 
 async def test_what_does_not_fit_into_its_session_is_dropped() -> None:
-    """Later turns must not refer to it; the session is still read, and begins anew once it is deleted."""
+    """Later turns must not refer to it; the session is still read and rewarded, and begins anew once it is deleted."""
     key, dropped = ("acme", "a"), list[SessionKey]()
     store = MemoryTrajectoryStore(100_000, 60.0, dropped.append, limit=SessionLimit(10))
     for event in (b"x" * 6, b"y" * 6, b"z" * 4):
         store.append(key, "acme", event)
 
-    assert await store.read(key) == [b"x" * 6, b"z" * 4]
+    store.append(key, "acme", b"reward", takes_reserve=True)
+
+    assert await store.read(key) == [b"x" * 6, b"z" * 4, b"reward"]
     assert (dropped, store.dropped.events) == ([key], 1)
+    assert store.most_session_bytes == 10 + RESERVE_BYTES
     await store.delete(key)
     store.append(key, "acme", b"y" * 6)
     assert await store.read(key) == [b"y" * 6]

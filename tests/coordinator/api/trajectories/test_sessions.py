@@ -5,6 +5,7 @@ import json
 import threading
 import tracemalloc
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from tokenwire.coordinator.trajectories.graph import GraphNode, SessionGraph
 from tokenwire.coordinator.trajectories.index import SessionIndexes
 from tokenwire.coordinator.trajectories.open_store import open_recorder
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
+from tokenwire.coordinator.trajectories.session_limit import RESERVE_BYTES
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
 from tokenwire.coordinator.trajectories.store import MemoryTrajectoryStore
 from tokenwire.errors import InvalidRequest, NotFound, TooLarge
@@ -231,6 +233,33 @@ def turn_of_agent(number: int, base: dict[str, Any]) -> RecordedTurn:
 def trace_of(node: GraphNode) -> dict[str, Any]:
     """Return a node as a trace."""
     return trace_object("s", node)
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["in memory", "in a directory"])
+async def test_a_full_session_takes_rewards_and_metadata_until_it_refuses_them(tmp_path: Path, is_shared: bool) -> None:
+    """None is lost that was taken; of a node as of the session."""
+    settings = TrajectorySettings(enabled=True, max_session_bytes=2000, store=str(tmp_path) if is_shared else None)
+    recorder, key = open_recorder(settings), ("acme", "s")
+    assert recorder is not None
+    sessions = RecordedSessions(recorder)
+    for node in "abcdefgh":
+        recorder.append(key, "acme", turn_of([1], sampled_choice(node, [2])))
+    assert len((await graph_of(sessions)).nodes) < 8
+
+    await sessions.create(ACME, "s", {"task": 1})
+    await sessions.reward(ACME, "s", reward_of(1.0), memory())
+    await sessions.reward(ACME, "s", reward_of(2.0, node="a"), memory())
+    graph = await graph_of(sessions)
+    assert (graph.metadata, graph.rewards, graph.nodes["a"].rewards) == ({"task": 1}, {"reward": 1.0}, {"reward": 2.0})
+
+    for task in range(RESERVE_BYTES // 50_200):
+        await sessions.create(ACME, "s", {"task": task, "notes": "x" * 50_000})
+    with pytest.raises(TooLarge, match="The session is full"):
+        await sessions.create(ACME, "s", {"task": 1000, "notes": "x" * 50_000})
+    graph = await graph_of(sessions)
+    assert (graph.metadata["task"], graph.rewards) == (task, {"reward": 1.0})
+    assert await sessions.create(ACME, "s", None) == "s"
+    await recorder.close()
 
 
 @pytest.mark.parametrize("turn_made", [turn_of_ids, turn_of_agent])
