@@ -226,7 +226,7 @@ class GenerationService:
 
         submits: whether the queue must have space for it. body: whose turn others get while media are waited for.
         """
-        params = self._checked_params(request, model, caller, submits)
+        recorded, params = self._is_recorded(request), self._checked_params(request, model, caller, submits)
         cost = RequestCost(request, params, model)
         prompts, max_tokens = list[PreparedPrompt](), list[int]()
         options, salt = request.media_options, request.cache_salt
@@ -246,7 +246,7 @@ class GenerationService:
             prompts.append(prepared)
             if position:
                 await _yield_to_others(position)
-        ended, recorded = request.reasoning_ended, self._is_recorded(request)
+        ended = request.reasoning_ended
         if request.plan is not None:
             ended = request.plan.reasoning_ended(prompts[0].new_ids)
         if cost.parameter_bytes > _LARGE_PARAMETERS:
