@@ -117,6 +117,7 @@ class MediaDelivery:
         max_token_ids: int,
         cache_salt: str | None = None,
         mm_payload: str = "",
+        tenant: str = "",
     ) -> Expansion:
         """Return a prompt as the worker's engine sees it. The salt is for workers that compute it.
 
@@ -126,7 +127,12 @@ class MediaDelivery:
         """
         media = [media_item(item, options_json) for item in items]
         request = pb.ExpandRequest(
-            token_ids=token_ids, media=media, max_token_ids=max_token_ids, cache_salt=cache_salt, mm_payload=mm_payload
+            token_ids=token_ids,
+            media=media,
+            max_token_ids=max_token_ids,
+            cache_salt=cache_salt,
+            mm_payload=mm_payload,
+            tenant=tenant,
         )
         try:
             for _ in range(_MOST_PUTS):

@@ -73,7 +73,9 @@ class MediaExpander:
         needs = media_needs(items, options_json)
         expanded = await self._ask(
             _Question(model, items, placement, needs),
-            lambda session: session.media.expand(token_ids, items, options_json, most, cache_salt),
+            lambda session: session.media.expand(
+                token_ids, items, options_json, most, cache_salt, tenant=placement.tenant
+            ),
         )
         media = MediaPrompt(items, token_ids, len(expanded.token_ids), expanded.spans, options_json)
         return expanded.token_ids, media
@@ -88,7 +90,9 @@ class MediaExpander:
         try:
             expanded = await self._ask(
                 _Question(model, media.items, placement, needs),
-                lambda session: session.media.expand(*given, MOST_TOKEN_IDS, mm_payload=mm_payload),
+                lambda session: session.media.expand(
+                    *given, MOST_TOKEN_IDS, mm_payload=mm_payload, tenant=placement.tenant
+                ),
             )
         except Unsupported as error:  # a version that does not
             raise Unsupported(f"No worker of {model} can render requests with pictures ({error.message}).") from error

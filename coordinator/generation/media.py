@@ -81,12 +81,13 @@ class MediaPrompts:
         model: ServedModel,
         options_json: str | None,
         cache_salt: str | None = None,
+        share: str = "",
     ) -> PreparedPrompt:
-        """Return the prompt of these messages as the engine sees it.
+        """Return the prompt of these messages as the engine sees it. `share`: whose it is.
 
         Raises what MediaExpander does, and InvalidRequest if reused ids would get a picture that is not theirs.
         """
-        placement = Placement(revision=model.revision)
+        placement = Placement(tenant=share, revision=model.revision)
         token_ids, media = await self._expander.expand(
             model.base_model, prepared.token_ids, items, options_json, placement, model.max_model_len, cache_salt
         )
@@ -99,12 +100,12 @@ class MediaPrompts:
                 raise InvalidRequest("A reply in this chat has a placeholder of pictures.", param="messages")
         return replace(prepared, token_ids=token_ids, media=media, reused=reused)
 
-    async def features(self, media: MediaPrompt, model: ServedModel, mm_payload: str) -> MediaFeatures:
+    async def features(self, media: MediaPrompt, model: ServedModel, mm_payload: str, share: str = "") -> MediaFeatures:
         """Return what a rendered request has of a prompt's media, by vLLM's `mm_payload`.
 
         Raises what MediaExpander does, and Overloaded if there is no memory for it.
         """
-        placement = Placement(revision=model.revision)
+        placement = Placement(tenant=share, revision=model.revision)
         features = MediaFeatures(await self._expander.features(model.base_model, media, mm_payload, placement))
         self.loader.store.count(features, len(features.json))
         return features

@@ -24,6 +24,8 @@ class PictureChat:
     options_json: str | None = None
     """Options of the request for its media."""
     cache_salt: str | None = None
+    share: str = ""
+    """Whose it is."""
 
 
 async def expand_chat(
@@ -56,6 +58,6 @@ async def expand_chat(
 
 async def _expanded(media: MediaPrompts, prepared: PreparedPrompt, chat: PictureChat) -> PreparedPrompt:
     expanded = await media.expanded(
-        prepared, chat.prompt.messages, chat.items, chat.model, chat.options_json, chat.cache_salt
+        prepared, chat.prompt.messages, chat.items, chat.model, chat.options_json, chat.cache_salt, chat.share
     )
     return replace(expanded, chat=chat.prompt)

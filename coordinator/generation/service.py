@@ -301,7 +301,7 @@ class GenerationService:
             return prepared
         if truncation is not None:
             raise InvalidRequest("A prompt with pictures cannot be truncated.", param="truncate_prompt_tokens")
-        chat = PictureChat(prompt, items, model, media_options, cache_salt)
+        chat = PictureChat(prompt, items, model, media_options, cache_salt, caller.share)
         return await expand_chat(self.media, prepared, chat, must_fit, body)
 
     async def start(self, prepared: PreparedRequest, reply: Reply, context: RequestContext) -> GenerationHandle:
@@ -478,13 +478,14 @@ def _submission(
     max_tokens: of the replies to each prompt.
     """
     request, kwargs = prepared.request, prepared.request.reasoning_parser_kwargs
-    min_priority = caller.min_priority
+    min_priority, media = caller.min_priority, prepared.prompts[position].media
+    takes_turns = media is not None or prepared.sampling.HasField("structured_outputs")
     return Submission(
         request_id=prepared.id_of(position),
         prompt_token_ids=prepared.prompts[position].token_ids,
         sampling_params=prepared.sampling,
         max_tokens=max_tokens[position],
-        media=prepared.prompts[position].media,
+        media=media,
         priority=request.priority if min_priority is None else max(request.priority, min_priority),
         cache_salt=request.cache_salt,
         lora=prepared.model.lora or pb.LoraAdapter(),
@@ -493,5 +494,5 @@ def _submission(
         reasoning_ended=prepared.reasoning_ended,
         reasoning_parser_kwargs_json=None if kwargs is None else json.dumps(kwargs),
         trace_headers=trace_headers,
-        tenant=caller.share if prepared.sampling.HasField("structured_outputs") else "",
+        tenant=caller.share if takes_turns else "",
     )

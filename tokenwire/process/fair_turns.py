@@ -51,6 +51,8 @@ class FairTurns:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
+                if turn in turns:
+                    turns.remove(turn)
                 self._give_places()  # the next one may be of another tenant
             else:
                 self.end(tenant)

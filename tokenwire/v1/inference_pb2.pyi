@@ -52,18 +52,20 @@ class PutResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ExpandRequest(_message.Message):
-    __slots__ = ("token_ids", "media", "max_token_ids", "cache_salt", "mm_payload")
+    __slots__ = ("token_ids", "media", "max_token_ids", "cache_salt", "mm_payload", "tenant")
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     MEDIA_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
     MM_PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     media: _containers.RepeatedCompositeFieldContainer[MediaItem]
     max_token_ids: int
     cache_salt: str
     mm_payload: str
-    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., media: _Optional[_Iterable[_Union[MediaItem, _Mapping]]] = ..., max_token_ids: _Optional[int] = ..., cache_salt: _Optional[str] = ..., mm_payload: _Optional[str] = ...) -> None: ...
+    tenant: str
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., media: _Optional[_Iterable[_Union[MediaItem, _Mapping]]] = ..., max_token_ids: _Optional[int] = ..., cache_salt: _Optional[str] = ..., mm_payload: _Optional[str] = ..., tenant: _Optional[str] = ...) -> None: ...
 
 class ExpandResponse(_message.Message):
     __slots__ = ("token_ids", "spans", "missing", "length", "features_json")

@@ -1,4 +1,7 @@
-"""Runs jobs in processes that are forked from one that has loaded what they need, as many at a time as there are."""
+"""Runs jobs in processes that are forked from one that has loaded what they need, as many at a time as there are.
+
+Tenants whose jobs wait take turns.
+"""
 
 import asyncio
 import logging
@@ -10,9 +13,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded
+from tokenwire.process.fair_turns import FairTurns
 from tokenwire.worker.media.fork_server import READY
 from tokenwire.worker.media.framing import receive, send
 
@@ -20,7 +25,8 @@ log = logging.getLogger(__name__)
 
 # The threads here only wait for a socket: all work is in the processes, each with one thread.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": ""}
-_MOST_WAITING = 1024
+_MOST_WAITING, _MOST_OF_TENANT = 4096, 1024
+_TOO_MANY = "Too many media wait to be processed."
 
 
 class ProcessorPool:
@@ -31,6 +37,7 @@ class ProcessorPool:
         self._module = module
         self._configuration = configuration
         self._job_seconds = job_seconds
+        self._turns = FairTurns(processes, processes, _MOST_OF_TENANT, _TOO_MANY)
         self._executor = ThreadPoolExecutor(processes, thread_name_prefix="tokenwire-media")
         self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -40,7 +47,7 @@ class ProcessorPool:
         self.waiting = 0
         """Jobs that have not ended."""
         self.jobs = 0
-        """Jobs that have ended, well or not."""
+        """Jobs that processes have had, and that have ended, well or not."""
         self.busy_s = 0.0
         """Time that processes have had jobs, all of them together."""
         self.died = 0
@@ -71,24 +78,26 @@ class ProcessorPool:
         if answer != READY:
             raise EngineFailed(f"The media processors could not be loaded: {answer.decode(errors='replace')}")
 
-    async def run(self, job: bytes) -> tuple[bytes, mmap.mmap | None]:
-        """Run a job; return its answer and its buffers, if it has any.
+    async def run(self, job: Callable[[], bytes], tenant: str = "") -> tuple[bytes, mmap.mmap | None]:
+        """Run a job once a process can take it; return its answer and its buffers, if it has any.
 
-        Raises InvalidRequest if its process dies, Overloaded if too many wait, or EngineFailed.
+        `job` is called for its bytes only then, so that jobs that wait hold none. One that is cancelled while it waits
+        leaves the line. Raises InvalidRequest if its process dies, Overloaded if too many wait, EngineFailed, or what
+        `job` raises.
         """
         if self._loading is None:
             raise EngineFailed("The media processors are not running.")
         if self.waiting >= _MOST_WAITING:
-            raise Overloaded("Too many media wait to be processed.", retry_after_s=1.0)
+            raise Overloaded(_TOO_MANY, retry_after_s=1.0)
         self.waiting += 1
         try:
             await asyncio.shield(self._loading)
-            if self._loading is None:
-                raise EngineFailed("The media processors were stopped.")
-            return await asyncio.get_running_loop().run_in_executor(self._executor, self._run, job)
+            async with self._turns.turn(tenant):
+                if self._loading is None:
+                    raise EngineFailed("The media processors were stopped.")
+                return await asyncio.get_running_loop().run_in_executor(self._executor, self._run, job())
         finally:
             self.waiting -= 1
-            self.jobs += 1
 
     def _run(self, job: bytes) -> tuple[bytes, mmap.mmap | None]:
         try:
@@ -109,6 +118,7 @@ class ProcessorPool:
         finally:
             with self._lock:
                 self.busy_s += time.monotonic() - began
+                self.jobs += 1
         self._idle.append(connection)
         if descriptor is None:
             return answer, None

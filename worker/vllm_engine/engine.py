@@ -286,7 +286,7 @@ class VllmEngine(VllmAdmin):
             return tokens_input(token_ids, cache_salt=salt)
         if self._media is None:
             raise InvalidRequest("This model takes text only.", param="messages")
-        prompt = await self._media.prompt(token_ids, submit.media, submit.media_end)
+        prompt = await self._media.prompt(token_ids, submit.media, submit.media_end, submit.tenant)
         return prompt if salt is None else {**prompt, "cache_salt": salt}
 
     def _vllm_request(self, submit: pb.Submit, n: int, prompt: Any) -> VllmRequest:

@@ -5,7 +5,6 @@ import inspect
 import logging
 import mmap
 import pickle
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
@@ -21,8 +20,10 @@ from tokenwire.errors import InvalidRequest, MediaMissing, Unsupported
 from tokenwire.peer_auth.grpc_options import MOST_TENSOR_BYTES
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.media import EngineMedia, processing_metrics, received_metrics
+from tokenwire.worker.media.kept_items import KeptItems
 from tokenwire.worker.media.processor_pool import ProcessorPool
 from tokenwire.worker.media.received import ReceivedMedia
+from tokenwire.worker.media.shared_work import Shared, SharedWork
 from tokenwire.worker.vllm_engine.errors import vllm_errors
 from tokenwire.worker.vllm_engine.media_processor import (
     EMBEDDINGS_MODULE,
@@ -86,11 +87,8 @@ class VllmMedia(EngineMedia):
         config = llm.model_config
         self._pool = ProcessorPool(_PROCESSOR_MODULE, cloudpickle.dumps((config, max_pixels)), processes)
         self._kinds = _kinds(llm)
-        self._entries: OrderedDict[_Key, _ProcessedItem] = OrderedDict()
-        """Processed items, least recently used first."""
-        self._entries_bytes = 0
-        self._capacity = int(config.multimodal_config.mm_processor_cache_gb * 2**30)
-        self._processing: dict[_Key, asyncio.Task[_ProcessedItem]] = {}
+        self._entries = KeptItems[_Key, _ProcessedItem](int(config.multimodal_config.mm_processor_cache_gb * 2**30))
+        self._processing = SharedWork[_Key, _ProcessedItem]()
         self._rendering = asyncio.Lock()
         self._expanded = self._reused = 0
 
@@ -100,8 +98,7 @@ class VllmMedia(EngineMedia):
 
     async def stop(self) -> None:
         """End the processes."""
-        for task in self._processing.values():
-            task.cancel()
+        self._processing.cancel()
         await self._pool.stop()
 
     def kinds(self) -> Sequence[pb.MediaKind]:
@@ -114,13 +111,13 @@ class VllmMedia(EngineMedia):
 
     def metrics(self) -> Sequence[Metric]:
         """Return Prometheus metrics."""
-        processed = processing_metrics(self._pool, self._expanded, self._reused, self._entries_bytes)
+        processed = processing_metrics(self._pool, self._expanded, self._reused, self._entries.used_bytes)
         return [*received_metrics(self._received), *processed]
 
     async def expand(self, request: pb.ExpandRequest) -> pb.ExpandResponse:
         """Return a prompt as the engine sees it."""
         reused = sum(_key(item) in self._entries for item in request.media)
-        made, entries = await self._made(list(request.token_ids), request.media)
+        made, entries = await self._made(list(request.token_ids), request.media, tenant=request.tenant)
         spans = [pb.MediaSpan(offset=each.offset, length=each.length) for each in made["mm_placeholders"][_IMAGE]]
         response = pb.ExpandResponse(token_ids=made["prompt_token_ids"], spans=spans)
         if not request.mm_payload:
@@ -134,25 +131,25 @@ class VllmMedia(EngineMedia):
                 response.features_json = await asyncio.to_thread(_features_json, made, request.mm_payload, info)
         return response
 
-    async def prompt(self, token_ids: list[int], media: Sequence[pb.MediaItem], end: int | None = None) -> Any:
+    async def prompt(
+        self, token_ids: list[int], media: Sequence[pb.MediaItem], end: int | None = None, tenant: str = ""
+    ) -> Any:
         """Return vLLM's MultiModalInput of a prompt, of which the ids before `end` have placeholders.
 
         Raises InvalidRequest, MediaMissing, Overloaded or EngineFailed.
         """
-        made, _ = await self._made(token_ids, media, end)
-        return made
+        return (await self._made(token_ids, media, end, tenant))[0]
 
     async def _made(
-        self, token_ids: list[int], media: Sequence[pb.MediaItem], end: int | None = None
+        self, token_ids: list[int], media: Sequence[pb.MediaItem], end: int | None = None, tenant: str = ""
     ) -> tuple[Any, list[_ProcessedItem]]:
         """Return vLLM's input, and the item at each of its places."""
         self._check(media)
-        options_json = media[0].options_json
         missing = [each.digest for each in media if not self._has(each)]
         if missing:
             raise MediaMissing(missing)
-        options = MediaOptions.of(options_json)
-        entries = await asyncio.gather(*(self._entry(each, options) for each in media))
+        options = MediaOptions.of(media[0].options_json)
+        entries = await self._processed(media, options, tenant)
         end = len(token_ids) if end is None else end
         with vllm_errors():
             cache = _Entries({entry.item_hash: entry for entry in entries})
@@ -180,27 +177,40 @@ class VllmMedia(EngineMedia):
 
     def _has(self, item: pb.MediaItem) -> bool:
         key = _key(item)
-        return key in self._entries or key in self._processing or self._received.get(item.digest) is not None
+        return key in self._entries or self._processing.has_begun(key) or self._received.get(item.digest) is not None
 
-    async def _entry(self, item: pb.MediaItem, options: MediaOptions) -> _ProcessedItem:
+    async def _processed(
+        self, media: Sequence[pb.MediaItem], options: MediaOptions, tenant: str
+    ) -> list[_ProcessedItem]:
+        waiting = [asyncio.create_task(self._entry(each, options, tenant)) for each in media]
+        try:
+            return await asyncio.gather(*waiting)
+        except MediaMissing as error:  # dropped while they waited; one more try is to suffice
+            raise MediaMissing([each.digest for each in media if not self._has(each)] or error.missing) from error
+        finally:
+            for task in waiting:
+                task.cancel()  # one has failed, or nobody waits for them any more
+
+    async def _entry(self, item: pb.MediaItem, options: MediaOptions, tenant: str) -> _ProcessedItem:
         """Return a processed item; of those who need it at a time, one has it processed."""
         key = _key(item)
         known = self._entries.get(key)
         if known is not None:
-            self._entries.move_to_end(key)
             return known
-        task = self._processing.get(key)
-        if task is None:
-            task = self._processing[key] = asyncio.create_task(self._process(item, options))
-            task.add_done_callback(lambda done: self._on_processed(key, done))
-        return await asyncio.shield(task)
+        return await self._processing.result(key, lambda shared: self._process(item, options, tenant, shared))
 
-    async def _process(self, item: pb.MediaItem, options: MediaOptions) -> _ProcessedItem:
-        data = self._received.get(item.digest)
-        if data is None:
-            raise MediaMissing([item.digest])
-        job = MediaJob(item.modality, data, item.digest.hex(), options)
-        answer, memory = await self._pool.run(pickle.dumps(job))
+    async def _process(
+        self, item: pb.MediaItem, options: MediaOptions, tenant: str, shared: Shared[_ProcessedItem]
+    ) -> _ProcessedItem:
+        def job() -> bytes:
+            data = self._received.get(item.digest)
+            if data is None:
+                raise MediaMissing([item.digest])
+            shared.begun = True
+            return pickle.dumps(MediaJob(item.modality, data, item.digest.hex(), options))
+
+        with self._received.awaited(item.digest, tenant):
+            answer, memory = await self._pool.run(job, tenant)
         processed: ProcessedMedia = pickle.loads(answer)  # noqa: S301  (a process of this worker)
         if processed.error or memory is None:
             raise InvalidRequest(processed.error or "The picture is empty.", param="messages")
@@ -210,19 +220,9 @@ class VllmMedia(EngineMedia):
             start += size
         (features,) = MsgpackDecoder(list[MultiModalKwargsItem]).decode(buffers)
         updates = pickle.loads(processed.prompt_updates)  # noqa: S301  (as above)
-        return _ProcessedItem(processed.item_hash, features, updates, memory, processed.rows)
-
-    def _on_processed(self, key: _Key, task: "asyncio.Task[_ProcessedItem]") -> None:
-        del self._processing[key]
-        if task.cancelled() or task.exception() is not None:
-            return
-        entry, size = task.result(), len(task.result().memory)
-        while self._entries and self._entries_bytes + size > self._capacity:
-            _, dropped = self._entries.popitem(last=False)
-            self._entries_bytes -= len(dropped.memory)
-        if size <= self._capacity:
-            self._entries[key] = entry
-            self._entries_bytes += size
+        entry = _ProcessedItem(processed.item_hash, features, updates, memory, processed.rows)
+        self._entries.keep(_key(item), entry, len(memory))
+        return entry
 
 
 def missing_for_pictures(llm: Any) -> list[str]:

@@ -52,6 +52,8 @@ class ChatCall:
     plan: ParserPlan | None
     counts_reasoning: bool
     created: int
+    share: str = ""
+    """Whose it is, where it takes turns with others."""
 
     def parser(self) -> MessageParser:
         """Return the parser of one choice; requires a plan."""
@@ -101,7 +103,7 @@ class ChatService:
             # Its pictures, and encoded: a body is kept until its reply has been sent, which needs this of them.
             body.messages = [{"role": body.messages[-1].get("role", "assistant"), "content": body.echoed()}]
         counts_reasoning = model.parsers is not None and model.parsers.counts_reasoning
-        return ChatCall(body, self._api, prepared, plan, counts_reasoning, int(time.time()))
+        return ChatCall(body, self._api, prepared, plan, counts_reasoning, int(time.time()), headers.caller.share)
 
     async def count_tokens(
         self, body: ChatCompletionRequest, headers: RequestHeaders, model: ServedModel | None = None
@@ -146,7 +148,7 @@ class ChatService:
         prepared, media = call.prepared, call.prepared.prompts[0].media
         if media is None or self._generation.media is None:
             return None
-        return await self._generation.media.features(media, prepared.model, call.body.features_payload)
+        return await self._generation.media.features(media, prepared.model, call.body.features_payload, call.share)
 
     async def respond(self, call: ChatCall, request: Request) -> Response:
         """Return OpenAI's response, streamed or not. Raises errors that precede its start."""

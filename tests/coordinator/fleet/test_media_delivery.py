@@ -61,8 +61,13 @@ async def test_a_worker_that_takes_no_media_gets_no_request_and_keeps_no_picture
 class AnsweringWorker(SilentWorker):
     """A worker that answers when it is let."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[pb.ExpandRequest] = []
+
     async def call(self, sent: Any, timeout: float | None = None) -> pb.ExpandResponse:  # type: ignore[override]
         """Answer."""
+        self.sent.append(sent)
         self.calls += 1
         await self.time_passes.wait()
         return pb.ExpandResponse(token_ids=[1])
@@ -91,6 +96,15 @@ async def test_a_worker_is_silent_until_it_answers_somebody(answers: bool) -> No
     assert delivery.is_silent is not answers
     clock.now = 50.0
     assert delivery.is_silent is not answers
+
+
+async def test_an_expansion_names_its_tenant() -> None:
+    """Its worker takes those that wait in turns of tenants."""
+    worker, delivery = AnsweringWorker(), watched_delivery(Clock(0.0))
+    delivery.begin(worker)  # type: ignore[arg-type]
+    worker.time_passes.set()
+    await delivery.expand([1], [], None, 10, tenant="search")
+    assert [each.tenant for each in worker.sent] == ["search"]
 
 
 async def test_requests_that_are_cancelled_do_not_make_a_worker_silent() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.workers import until
 from tokenwire.coordinator.fleet.media_answers import Expansion
 from tokenwire.coordinator.fleet.media_expansion import MediaExpander
+from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.media.content import MediaContent
 from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, Unavailable, Unsupported
 
@@ -31,6 +32,7 @@ class Asked:
         self.address = address
         self.unsupported = unsupported
         self.salt: str | None = None
+        self.tenants: list[str] = []
         self.takes_media = True
         self.open_slots = slots
         self.asked = 0
@@ -43,7 +45,7 @@ class Asked:
         self.media.expand = self._hang
         self._answers_others = answers_others
 
-    async def _hang(self, *given: Any) -> Expansion:
+    async def _hang(self, *given: Any, **named: Any) -> Expansion:
         self.asked += 1
         self.media.is_silent = not self._answers_others
         self.media.open_calls += 1
@@ -59,9 +61,11 @@ class Asked:
         max_token_ids: int,
         cache_salt: str | None = None,
         mm_payload: str = "",
+        tenant: str = "",
     ) -> Expansion:
         """Count, and answer."""
         self.asked += 1
+        self.tenants.append(tenant)
         self.salt = cache_salt
         if isinstance(self._answer, TokenwireError):
             raise self._answer
@@ -124,6 +128,14 @@ async def test_options_are_for_workers_that_take_them() -> None:
     with pytest.raises(InvalidRequest, match="mm_processor_kwargs or media_io_kwargs") as refused:
         await expander_of(plain).expand("model", [1], [ITEM], "{}")
     assert refused.value.param == "mm_processor_kwargs"
+
+
+async def test_workers_are_told_whose_request_it_is() -> None:
+    """For expansions as for features."""
+    worker, placement = Asked(), Placement(tenant="search")
+    _, media = await expander_of(worker).expand("model", [1], [ITEM], placement=placement)
+    await expander_of(worker).features("model", media, "none", placement)
+    assert worker.tenants == ["search"] * 2
 
 
 async def test_another_worker_is_asked_if_one_fails_and_no_other_for_a_bad_picture() -> None:

@@ -33,6 +33,10 @@ class Expands:
 
     model = SEES
 
+    def __init__(self) -> None:
+        self.tenants: list[str] = []
+        """Whose prompts were expanded, or had their features made."""
+
     async def expand(
         self,
         model: str,
@@ -45,6 +49,7 @@ class Expands:
     ) -> tuple[Sequence[int], MediaPrompt]:
         """Return the prompt as the model sees it."""
         assert (placement.revision, max_token_ids) == (self.model.revision, self.model.max_model_len)
+        self.tenants.append(placement.tenant)
         await self.ready()
         seen, spans = self.seen(token_ids, len(items))
         return seen, MediaPrompt(items, token_ids, len(seen), spans, options_json)
@@ -59,6 +64,7 @@ class Expands:
     async def features(self, model: str, media: MediaPrompt, mm_payload: str, placement: Placement = NEW) -> bytes:
         """Return as many bytes as the prompt has ids."""
         assert (placement.revision, mm_payload) == (SEES.revision, "tensors")
+        self.tenants.append(placement.tenant)
         return bytes(media.length)
 
 
@@ -174,6 +180,18 @@ async def test_a_request_fetches_in_the_turns_of_its_share() -> None:
     for caller in (Caller(share="192.0.2.1"), Caller("search", share="search")):
         await service.prepare_prompt(picture_chat([image()]), SEES, caller=caller)
     assert loaded_for == [("", "192.0.2.1"), ("search", "search")]
+
+
+async def test_workers_process_pictures_in_turns_of_who_sent_them() -> None:
+    """Without keys these are addresses, as for whatever else takes turns."""
+    expands = Expands()
+    prompts = MediaPrompts(MediaLoader(MediaSettings()), expands)
+    service = GenerationService(FakeFleet(), token_history(), media=prompts)
+    for caller in (Caller(share="192.0.2.1"), Caller("tenant", share="search")):
+        prepared = await service.prepare_prompt(picture_chat([image()]), SEES, caller=caller)
+        assert prepared.media is not None
+        await prompts.features(prepared.media, SEES, "tensors", caller.share)
+    assert expands.tenants == ["192.0.2.1"] * 2 + ["search"] * 2
 
 
 async def test_prompts_are_expanded_by_workers_of_the_models_revision() -> None:

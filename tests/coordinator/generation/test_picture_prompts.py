@@ -173,6 +173,7 @@ class SlowWorker(Expands):
     """Expands prompts when it may."""
 
     def __init__(self, stage: Stage) -> None:
+        super().__init__()
         self._stage = stage
 
     async def ready(self) -> None:

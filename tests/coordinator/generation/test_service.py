@@ -20,6 +20,7 @@ from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.generation.service import GenerationService
+from tokenwire.coordinator.media.content import MediaPrompt
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.collect import CollectedReply
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -251,8 +252,8 @@ async def test_the_caller_is_passed_to_the_fleet() -> None:
     assert [part.submission.priority for part in fleet.parts] == [3, 3]
 
 
-async def test_workers_get_the_tenant_of_a_grammar() -> None:
-    """Tenants share their compilers; they need not know whose other requests are."""
+async def test_workers_get_the_tenant_of_a_grammar_and_of_pictures() -> None:
+    """Tenants share what compiles and processes them; workers need not know whose other requests are."""
     fleet = FakeFleet()
     generation = GenerationService(fleet, token_history())
     context = request_context(caller=Caller("tenant", share="search"))
@@ -260,8 +261,11 @@ async def test_workers_get_the_tenant_of_a_grammar() -> None:
     for sampling in dict[str, Any](), {"structured_outputs": pb.StructuredOutputs(regex="a")}:
         prepared = await generation.prepare(request_for(TokenPrompt([1]), **sampling), served_model())
         await generation.start(prepared, CollectedReply(1), context)
+    seen = replace(prepared.prompts[0], media=MediaPrompt([], [1], 1, []))
+    prepared = await generation.prepare(request_for(TokenPrompt([1])), served_model())
+    await generation.start(replace(prepared, prompts=[seen]), CollectedReply(1), context)
 
-    assert [part.submission.tenant for part in fleet.parts] == ["", "search"]
+    assert [part.submission.tenant for part in fleet.parts] == ["", "search", "search"]
 
 
 async def test_workers_are_recorded_and_get_the_trace() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import psutil
 import pytest
@@ -30,10 +31,10 @@ async def pool_of_processes(
 async def test_jobs_run_in_forks_of_the_process_that_loaded() -> None:
     """Jobs have what was loaded once, in another process than the one that loaded it; a process is used again."""
     async with pool_of_processes() as pool:
-        assert await pool.run(b"job") == (b"config job", None)
-        loader, worker = (await pool.run(b"who"))[0].split()
+        assert await pool.run(lambda: b"job") == (b"config job", None)
+        loader, worker = (await pool.run(lambda: b"who"))[0].split()
         assert loader != worker
-        assert (await pool.run(b"who"))[0].split() == [loader, worker]
+        assert (await pool.run(lambda: b"who"))[0].split() == [loader, worker]
         assert pool.jobs == 3
         assert pool.busy_s > 0
 
@@ -41,7 +42,7 @@ async def test_jobs_run_in_forks_of_the_process_that_loaded() -> None:
 async def test_buffers_come_in_shared_memory() -> None:
     """Large results are not copied through the socket; they are one after the other."""
     async with pool_of_processes() as pool:
-        answer, memory = await pool.run(b"large")
+        answer, memory = await pool.run(lambda: b"large")
         assert answer == b"large"
         assert memory is not None
         assert memory[:] == bytes(range(256)) * 40_000 + b"end"
@@ -51,11 +52,11 @@ async def test_buffers_come_in_shared_memory() -> None:
 async def test_a_job_that_kills_its_process_fails_alone(job: bytes) -> None:
     """Other jobs that run at the same time succeed, and so do later ones."""
     async with pool_of_processes() as pool:
-        failing, other = pool.run(job), pool.run(b"job")
+        failing, other = pool.run(lambda: job), pool.run(lambda: b"job")
         results = await asyncio.gather(failing, other, return_exceptions=True)
         assert isinstance(results[0], InvalidRequest)
         assert results[1] == (b"config job", None)
-        assert await pool.run(b"again") == (b"config again", None)
+        assert await pool.run(lambda: b"again") == (b"config again", None)
         assert pool.died == 1
         assert pool.waiting == 0
 
@@ -64,7 +65,7 @@ async def test_a_job_without_end_is_ended() -> None:
     """A process that takes too long for a job is ended, and the job fails."""
     async with pool_of_processes(seconds=1) as pool:
         with pytest.raises(InvalidRequest, match="died"):
-            await pool.run(b"hang")
+            await pool.run(lambda: b"hang")
 
 
 async def test_processors_that_cannot_be_loaded_fail_their_jobs_with_the_reason() -> None:
@@ -72,24 +73,24 @@ async def test_processors_that_cannot_be_loaded_fail_their_jobs_with_the_reason(
     async with pool_of_processes(b"broken") as pool:
         for _ in range(2):
             with pytest.raises(EngineFailed, match="this configuration is broken"):
-                await pool.run(b"job")
+                await pool.run(lambda: b"job")
 
 
 async def test_no_process_is_left_after_a_stop() -> None:
     """The one that loaded and its forks end with the pool."""
     async with pool_of_processes() as pool:
-        found = [psutil.Process(int(each)) for each in (await pool.run(b"who"))[0].split()]
+        found = [psutil.Process(int(each)) for each in (await pool.run(lambda: b"who"))[0].split()]
     _, alive = await asyncio.to_thread(psutil.wait_procs, found, 30)
     assert alive == []
     with pytest.raises(EngineFailed):
-        await pool.run(b"job")
+        await pool.run(lambda: b"job")
 
 
 async def test_a_stop_waits_for_no_job() -> None:
     """One that runs fails, and its process ends with the others."""
     async with pool_of_processes() as pool:
-        process = psutil.Process(int((await pool.run(b"who"))[0].split()[1]))
-        running = asyncio.create_task(pool.run(b"hang"))
+        process = psutil.Process(int((await pool.run(lambda: b"who"))[0].split()[1]))
+        running = asyncio.create_task(pool.run(lambda: b"hang"))
         await until(lambda: not pool._idle)  # it has the only process that there is
     with pytest.raises(EngineFailed, match="were stopped"):
         await running
@@ -100,3 +101,76 @@ async def test_a_stop_waits_for_no_job() -> None:
 def test_there_is_a_process_at_least() -> None:
     """Also on a machine with one CPU."""
     assert 1 <= default_processes() <= 8
+
+
+class Line:
+    """Jobs for a pool of one process that is busy; the first letter of a job is its tenant."""
+
+    def __init__(self, pool: ProcessorPool) -> None:
+        self.pool = pool
+        self.taken: list[str] = []
+        self.waiting: dict[str, asyncio.Task[object]] = {}
+
+    async def join(self, *names: str) -> None:
+        """Let jobs wait, one after the other."""
+        for name in names:
+            self.waiting[name] = asyncio.create_task(self.pool.run(partial(self._job, name), name[0]))
+            await asyncio.sleep(0)
+
+    async def end(self) -> None:
+        """Wait for all."""
+        await asyncio.gather(*self.waiting.values(), return_exceptions=True)
+
+    def _job(self, name: str) -> bytes:
+        self.taken.append(name)
+        return name.encode()
+
+
+@asynccontextmanager
+async def line_behind_a_job() -> AsyncIterator[Line]:
+    """Run a pool whose process has a job until the context ends, and the others after that."""
+    async with pool_of_processes(processes=1) as pool:
+        line = Line(pool)
+        await pool.run(lambda: b"job")
+        async with pool._turns.turn("busy"):
+            yield line
+        await line.end()
+
+
+async def test_jobs_that_wait_hold_nothing() -> None:
+    """Their bytes are asked for when a process takes them."""
+    async with line_behind_a_job() as line:
+        await line.join("a1", "a2")
+        assert (line.taken, line.pool.waiting) == ([], 2)
+    assert line.taken == ["a1", "a2"]
+
+
+async def test_jobs_of_which_nobody_waits_leave_the_line() -> None:
+    """They are never run, nor counted as such."""
+    async with line_behind_a_job() as line:
+        await line.join("a1", "a2", "a3")
+        line.waiting["a2"].cancel()
+        await asyncio.gather(line.waiting["a2"], return_exceptions=True)
+        assert line.pool.waiting == 2
+    assert line.taken == ["a1", "a3"]
+    assert line.pool.jobs == 3
+
+
+async def test_tenants_take_turns() -> None:
+    """The only job of one waits for one of another's, not for all that came before it."""
+    async with line_behind_a_job() as line:
+        await line.join("a1", "a2", "a3", "b1", "a4", "c1")
+    assert line.taken == ["a1", "b1", "c1", "a2", "a3", "a4"]
+
+
+async def test_a_job_that_has_become_impossible_takes_no_process() -> None:
+    """Its error is the one of who asks for it, and the next job runs."""
+
+    def gone() -> bytes:
+        raise ValueError("gone")
+
+    async with pool_of_processes(processes=1) as pool:
+        with pytest.raises(ValueError, match="gone"):
+            await pool.run(gone)
+        assert await pool.run(lambda: b"job") == (b"config job", None)
+        assert pool.jobs == 1

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -88,3 +89,26 @@ async def test_items_used_least_recently_make_room() -> None:
     assert received.get(item_digest(b"a" * 40))
     assert received.get(item_digest(b"b" * 40)) is None
     assert received.used_bytes == 80
+
+
+async def test_items_that_wait_to_be_processed_are_dropped_last() -> None:
+    """Then the last ones of the tenant that has most: the others' are there at their turns, and so are its first."""
+    received = ReceivedMedia(100)
+    items = {name: name.encode() * 20 for name in "abcde"}
+    for data in items.values():
+        await received.receive(item_chunks(data))
+
+    def found() -> str:
+        return "".join(name for name, data in items.items() if received.get(item_digest(data)))
+
+    with ExitStack() as waiting:
+        for name, tenant in ("b", "many"), ("c", "few"), ("d", "many"), ("e", "many"), ("e", "few"):
+            waiting.enter_context(received.awaited(item_digest(items[name]), tenant))
+        await received.receive(item_chunks(b"x" * 20))
+        assert found() == "bcde"
+        await received.receive(item_chunks(b"x" * 40))
+        assert found() == "bcd"
+        await received.receive(item_chunks(b"x" * 60))
+        assert found() == "bc"
+    await received.receive(item_chunks(b"x" * 100))
+    assert found() == ""

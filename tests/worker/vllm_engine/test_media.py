@@ -15,6 +15,7 @@ from tests.coordinator.media import pictures
 from tests.lazily import Lazily
 from tests.vision_model.model import vision_model
 from tests.worker.media.test_received import item_chunks
+from tests.workers import until
 from tokenwire.errors import InvalidRequest, MediaMissing
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -227,3 +228,24 @@ async def test_metrics_tell_new_pictures_from_those_that_come_again(llm: Llm, me
     request.mm_payload = "none"
     await media.expand(request)
     assert [after - count for after, count in zip(counts(), before, strict=True)] == [2, 1, 1]
+
+
+async def test_a_picture_that_is_dropped_while_it_waits_is_missing(llm: Llm, media: Any) -> None:
+    """A picture that waits is kept by its name alone; those of whom nobody waits any more are not processed."""
+    ids, waits, leaves = llm.ids("<image>"), pictures.png(50, 50, 1), pictures.png(50, 50, 2)
+    for data in (waits, leaves):
+        await media.put(item_chunks(data))
+    jobs = media._pool.jobs
+    async with media._pool._turns.turn("another"):
+        tasks = [asyncio.create_task(media.prompt(ids, [item(data)], tenant="many")) for data in (waits, leaves)]
+        await until(lambda: media._pool.waiting == 2)
+        tasks[1].cancel()
+        await until(lambda: media._pool.waiting == 1)
+        large = b"x" * 2**20
+        await media.put(item_chunks(large))
+    with pytest.raises(MediaMissing) as raised:
+        await tasks[0]
+    assert raised.value.missing == [item(waits).digest]
+    assert media._pool.jobs == jobs
+    for data in (PICTURE, OTHER):
+        await media.put(item_chunks(data))

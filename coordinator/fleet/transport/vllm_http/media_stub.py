@@ -13,11 +13,12 @@ from tokenwire.coordinator.fleet.transport.vllm_http.request import GENERATE, ch
 from tokenwire.coordinator.fleet.transport.vllm_http.server_media import ServerMedia
 from tokenwire.coordinator.fleet.transport.vllm_http.unsent_media import UnsentMedia
 from tokenwire.errors import MediaMissing, Unavailable
+from tokenwire.process.fair_turns import FairTurns
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.v1 import inference_pb2_grpc
 
 _MOST_AT_ONCE = 8
-"""Prompts that one server expands: they are ahead of the queue."""
+"""Prompts that one server expands: they are ahead of the queue. Tenants take turns."""
 
 
 class VllmHttpMedia:
@@ -29,7 +30,7 @@ class VllmHttpMedia:
         self._media = media
         self._health = health
         self._expansions = Expansions()
-        self._turn = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._turns = FairTurns(_MOST_AT_ONCE, _MOST_AT_ONCE)
         self.model = ""
         """The name that requests have for the model, once it is known."""
 
@@ -53,7 +54,7 @@ class VllmHttpMedia:
         if found is not None:
             return found
         try:
-            async with asyncio.timeout(timeout), self._turn:
+            async with asyncio.timeout(timeout), self._turns.turn(request.tenant):
                 found = await self._ask(request)
         except MediaMissing as error:
             return pb.ExpandResponse(missing=error.missing)

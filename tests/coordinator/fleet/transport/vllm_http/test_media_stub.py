@@ -137,3 +137,21 @@ async def test_few_prompts_are_expanded_at_a_time(server: FakeVllmServer, sessio
         [number, *[PLACEHOLDER] * 3] for number in range(12)
     ]
     assert server.most_expanding == 8
+
+
+async def test_tenants_take_turns_at_having_prompts_expanded(server: FakeVllmServer, session: WorkerSession) -> None:
+    """The prompt of one waits for none of those that another one has in line."""
+    server.expands.clear()
+    pictures = [MediaContent(bytes([number])) for number in range(13)]
+    tasks = []
+    for number, picture in enumerate(pictures):
+        tenant = "few" if number == 12 else "many"
+        call = session.media.expand([number, PLACEHOLDER], [picture], None, MOST_TOKEN_IDS, tenant=tenant)
+        tasks.append(asyncio.create_task(call))
+    await until(lambda: server.expanding == 8 and session.media.open_calls == 13)
+    tasks[0].cancel()
+    await until(lambda: len(server.received) == 9)
+    server.expands.set()
+    await asyncio.gather(*tasks[1:])
+
+    assert server.received.index(pictures[12].data) == 8
