@@ -4,24 +4,24 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-KeyT = TypeVar("KeyT", bound=Hashable)
-ItemT = TypeVar("ItemT")
+KeptKeyT = TypeVar("KeptKeyT", bound=Hashable)
+KeptItemT = TypeVar("KeptItemT")
 
 
-class KeptItems(Generic[KeyT, ItemT]):
+class KeptItems(Generic[KeptKeyT, KeptItemT]):
     """Items; over the bound those used least recently are dropped, and one that is larger is not kept."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._items: OrderedDict[KeyT, tuple[ItemT, int]] = OrderedDict()
+        self._items: OrderedDict[KeptKeyT, tuple[KeptItemT, int]] = OrderedDict()
         """With their sizes, least recently used first."""
         self.used_bytes = 0
         """Memory of the items."""
 
-    def __contains__(self, key: KeyT) -> bool:
+    def __contains__(self, key: KeptKeyT) -> bool:
         return key in self._items
 
-    def get(self, key: KeyT) -> ItemT | None:
+    def get(self, key: KeptKeyT) -> KeptItemT | None:
         """Return an item; None if it is not here."""
         found = self._items.get(key)
         if found is None:
@@ -29,7 +29,7 @@ class KeptItems(Generic[KeyT, ItemT]):
         self._items.move_to_end(key)
         return found[0]
 
-    def keep(self, key: KeyT, item: ItemT, size: int) -> None:
+    def keep(self, key: KeptKeyT, item: KeptItemT, size: int) -> None:
         """Keep an item of this size."""
         if key in self._items:
             self.used_bytes -= self._items.pop(key)[1]

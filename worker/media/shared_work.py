@@ -4,32 +4,32 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-KeyT = TypeVar("KeyT", bound=Hashable)
-ResultT = TypeVar("ResultT")
+WorkKeyT = TypeVar("WorkKeyT", bound=Hashable)
+WorkResultT = TypeVar("WorkResultT")
 
 
-class Shared(Generic[ResultT]):
+class Shared(Generic[WorkResultT]):
     """One piece of work, and how many wait for it."""
 
-    def __init__(self, work: "Callable[[Shared[ResultT]], Awaitable[ResultT]]") -> None:
+    def __init__(self, work: "Callable[[Shared[WorkResultT]], Awaitable[WorkResultT]]") -> None:
         self.waiters = 0
         self.begun = False
         """Whether it has all that it needs, and goes on although nobody waits any more; the work sets it."""
         self.task = asyncio.create_task(_done(work(self)))
 
 
-class SharedWork(Generic[KeyT, ResultT]):
+class SharedWork(Generic[WorkKeyT, WorkResultT]):
     """Pieces of work by key, from when they are needed until they end."""
 
     def __init__(self) -> None:
-        self._pieces: dict[KeyT, Shared[ResultT]] = {}
+        self._pieces: dict[WorkKeyT, Shared[WorkResultT]] = {}
 
-    def has_begun(self, key: KeyT) -> bool:
+    def has_begun(self, key: WorkKeyT) -> bool:
         """Return whether there is work of this key that needs nothing more."""
         piece = self._pieces.get(key)
         return piece is not None and piece.begun
 
-    async def result(self, key: KeyT, work: Callable[[Shared[ResultT]], Awaitable[ResultT]]) -> ResultT:
+    async def result(self, key: WorkKeyT, work: Callable[[Shared[WorkResultT]], Awaitable[WorkResultT]]) -> WorkResultT:
         """Return what the work of this key has made, or raise its error; `work` begins it if there is none."""
         piece = self._pieces.get(key)
         if piece is None:
@@ -50,15 +50,15 @@ class SharedWork(Generic[KeyT, ResultT]):
         for piece in self._pieces.values():
             piece.task.cancel()
 
-    def _end(self, key: KeyT, piece: Shared[ResultT]) -> None:
+    def _end(self, key: WorkKeyT, piece: Shared[WorkResultT]) -> None:
         self._forget(key, piece)
         if not piece.task.cancelled():
             piece.task.exception()  # or asyncio would log that of work that nobody waits for any more
 
-    def _forget(self, key: KeyT, piece: Shared[ResultT]) -> None:
+    def _forget(self, key: WorkKeyT, piece: Shared[WorkResultT]) -> None:
         if self._pieces.get(key) is piece:
             del self._pieces[key]
 
 
-async def _done(work: Awaitable[ResultT]) -> ResultT:
+async def _done(work: Awaitable[WorkResultT]) -> WorkResultT:
     return await work
