@@ -26,6 +26,7 @@ from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.limits import check_no_transfer_fields
 from tokenwire.coordinator.http.backpressure import SMALL_BYTES, BodyMemory
+from tokenwire.coordinator.http.connection import Connection
 from tokenwire.coordinator.http.content_coding import decompressed
 from tokenwire.errors import InvalidRequest
 from tokenwire.protocol.weight_limits import WeightLimits
@@ -279,6 +280,8 @@ class RequestHeaders:
         self.caller = caller
         self.body = body
         """The memory of the request's body, and its turn."""
+        self.connection: Connection | None = None
+        """The client's side, where the request came by HTTP."""
         self.weights: WeightLimits | None = None
         """Limits on the age of weights, where the body has none."""
         if LAG_HEADER in headers or VERSION_HEADER in headers:
@@ -304,7 +307,9 @@ class RequestHeaders:
             for name, value in context.headers.items()
             if name[:2] == b"x-" or name in SESSION_HEADERS
         }
-        return cls(own, context.caller, context.body)
+        headers = cls(own, context.caller, context.body)
+        headers.connection = context.connection
+        return headers
 
     def identifier(self, name: str) -> str | None:
         """Return the identifier in a header. Raises InvalidRequest."""

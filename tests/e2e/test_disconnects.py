@@ -1,5 +1,6 @@
 """Clients that disconnect, or read slowly or never: the engine stops computing for them, and others are unaffected."""
 
+import base64
 import json
 import socket
 from collections.abc import Iterator
@@ -9,9 +10,11 @@ import httpx
 import pytest
 from tokenizers import Tokenizer
 
+from tests.coordinator.media.pictures import png
 from tests.e2e.bare_streams import send_unread
 from tests.e2e.scripted import write_model
-from tests.processes import Service, simulated_service
+from tests.processes import Service, simulated_service, worker_metrics
+from tests.workers import until
 
 CHAT = "/v1/chat/completions"
 
@@ -49,6 +52,23 @@ def test_a_disconnect_in_prefill_aborts_at_once(slow_service: Service) -> None:
 
     slow_service.wait_slots(0)
     assert slow_service.server_info().generated_tokens == before
+
+
+async def test_a_disconnect_while_a_picture_is_processed_ends_the_wait_for_it(folder: Path) -> None:
+    """The worker knows at once that nobody waits for it any more."""
+    picture = {"type": "image_url", "image_url": {"url": "data:;base64," + base64.b64encode(png()).decode()}}
+    name = "tokenwire_worker_media_waiting"
+    with simulated_service(folder, "--sim-image-tokens", "4", "--sim-image-ms", "600000") as service:
+
+        def waiting() -> float:
+            return worker_metrics(service.addresses[0], name)[name]
+
+        connection = send_unread(service.url, {"messages": [{"role": "user", "content": [picture]}]})
+        await until(lambda: waiting() == 1)
+
+        connection.close()
+
+        await until(lambda: waiting() == 0)
 
 
 def test_a_disconnect_in_the_engines_queue_aborts_at_once(folder: Path) -> None:

@@ -20,7 +20,7 @@ from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatC
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks
 from tokenwire.coordinator.api.openai.message import message_object
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
-from tokenwire.coordinator.api.respond import EventStream, collect
+from tokenwire.coordinator.api.respond import EventStream, collect, while_connected
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.limits import lacks_route
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
@@ -96,7 +96,10 @@ class ChatService:
             generation_request = replace(generation_request, streams=False)
         if model.media and not isinstance(generation_request.prompts[0], ChatPrompt):
             reject_pictures(body.messages)
-        prepared = await self._generation.prepare(generation_request, model, headers.caller, submits, headers.body)
+        preparing = self._generation.prepare(generation_request, model, headers.caller, submits, headers.body)
+        if model.media and headers.connection is not None:  # it may wait for pictures
+            preparing = while_connected(headers.connection, preparing)
+        prepared = await preparing
         if prepared.has_large_parameters:
             body.drop_copied()
         if prepared.prompts[0].media is not None:
@@ -115,10 +118,12 @@ class ChatService:
         if plan is not None and plan.prompt_token_ids is not None:
             return len(plan.prompt_token_ids)
         options = body.media_options(self._api)
-        prepared = await self._generation.prepare_prompt(
+        preparing = self._generation.prepare_prompt(
             prompt, model, body.truncation(), headers.caller, options, cache_salt=body.cache_salt, body=headers.body
         )
-        return len(prepared.token_ids)
+        if model.media and headers.connection is not None:
+            preparing = while_connected(headers.connection, preparing)
+        return len((await preparing).token_ids)
 
     async def plan(
         self, body: ChatCompletionRequest, headers: RequestHeaders, model: ServedModel | None
