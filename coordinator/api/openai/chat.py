@@ -1,9 +1,9 @@
 """POST /v1/chat/completions."""
 
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -37,8 +37,6 @@ from tokenwire.coordinator.text.template.pictures import reject_pictures
 from tokenwire.coordinator.types import ChatPrompt, ServedModel, Usage
 from tokenwire.process.threads import in_thread
 from tokenwire.process.value_class import value_class
-
-PreparedT = TypeVar("PreparedT")
 
 _APIS = {"chatcmpl-": "Chat Completions API", "resp_": "Responses API", "msg_": "Messages API"}
 """What is translated to a chat, by the prefixes of ids, with vLLM's names."""
@@ -99,7 +97,8 @@ class ChatService:
         if model.media and not isinstance(generation_request.prompts[0], ChatPrompt):
             reject_pictures(body.messages)
         preparing = self._generation.prepare(generation_request, model, headers.caller, submits, headers.body)
-        prepared = await _while_wanted(preparing, model, headers)
+        connection = headers.connection if model.media else None  # what may wait for pictures ends with its client
+        prepared = await (preparing if connection is None else while_connected(connection, preparing))
         if prepared.has_large_parameters:
             body.drop_copied()
         if prepared.prompts[0].media is not None:
@@ -121,7 +120,9 @@ class ChatService:
         preparing = self._generation.prepare_prompt(
             prompt, model, body.truncation(), headers.caller, options, cache_salt=body.cache_salt, body=headers.body
         )
-        return len((await _while_wanted(preparing, model, headers)).token_ids)
+        connection = headers.connection if model.media else None
+        prepared = await (preparing if connection is None else while_connected(connection, preparing))
+        return len(prepared.token_ids)
 
     async def plan(
         self, body: ChatCompletionRequest, headers: RequestHeaders, model: ServedModel | None
@@ -162,14 +163,6 @@ class ChatService:
     async def collect(self, call: ChatCall, request: Request) -> list[CollectedChoice]:
         """Generate all choices of a call. Raises the first error, or ClientDisconnect."""
         return await collect(self._generation, call.prepared, request)
-
-
-def _while_wanted(
-    preparing: Coroutine[Any, Any, PreparedT], model: ServedModel, headers: RequestHeaders
-) -> Coroutine[Any, Any, PreparedT]:
-    """Return what prepares a prompt, which may wait for pictures: it ends when the client leaves."""
-    connection = headers.connection if model.media else None
-    return preparing if connection is None else while_connected(connection, preparing)
 
 
 def chat_routes(service: ChatService) -> ApiRouter:
