@@ -276,11 +276,17 @@ def caller_of(request: Request) -> Caller:
 class RequestHeaders:
     """The headers that belong to a request, and its caller."""
 
-    def __init__(self, headers: Mapping[str, str], caller: Caller = ANYBODY, body: BodyMemory | None = None) -> None:
+    def __init__(
+        self,
+        headers: Mapping[str, str],
+        caller: Caller = ANYBODY,
+        body: BodyMemory | None = None,
+        connection: Connection | None = None,
+    ) -> None:
         self.caller = caller
         self.body = body
         """The memory of the request's body, and its turn."""
-        self.connection: Connection | None = None
+        self.connection = connection
         """The client's side, where the request came by HTTP."""
         self.weights: WeightLimits | None = None
         """Limits on the age of weights, where the body has none."""
@@ -307,9 +313,7 @@ class RequestHeaders:
             for name, value in context.headers.items()
             if name[:2] == b"x-" or name in SESSION_HEADERS
         }
-        headers = cls(own, context.caller, context.body)
-        headers.connection = context.connection
-        return headers
+        return cls(own, context.caller, context.body, context.connection)
 
     def identifier(self, name: str) -> str | None:
         """Return the identifier in a header. Raises InvalidRequest."""

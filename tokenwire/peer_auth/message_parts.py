@@ -4,6 +4,7 @@ https://protobuf.dev/programming-guides/encoding/
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Union
 
 import grpc
@@ -66,11 +67,10 @@ class BoundedChannel:
         return {**kwargs, "response_deserializer": self._reader(kwargs["response_deserializer"])}
 
     def _reader(self, parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-        fields = _fields_of(parse.__self__.DESCRIPTOR, {})  # type: ignore[attr-defined]
-        most = self._most_number_bytes
+        message, most = parse.__self__.DESCRIPTOR, self._most_number_bytes  # type: ignore[attr-defined]
 
         def read(data: bytes) -> Any:
-            if len(data) > _UNSUSPICIOUS_BYTES and not _PartCount(data, most).fits(fields):
+            if len(data) > _UNSUSPICIOUS_BYTES and not _PartCount(data, most).fits(_fields(message)):
                 return None
             return parse(data)
 
@@ -134,8 +134,14 @@ class _PartCount:
 _NO_FIELDS: _Fields = {}
 
 
+@cache
+def _fields(message: Descriptor) -> _Fields:
+    """Return what has parts in a message."""
+    return _fields_of(message, {})
+
+
 def _fields_of(message: Descriptor, known: dict[str, Any]) -> _Fields:
-    """Return what has parts in a message. known: messages by name, since they may be in one another."""
+    """known: messages by name, since they may be in one another."""
     if message.full_name not in known:
         fields = known[message.full_name] = {}
         for field in message.fields:
