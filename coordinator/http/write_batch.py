@@ -24,45 +24,50 @@ class WriteBatch:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._pending: dict[asyncio.Transport, list[Data]] = {}
+        self._pending: dict[asyncio.Transport, Data | list[Data]] = {}
+        """A list only where there are several pieces, which a token of a stream seldom has."""
 
     def add(self, transport: asyncio.Transport, data: Data) -> None:
         """Write data to a transport before the loop waits again."""
         pending = self._pending
         if transport in pending:
-            pending[transport].append(data)
+            before = pending[transport]
+            if isinstance(before, list):
+                before.append(data)
+            else:
+                pending[transport] = [before, data]
             return
         if not pending:
             if self._loop is None:
                 self._loop = asyncio.get_running_loop()
             self._loop.call_soon(self.flush)
-        pending[transport] = [data]
+        pending[transport] = data
 
     def flush(self) -> None:
         """Write everything now."""
         pending, self._pending = self._pending, {}
-        for transport, pieces in pending.items():
-            _write(transport, pieces)
+        for transport, data in pending.items():
+            _write(transport, data)
 
     def flush_one(self, transport: asyncio.Transport) -> None:
         """Write now what one transport has been given."""
-        pieces = self._pending.pop(transport, None)
-        if pieces is not None:
-            _write(transport, pieces)
+        data = self._pending.pop(transport, None)
+        if data is not None:
+            _write(transport, data)
 
     def drop(self, transport: asyncio.Transport) -> None:
         """Forget what one transport has been given."""
         self._pending.pop(transport, None)
 
 
-def _write(transport: asyncio.Transport, pieces: list[Data]) -> None:
+def _write(transport: asyncio.Transport, data: Data | list[Data]) -> None:
     # A transport closed in this iteration would raise, and the data of the others would be lost.
     if not transport.is_closing():
         try:
-            if len(pieces) == 1:
-                transport.write(pieces[0])
+            if isinstance(data, list):
+                transport.writelines(data)
             else:
-                transport.writelines(pieces)
+                transport.write(data)
         except Exception:
             log.exception("write to a connection failed")
             transport.abort()

@@ -175,17 +175,11 @@ class Choice:
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Process the tokens of one frame; return True if a stop string ended the choice before the engine did."""
         if not self._started:
-            self._started = True
-            if self._logprobs is None and self.decode_logprobs is not None:
-                self._logprobs = self.decode_logprobs()  # from here on they are missed
-            self.reply.first_tokens()
+            self._start()
         if self.token_by_token and len(token_ids) > 1:
-            if any(self._take([token_id], None) for token_id in token_ids[:-1]):
+            if any(self.step([token_id], None) for token_id in token_ids[:-1]):
                 return True
             token_ids = token_ids[-1:]
-        return self._take(token_ids, finish)
-
-    def _take(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         if finish is None:
             text, kept, matched = self.text.step(token_ids, False, False)
             if matched is None:
@@ -208,6 +202,12 @@ class Choice:
         self.reply.delta(self.index, text, token_ids[:kept], ending, logprobs)
         self.finish = ending  # only now: if the last delta raises, `fail` must still reach the reply
         return True
+
+    def _start(self) -> None:
+        self._started = True
+        if self._logprobs is None and self.decode_logprobs is not None:
+            self._logprobs = self.decode_logprobs()  # from here on they are missed
+        self.reply.first_tokens()
 
     def _take_scored(self, count: int) -> list[ScoredPosition]:
         """Return the log-probabilities of the next tokens. Raises ProtocolError if some are missing."""

@@ -128,8 +128,8 @@ class TextStream:
         """Texts of added tokens, if consecutive ones are joined without spaces."""
         self._echo = start.echo
         self._begin(start)
-        self._waiting: list[int] = []
-        """Tokens since the last text."""
+        self._waiting: tuple[int, ...] = ()
+        """Tokens since the last text: usually none, and then it is an object that all streams share."""
         self._after_added = False
 
     def step(self, token_ids: list[int], stop_terminated: bool, finished: bool) -> StepText:
@@ -171,11 +171,10 @@ class TextStream:
 
     def _waited(self, token_id: int, text: str | None) -> str:
         """Return a token's text, and count those without: after too many, a new stream takes over from here."""
-        waiting = self._waiting
         if text:
-            waiting.clear()
+            self._waiting = ()
             return text
-        waiting.append(token_id)
+        waiting = self._waiting = (*self._waiting, token_id)
         if len(waiting) < _MOST_WAITING:
             return ""
         # After a visible token, because some decoders treat the beginning of a text specially.
@@ -183,7 +182,7 @@ class TextStream:
         ids, skips = [*before, *waiting], self._skip_special
         text = self._tokenizer.decode(ids, skips)[len(self._tokenizer.decode(before, skips)) :]
         start = start_after(self._tokenizer, ids, skips)
-        self._waiting = []
+        self._waiting = ()
         self._begin(start)
         # The last character may become complete; the stream repeats then what it has of it.
         return text.removesuffix(REPLACEMENT_CHARACTER) if start.echo else text

