@@ -94,7 +94,9 @@ async def judge_on(
         by_chance = []
         for position, request in waiting:
             outcomes[position] = outcome = await judge(servers, request, thorough)
-            if any(map(_by_chance, outcome.differences)):
+            if any(map(_by_chance, outcome.differences)) or (
+                outcome.differences and not (thorough or (await judge(servers, request, True)).stable)
+            ):
                 by_chance.append((position, request))
             else:
                 seen(outcome)

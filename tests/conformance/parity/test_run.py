@@ -49,6 +49,17 @@ async def test_a_text_in_one_piece_differs_only_if_it_is_so_again(last: list[str
     assert seen == outcomes
 
 
+@pytest.mark.parametrize(("answers", "differs"), [((["a"], ["b"], ["a"], ["b"]), False), ((["a"], ["b"]), True)])
+async def test_a_written_request_is_sent_again_alone_where_the_reference_contradicted_itself(
+    answers: tuple[list[str], ...], differs: bool
+) -> None:
+    """On a busy machine its parsers may get several tokens together; what it repeats is what it means."""
+    async with Scripted(["b"]) as ours, Scripted(*answers) as theirs:
+        (outcome,) = await judge_on(Servers(ours, theirs), [REQUEST], False, 2, lambda _: None)
+
+    assert bool(outcome.differences) is differs
+
+
 async def test_a_reference_that_sends_its_text_in_one_piece_once_is_stable() -> None:
     """It has not contradicted itself."""
     pieces = ["a", "b", "c", "d", "e"]
