@@ -54,7 +54,7 @@ class ProcessorPool:
         """Processes that died of a job."""
 
     def start(self) -> None:
-        """Begin to load, in the background: the first jobs wait for it."""
+        """Begin to load, in the background; see `loaded`."""
         ours, theirs = socket.socketpair()
         with theirs:
             self._server = subprocess.Popen(
@@ -68,6 +68,11 @@ class ProcessorPool:
         loop = asyncio.get_running_loop()
         self._loading = loop.run_in_executor(self._executor, self._load, ours)
         self._loading.add_done_callback(_log_failure)
+
+    async def loaded(self) -> None:
+        """Wait until all is loaded, or could not be, which is logged and fails each job. Jobs wait for it too."""
+        if self._loading is not None:
+            await asyncio.wait([self._loading])
 
     def _load(self, control: socket.socket) -> None:
         try:

@@ -119,6 +119,9 @@ class VllmEngine(VllmAdmin):
             self._capabilities = await engine_capabilities(self._llm)
             digest = asyncio.to_thread(weights_digest_of, llm.vllm_config)
             self._weights_digest, _ = await asyncio.gather(digest, self._start_driver())
+            if self._media is not None:
+                self._report("loading what processes pictures")
+                await self._media.loaded()  # or the first picture would wait for it, up to a minute
             if self._kv_event_subscriber is not None:
                 self._kv_event_subscriber.start()
         except BaseException:

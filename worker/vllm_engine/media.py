@@ -96,6 +96,10 @@ class VllmMedia(EngineMedia):
         """Start the processes, in the background."""
         self._pool.start()
 
+    async def loaded(self) -> None:
+        """Wait until the processes can take pictures, or are known not to."""
+        await self._pool.loaded()
+
     async def stop(self) -> None:
         """End the processes."""
         self._processing.cancel()

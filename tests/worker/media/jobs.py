@@ -2,14 +2,17 @@
 
 import os
 import time
+from pathlib import Path
 
 from tokenwire.worker.media.fork_server import Buffers, ForkHandler
 
 
 def load_handler(configuration: bytes) -> ForkHandler:
-    """Return a handler that remembers its configuration; one is refused."""
+    """Return a handler that remembers its configuration; one is refused, and the path of a pipe is read."""
     if configuration == b"broken":
         raise ValueError("this configuration is broken")
+    if configuration.startswith(b"/"):
+        configuration = Path(configuration.decode()).read_bytes()
     loader = os.getpid()
 
     def handle(job: bytes) -> tuple[bytes, Buffers]:

@@ -1,9 +1,11 @@
 """Tests of the pool of forked processes, with real ones."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 import psutil
 import pytest
@@ -74,6 +76,27 @@ async def test_processors_that_cannot_be_loaded_fail_their_jobs_with_the_reason(
         for _ in range(2):
             with pytest.raises(EngineFailed, match="this configuration is broken"):
                 await pool.run(lambda: b"job")
+
+
+async def test_who_waits_for_the_processors_goes_on_once_they_are_loaded(tmp_path: Path) -> None:
+    """A worker that is ready has them: no first picture waits for them."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    async with pool_of_processes(str(pipe).encode()) as pool:
+        waiting = asyncio.create_task(pool.loaded())
+        with await asyncio.to_thread(pipe.open, "wb") as loading:  # opened once it is read from
+            assert not waiting.done()
+            loading.write(b"loaded")
+        await waiting
+        assert await pool.run(lambda: b"job") == (b"loaded job", None)
+
+
+async def test_who_waits_for_processors_that_cannot_be_loaded_goes_on_too() -> None:
+    """Their worker serves text."""
+    async with pool_of_processes(b"broken") as pool:
+        await pool.loaded()
+        with pytest.raises(EngineFailed):
+            await pool.run(lambda: b"job")
 
 
 async def test_no_process_is_left_after_a_stop() -> None:
