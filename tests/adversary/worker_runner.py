@@ -3,13 +3,11 @@
 import asyncio
 import base64
 import contextlib
-import json
 import tempfile
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.processes import Measured, measured
 from tests.adversary.cost_watch import CostWatch
 from tests.adversary.hostile_worker import HostileWorker, running_hostile_worker, server_info, tokenizer_of
+from tests.adversary.innocent_stream import InnocentStream
 from tests.adversary.worker_attacks import (
     KEY,
     BlindWorker,
@@ -44,11 +43,6 @@ _AT_A_TIME = 4
 _SETTLE_S = 1.5
 """After so long, a coordinator that believed a lie has told it to the others."""
 _POLL_S = 0.05
-
-
-class _Innocent(NamedTuple):
-    task: "asyncio.Task[tuple[str, bool]]"
-    arrivals: list[float]
 
 
 class LyingFleet:
@@ -174,51 +168,36 @@ class LyingFleet:
 
         Returns what the worker does, and what it did to others.
         """
-        expected, _ = await self._stream([], asyncio.Event())
+        expected = (await (await self._stream()).result()).text
         before = [await _state_of(address) for address in self._honest]
         worker = DrawnWorker(await server_info(self._honest[0]), await tokenizer_of(self._honest[0]), seed)
         self._attacks += 1
         address = f"unix:{self._folder}/hostile-{self._attacks}.sock"
-        innocents = await self._begin_streams()
+        innocents = [await self._stream() for _ in self._honest]  # one at each: they have as much to do
         async with running_hostile_worker(worker, address), CostWatch(self._coordinator) as cost:
             (self._folder / "workers").write_text("\n".join([*self._honest, address]))
             await worker.connected.wait()
-            while not all(each.task.done() for each in innocents):
+            while not all(each.has_ended for each in innocents):
                 # Pictures first: a worker that keeps requests is asked last about them.
                 await asyncio.gather(*(self._picture() for _ in range(_AT_A_TIME)))
                 await asyncio.gather(*(self._request() for _ in range(_AT_A_TIME)))
             problems = await self._look()
         await self._list(self._honest)  # only now: while it is connected, it need not end any request
-        for each in innocents:
-            streamed, is_whole = await each.task
-            if streamed != expected or not is_whole:
-                problems.append(f"the stream ended after {len(streamed)} of {len(expected)} characters, or was changed")
-        problems += cost.problems([each.arrivals for each in innocents])
+        streams = [await each.result() for each in innocents]
+        for each in streams:
+            if each.text != expected or not each.is_whole:
+                problems.append(
+                    f"the stream ended after {len(each.text)} of {len(expected)} characters, or was changed"
+                )
+        problems += cost.problems([each.arrivals for each in streams])
         after = [await _state_of(honest) for honest in self._honest]
         problems += [f"{after} instead of {before}"] if after != before else []
         return f"{worker.name} ({worker.submits} requests)", problems + await self._use("")
 
-    async def _begin_streams(self) -> "list[_Innocent]":
-        """Begin to stream from each honest worker: they have as much to do as one another."""
-        streams = []
-        for _ in self._honest:
-            began, arrivals = asyncio.Event(), list[float]()
-            streams.append(_Innocent(asyncio.create_task(self._stream(arrivals, began)), arrivals))
-            await began.wait()
-        return streams
-
-    async def _stream(self, arrivals: list[float], began: asyncio.Event) -> tuple[str, bool]:
-        """Stream, and note when something came; return the text, and whether it came to its end."""
-        text, is_whole = "", False
-        async with self._client.stream("POST", "/v1/completions", json=_STREAM) as reply:
-            async for line in reply.aiter_lines():
-                began.set()
-                arrivals.append(time.monotonic())
-                is_whole = is_whole or line == "data: [DONE]"
-                if line.startswith("data: {"):
-                    text += "".join(each["text"] for each in json.loads(line[6:]).get("choices", ()))
-        began.set()
-        return text, is_whole
+    async def _stream(self) -> InnocentStream:
+        return await InnocentStream.begin(
+            str(self._client.base_url.join("/v1/completions")), dict(self._client.headers), _STREAM
+        )
 
     async def _request(self) -> None:
         """Send a request that any worker may get; any answer will do, in time."""
