@@ -19,7 +19,8 @@ from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate, UntrustedRenderer
 from tokenwire.coordinator.text.template.renderer_process import IsolatedRenderer
-from tokenwire.coordinator.text.tokenizer import ModelTokenizer, read_directory
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
+from tokenwire.coordinator.text.tokenizer_files import read_directory
 from tokenwire.errors import InvalidRequest
 from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.v1 import control_pb2

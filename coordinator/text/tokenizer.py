@@ -11,6 +11,8 @@ from typing import Any, Self
 from tokenizers import Tokenizer
 
 from tokenwire.coordinator.text import special_tokens, token_cache
+from tokenwire.coordinator.text.template.template_limits import check_templates
+from tokenwire.coordinator.text.tokenizer_files import read_directory, settings_of, templates_of
 from tokenwire.coordinator.text.tokenizer_limits import check_backend, check_longest_token
 from tokenwire.coordinator.text.word_ids import WordIds, word_ids_of
 from tokenwire.errors import InvalidRequest
@@ -33,13 +35,8 @@ _LOOKUP_CHARS = 65_536
 # Tokens of single bytes; runs of them decode together.
 _BYTE_TOKEN = re.compile("<0x[0-9A-Fa-f]{2}>")
 
-_NAMED_TEMPLATES = "additional_chat_templates"
-
 # Up to so many times as many ids as tokens, ids are looked up one by one.
 _MOST_SPARSE = 2
-
-_MOST_CONFIG_BYTES = 8 * 2**20
-"""Of a file of settings: parsing one stops all other threads, and takes many times its size."""
 
 
 class ModelTokenizer:
@@ -49,7 +46,7 @@ class ModelTokenizer:
         """`most_chars` of texts are encoded at a time. Raises InvalidRequest, if so, for a token that is too long."""
         self.backend = backend
         self.special_tokens: dict[str, str] = special_tokens.named(config)
-        self.chat_template: str | dict[str, str] | None = _template(config.get("chat_template"))
+        self.chat_template: str | dict[str, str] | None = config.get("chat_template")
         self.added_token_ids: dict[int, str] = {
             index: token.content for index, token in backend.get_added_tokens_decoder().items()
         }
@@ -71,12 +68,7 @@ class ModelTokenizer:
         """Build from file contents by name: tokenizer.json and optional others. Raises InvalidRequest."""
         if "tokenizer.json" not in files:
             raise InvalidRequest(f"The tokenizer has no tokenizer.json (only {', '.join(sorted(files)) or 'nothing'}).")
-        config = special_tokens.merge_legacy_map(
-            _json_object(files, "tokenizer_config.json"), _json_object(files, "special_tokens_map.json")
-        )
-        templates = _template_files(files)
-        if templates:
-            config["chat_template"] = templates.get("default") if list(templates) == ["default"] else templates
+        config = settings_of(files)
         try:
             backend = Tokenizer.from_buffer(files["tokenizer.json"])
         except Exception as error:  # the library raises plain Exception, ValueError or TypeError
@@ -85,7 +77,10 @@ class ModelTokenizer:
         backend.no_truncation()
         backend.no_padding()
         backend.encode_special_tokens = bool(config.get("split_special_tokens", False))
-        most_chars = None if trusted else check_backend(backend)
+        most_chars = None
+        if not trusted:
+            most_chars = check_backend(backend)
+            check_templates(templates_of(config["chat_template"]), len(backend.get_added_tokens_decoder()))
         special_tokens.register(backend, config)
         return cls(backend, config, most_chars)
 
@@ -196,7 +191,7 @@ class ModelTokenizer:
         return result
 
     def _template_tokens(self) -> list[str]:
-        templates = self.chat_template.values() if isinstance(self.chat_template, dict) else [self.chat_template or ""]
+        templates = templates_of(self.chat_template)
         named = set(self.special_tokens.values())
         # Tokens that the template inserts around messages, by id: those that start a message usually have low ids.
         return [
@@ -220,49 +215,6 @@ class ModelTokenizer:
     def token_to_str(self, token_id: int) -> str | None:
         """Return a token's vocabulary entry, None for an id outside the vocabulary."""
         return self.backend.id_to_token(token_id)
-
-
-def read_directory(path: str | Path) -> dict[str, bytes]:
-    """Return a model directory's tokenizer files by name. Raises InvalidRequest that names a missing file."""
-    folder = Path(path)
-    if not (folder / "tokenizer.json").is_file():
-        what = "tokenizer.json in it" if folder.is_dir() else "such directory"
-        raise InvalidRequest(f"The tokenizer cannot be loaded from {folder}: there is no {what}.")
-    names = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"]
-    paths = [folder / name for name in names if (folder / name).is_file()]
-    paths += sorted((folder / _NAMED_TEMPLATES).glob("*.jinja"))
-    return {str(file.relative_to(folder)): file.read_bytes() for file in paths}
-
-
-def _json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
-    if name not in files:
-        return {}
-    if len(files[name]) > _MOST_CONFIG_BYTES:
-        raise InvalidRequest(f"The {name} has {len(files[name]):,} bytes: at most {_MOST_CONFIG_BYTES:,} are allowed.")
-    try:
-        value = json.loads(files[name])
-    except ValueError as error:
-        raise InvalidRequest(f"The {name} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise InvalidRequest(f"The {name} is not a JSON object.")
-    return value
-
-
-def _template_files(files: Mapping[str, bytes]) -> dict[str, str]:
-    # Template files take precedence over tokenizer_config.json.
-    templates = {}
-    if "chat_template.jinja" in files:
-        templates["default"] = files["chat_template.jinja"].decode()
-    for name in sorted(files):
-        if name.startswith(f"{_NAMED_TEMPLATES}/"):
-            templates[Path(name).stem] = files[name].decode()
-    return templates
-
-
-def _template(value: object) -> str | dict[str, str] | None:
-    if isinstance(value, list):
-        value = {entry["name"]: entry["template"] for entry in value}
-    return value if isinstance(value, str | dict) else None
 
 
 def _extent(backend: Tokenizer) -> tuple[int, int]:

@@ -86,6 +86,8 @@ class VllmMedia(EngineMedia):
         self._received = ReceivedMedia(memory_bytes)
         config = llm.model_config
         self._pool = ProcessorPool(_PROCESSOR_MODULE, cloudpickle.dumps((config, max_pixels)), processes)
+        self.loaded = self._pool.loaded
+        """Waits until the processes can take pictures, or are known not to."""
         self._kinds = _kinds(llm)
         self._entries = KeptItems[_Key, _ProcessedItem](int(config.multimodal_config.mm_processor_cache_gb * 2**30))
         self._processing = SharedWork[_Key, _ProcessedItem]()
@@ -95,10 +97,6 @@ class VllmMedia(EngineMedia):
     def start(self) -> None:
         """Start the processes, in the background."""
         self._pool.start()
-
-    async def loaded(self) -> None:
-        """Wait until the processes can take pictures, or are known not to."""
-        await self._pool.loaded()
 
     async def stop(self) -> None:
         """End the processes."""
@@ -272,8 +270,7 @@ def _kinds(llm: Any) -> list[pb.MediaKind]:
     texts = [model.get_placeholder_str(_IMAGE, number) for number in range(1, min(limit, _MOST_PLACEHOLDERS) + 1)]
     while len(texts) > 1 and texts[-1] == texts[-2]:
         texts.pop()
-    texts = [text for text in texts if text]
-    return [pb.MediaKind(modality=name, limit=each, placeholders=texts) for name, each in most.items()]
+    return [pb.MediaKind(modality=name, limit=each, placeholders=filter(None, texts)) for name, each in most.items()]
 
 
 def _key(item: pb.MediaItem) -> _Key:

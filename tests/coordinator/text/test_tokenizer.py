@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -40,11 +41,12 @@ def test_the_longest_token_and_the_largest_id_are_known(vocabulary: dict[str, in
     assert (tokenizer.max_chars_per_token, tokenizer.largest_id) == (4, max(vocabulary.values()))
 
 
-def test_a_config_of_many_megabytes_is_not_parsed() -> None:
-    """It would take far more memory."""
-    files = {"tokenizer.json": b"{}", "tokenizer_config.json": b" " * (8 * 2**20 + 1)}
-    with pytest.raises(InvalidRequest, match=r"tokenizer_config\.json has 8,388,609 bytes: at most 8,388,608"):
-        ModelTokenizer.from_files(files)
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_template_of_many_parts_is_only_that_of_an_operator(trusted: bool) -> None:
+    """One that a worker brings would stop a coordinator while it is compiled."""
+    files = {"tokenizer.json": BACKEND.encode(), "chat_template.jinja": b"{{[" + b"a," * 2**14 + b"]}}"}
+    with nullcontext() if trusted else pytest.raises(InvalidRequest, match="16,384 parts"):
+        ModelTokenizer.from_files(files, trusted=trusted)
 
 
 class RecordingTokenizer(ModelTokenizer):
