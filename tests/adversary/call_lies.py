@@ -36,6 +36,14 @@ def multiplying_tokenizer() -> control_pb2.GetTokenizerResponse:
     return control_pb2.GetTokenizerResponse(files={"tokenizer.json": tokenizer.encode()})
 
 
+def tokenizer_with_large_template() -> control_pb2.GetTokenizerResponse:
+    """Return a tokenizer whose chat template takes long to compile, and a gigabyte."""
+    model = '{"type":"WordLevel","vocab":{"e":0},"unk_token":"e"}'
+    template = b"{{[" + b"a," * 120_000 + b"]}}"
+    files = {"tokenizer.json": f'{{"model":{model}}}'.encode(), "chat_template.jinja": template}
+    return control_pb2.GetTokenizerResponse(files=files)
+
+
 async def _too_many_ids(rng: random.Random, request: pb.ExpandRequest) -> pb.ExpandResponse:
     count = rng.choice(_FLOODS)
     packed = b"\x0a" + varint(count) + b"\x41" * count

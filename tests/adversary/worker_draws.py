@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from tests.adversary.call_lies import EXPANSIONS, large_tokenizer, multiplying_tokenizer
+from tests.adversary.call_lies import (
+    EXPANSIONS,
+    large_tokenizer,
+    multiplying_tokenizer,
+    tokenizer_with_large_template,
+)
 from tests.adversary.hostile_worker import HANG_UP, HostileWorker
 from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.v1 import control_pb2
@@ -240,6 +245,10 @@ def _digest_of_multiplying(rng: random.Random, welcome: pb.Welcome) -> None:
     welcome.model.tokenizer_digest = tokenizer_digest(multiplying_tokenizer().files)
 
 
+def _digest_of_large_template(rng: random.Random, welcome: pb.Welcome) -> None:
+    welcome.model.tokenizer_digest = tokenizer_digest(tokenizer_with_large_template().files)
+
+
 def _no_identity(rng: random.Random, welcome: pb.Welcome) -> None:
     fields = ["tokenizer_digest", "weights_digest", "dtype", "quantization"]
     for field in rng.sample(fields, rng.randint(1, len(fields))):
@@ -260,6 +269,8 @@ LARGE_TOKENIZER = "a large tokenizer"
 WELCOMES[LARGE_TOKENIZER] = _other_digest
 MULTIPLYING_TOKENIZER = "a tokenizer that multiplies"
 WELCOMES[MULTIPLYING_TOKENIZER] = _digest_of_multiplying
+LARGE_TEMPLATE = "a large template"
+WELCOMES[LARGE_TEMPLATE] = _digest_of_large_template
 METRICS: dict[str, Callable[[], str]] = {
     "no metrics": str,
     "unparsable metrics": lambda: 'vllm:a{ 1\n# TYPE vllm:b\n\x00{}\nvllm:c{l="\n"} x',
@@ -295,6 +306,8 @@ class DrawnWorker(HostileWorker):
             self.tokenizer = large_tokenizer()
         elif MULTIPLYING_TOKENIZER in self._lies:
             self.tokenizer = multiplying_tokenizer()
+        elif LARGE_TEMPLATE in self._lies:
+            self.tokenizer = tokenizer_with_large_template()
         self.name = ", ".join([*self._habits, *self._lies, metrics, expansion])
         """What it does."""
 

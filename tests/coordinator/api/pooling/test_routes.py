@@ -13,6 +13,7 @@ from tests.coordinator.pooling.embedding import embedding_model, pooled_result
 from tests.workers import until
 from tokenwire.coordinator.api.pooling.routes import pooling_routes
 from tokenwire.coordinator.generation.context import CONTEXT
+from tokenwire.coordinator.http.backpressure import SMALL_BYTES
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.pooling.service import PoolingService
@@ -47,7 +48,7 @@ def bodies() -> list[object]:
 
 @pytest.mark.parametrize("path", BODIES)
 async def test_bodies_are_not_kept_while_inputs_are_pooled(path: str) -> None:
-    """They may be much larger than their inputs, and nobody counts them any more."""
+    """They may be much larger than their inputs; and what they took of --max-bodies-mb is given back."""
     fleet, sent = FakeFleet(), list[bytes]()
     model = embedding_model(task="classify" if path == "/classify" else "embed")
     router = pooling_routes(PoolingService(fleet, ApiSettings()), OneModel(model))  # type: ignore[arg-type]
@@ -64,10 +65,12 @@ async def test_bodies_are_not_kept_while_inputs_are_pooled(path: str) -> None:
     context.headers = {b"content-type": b"application/json"}
     context.connection._receive = asyncio.Event().wait  # type: ignore[attr-defined]
     scope = {"type": "http", "method": "POST", "path": path, "headers": [], CONTEXT: context}
+    await context.body.add(SMALL_BYTES)
     before = bodies()
     serving = asyncio.ensure_future(route.app(scope, receive, send))
     await until(lambda: bool(fleet.parts))
     assert bodies() == before
+    await until(lambda: context.body.budget.held_bytes == 0)
 
     for listener in fleet.parts[0].listeners:
         listener.step([], pb.Finish(reason=pb.FINISH_REASON_STOP, pooled=pooled_result([0.5, 0.5])))
