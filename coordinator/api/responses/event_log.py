@@ -3,17 +3,29 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from itertools import islice
+from typing import Protocol
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tokenwire.coordinator.api.api_request import context_of
+from tokenwire.coordinator.api.as_read import PART_BYTES, send_as_read
 from tokenwire.coordinator.api.respond import STREAM_HEADERS
 from tokenwire.coordinator.http.connection import Connection, ignore
 from tokenwire.errors import InvalidRequest
 
-_END = b"\n\n"
+END = b"\n\n"
+"""Of each event."""
+
+
+class Log(Protocol):
+    """Numbered events that a client may read from any of those on that are kept."""
+
+    def check(self, after: int) -> None:
+        """Check that the events after a number are kept. Raises InvalidRequest."""
+
+    def read(self, after: int) -> AsyncIterator[bytes]:
+        """Yield the events after a number, in parts."""
 
 
 class EventLog:
@@ -32,26 +44,17 @@ class EventLog:
         self.first = 0
         """The number of the first event that is kept."""
 
-    @classmethod
-    def replay(cls, events: bytes, first: int) -> "EventLog":
-        """Return the log of a stream that has ended."""
-        log = cls(len(events))
-        log.first = first
-        log.write(events)
-        log.end()
-        return log
-
     def write(self, data: bytes) -> None:
         """Add events, complete or the next piece of one; the last of its pieces is its end."""
         if self._ended:
             return
         self._pieces.append(data)
-        if not data.endswith(_END):
+        if not data.endswith(END):
             return
         data, self._pieces = b"".join(self._pieces), []
-        for event in data.split(_END)[:-1]:
-            self._events.append(event + _END)
-            self._size += len(event) + len(_END)
+        for event in data.split(END)[:-1]:
+            self._events.append(event + END)
+            self._size += len(event) + len(END)
         while self._size > self._limit_bytes:
             self._size -= len(self._events.popleft())
             self.first += 1
@@ -71,31 +74,48 @@ class EventLog:
 
     def check(self, after: int) -> None:
         """Check that the events after a number are kept. Raises InvalidRequest."""
-        if after + 1 < self.first:
-            raise InvalidRequest(
-                f"The events of this response before number {self.first} are no longer kept: retrieve it whole, or "
-                f"with `starting_after` from {self.first - 1} on.",
-                param="starting_after",
-            )
+        check_kept(self.first, after)
 
     async def read(self, after: int) -> AsyncIterator[bytes]:
-        """Yield the events after a number, as they come; end early for a reader that is too slow to get all."""
+        """Yield the events after a number, as they come, in parts; end early for a reader too slow to get all."""
         number = after + 1
         while number >= self.first:
-            place = number - self.first
-            if place < len(self._events):
-                count = len(self._events) - place  # from the right: a reader that keeps up is near the end
-                events = list(islice(reversed(self._events), count))[::-1]
+            if number - self.first < len(self._events):
+                events = self._some(number)
                 number += len(events)
-                yield b"".join(events)
+                if len(events) > 1:
+                    yield b"".join(events)
+                    continue
+                for start in range(0, len(events[0]), PART_BYTES):
+                    yield events[0][start : start + PART_BYTES]
             elif self._ended:
                 return
             else:
                 await self._changed.wait()
 
+    def _some(self, number: int) -> list[bytes]:
+        """Return the event of a number, and as many after it as make one part."""
+        events, size = [self._events[number - self.first]], 0
+        for place in range(number - self.first + 1, len(self._events)):
+            size += len(events[-1])
+            if size + len(self._events[place]) > PART_BYTES:
+                break
+            events.append(self._events[place])
+        return events
+
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def check_kept(first: int, after: int) -> None:
+    """Check that the events after a number are kept, of which the first one is given. Raises InvalidRequest."""
+    if after + 1 < first:
+        raise InvalidRequest(
+            f"The events of this response before number {first} are no longer kept: retrieve it whole, or "
+            f"with `starting_after` from {first - 1} on.",
+            param="starting_after",
+        )
 
 
 class LogStream(Response):
@@ -103,7 +123,7 @@ class LogStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, log: EventLog, connection: Connection, after: int = -1) -> None:
+    def __init__(self, log: Log, connection: Connection, after: int = -1) -> None:
         """Raises InvalidRequest if events after that number are not kept."""
         super().__init__()
         log.check(after)
@@ -114,7 +134,7 @@ class LogStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        sending = asyncio.create_task(self._send(send))
+        sending = asyncio.create_task(send_as_read(send, self._log.read(self._after)))
         self._connection.watch(on_lost=lambda: _cancel(sending), on_drained=ignore)
         try:
             await asyncio.wait([sending])
@@ -127,11 +147,6 @@ class LogStream(Response):
             self._connection.release()
         if not sending.cancelled():
             sending.result()
-
-    async def _send(self, send: Send) -> None:
-        async for events in self._log.read(self._after):
-            await send({"type": "http.response.body", "body": events, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _cancel(task: "asyncio.Task[None]") -> None:

@@ -12,9 +12,10 @@ from tokenwire.coordinator.api.query_params import flag_of, number_of
 from tokenwire.coordinator.api.respond import while_connected
 from tokenwire.coordinator.api.responses.background import BackgroundResponses, wait_for_end
 from tokenwire.coordinator.api.responses.continuation import DROPPED, conversation_up_to, parsed_items
-from tokenwire.coordinator.api.responses.event_log import EventLog, LogStream
+from tokenwire.coordinator.api.responses.event_log import Log, LogStream
 from tokenwire.coordinator.api.responses.input_items import page_of
 from tokenwire.coordinator.api.responses.request import check_includable
+from tokenwire.coordinator.api.responses.stored_log import OpenLogs, StoredLog
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.fleet.placed_memory import PlacedMemory
 from tokenwire.coordinator.generation.context import RequestContext
@@ -107,6 +108,7 @@ class StoredResponses:
     def __init__(self, background: BackgroundResponses) -> None:
         self._store = background.store
         self._background = background
+        self._logs = OpenLogs()
 
     async def find(self, key: ResponseKey) -> StoredResponse:
         """Return a stored response. Raises NotFound or Unavailable."""
@@ -123,13 +125,13 @@ class StoredResponses:
         stored = await self.find(key)
         return stored.body if stored.has_ended or await self._store.runs(key) else _lost(stored)
 
-    async def log_of(self, key: ResponseKey) -> EventLog:
+    async def log_of(self, key: ResponseKey) -> Log:
         """Return the events of a response; of one that another process runs, when it has ended.
 
         Raises NotFound, Unavailable, and InvalidRequest for one that has none.
         """
         run = self._background.find(key)
-        log = await self._replayed(key) if run is None else run.log
+        log: Log | None = await self._replayed(key) if run is None else run.log
         if log is None:
             raise InvalidRequest(
                 "This response cannot be streamed: it was not created with `background` and `stream`, or the server "
@@ -138,11 +140,11 @@ class StoredResponses:
             )
         return log
 
-    async def _replayed(self, key: ResponseKey) -> EventLog | None:
+    async def _replayed(self, key: ResponseKey) -> StoredLog | None:
         stored = await self.find(key)
         if stored.background and not stored.has_ended:
             stored = await wait_for_end(self._store, key, None) or stored
-        return None if stored.events is None else EventLog.replay(stored.events, stored.first_event)
+        return self._logs.of(stored)
 
     async def delete(self, key: ResponseKey) -> None:
         """Delete a response; one that runs is cancelled. Raises NotFound or Unavailable."""

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from tests.coordinator.fakes import request_context
-from tokenwire.coordinator.api.responses.event_log import EventLog, LogStream
+from tokenwire.coordinator.api.as_read import PART_BYTES
+from tokenwire.coordinator.api.responses.event_log import END, EventLog, LogStream
 from tokenwire.errors import InvalidRequest
 
 
@@ -53,13 +54,22 @@ async def test_a_full_log_drops_the_oldest_events() -> None:
     assert raised.value.param == "starting_after"
 
 
-async def test_a_log_that_was_stored_is_read_again() -> None:
-    """With the numbers that it had."""
-    log = EventLog.replay(logged_events(2, 3), 2)
+async def test_readers_take_a_part_at_a_time() -> None:
+    """Small events come together, whole; a large one alone, in parts. Who reads slowly misses what is dropped."""
+    large = b"data: %b\n\n" % (b"x" * 3 * PART_BYTES)
+    small = [b"data: %d %b\n\n" % (number, b"x" * 20_000) for number in range(8)]
+    log = EventLog(len(large) + sum(map(len, small)))
+    log.write(b"".join([*small[:4], large, *small[4:]]))
+    reading = log.read(-1)
 
-    assert await read_log(log, 2) == logged(3)
-    with pytest.raises(InvalidRequest):
-        log.check(-1)
+    parts = [await anext(reading) for _ in range(6)]
+    assert b"".join(parts) == b"".join([*small[:4], large])
+    assert [part.endswith(END) for part in parts] == [True, True, False, False, False, True]
+    assert max(map(len, parts)) <= PART_BYTES
+
+    log.write(large)
+    log.write(large)
+    assert [part async for part in reading] == []
 
 
 async def test_an_event_may_come_in_pieces() -> None:
