@@ -19,7 +19,8 @@ from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.outliers import OutlierSettings
 from tokenwire.coordinator.fleet.routing import Policy, parse_revision_shares
 from tokenwire.coordinator.history.settings import HistorySettings
-from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES, BodySettings
+from tokenwire.coordinator.http.backlog import DEFAULT_BACKLOG_BYTES
+from tokenwire.coordinator.http.backpressure import BodySettings
 from tokenwire.coordinator.http.bounded_protocol import ProtocolLimits
 from tokenwire.coordinator.http.tls import HttpsSettings
 from tokenwire.coordinator.media.settings import MediaSettings
@@ -255,7 +256,7 @@ class CoordinatorSettings:
         Option(
             "--max-backlog-mb",
             "Maximum memory of response data that clients have not read; a client with a sixteenth of it is "
-            "disconnected.",
+            "disconnected, and beyond it the slowest of the tenant that has most.",
             Section.ADMISSION,
             unit=Unit.MiB,
             bounds=Bounds(above=0),

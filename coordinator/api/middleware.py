@@ -228,7 +228,7 @@ class RequestMiddleware:
         try:
             try:
                 self._admit(context, scope)
-                context.body.share = context.caller.share
+                context.body.share = context.connection.share = context.caller.share
                 if context.account is not None:
                     context.leave = await context.account.enter()
             except TokenwireError as error:

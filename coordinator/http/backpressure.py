@@ -1,4 +1,4 @@
-"""Limits the data buffered: for slow readers, and of bodies whose requests are not submitted yet."""
+"""Limits the data buffered of bodies whose requests are not submitted yet."""
 
 import asyncio
 import math
@@ -16,9 +16,6 @@ T = TypeVar("T")
 
 SMALL_BYTES = 64 * 1024
 """What smaller bodies take is bounded by their turns and the number of connections."""
-DEFAULT_BACKLOG_BYTES = 256 * 1024 * 1024
-_SHARE = 16
-"""One reader may use this fraction of the total limit."""
 _LATER_SHARE = 0.5
 """All bodies but the oldest may take this fraction: the oldest may always take more, and they leave it room."""
 _OF_ONE = 0.75
@@ -58,20 +55,6 @@ _MEDIUM_PATIENCE_S = 0.25
 _PLACES, _SHARE_OF_PLACES = 3, 2
 _HUGE_BYTES = 2**20
 """Requests with larger bodies are prepared one at a time: their prompts take many times as much as their text."""
-
-
-class Backpressure:
-    """Counts bytes over all connections."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self.held_bytes = 0
-        """Currently buffered bytes."""
-        self._limit_bytes = limit_bytes
-
-    def changed(self, before: int, after: int) -> bool:
-        """Update a connection's buffered bytes; return whether they are within the limits."""
-        self.held_bytes += after - before
-        return after <= before or (after <= self._limit_bytes // _SHARE and self.held_bytes <= self._limit_bytes)
 
 
 class BodyBudget:

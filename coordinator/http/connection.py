@@ -16,6 +16,9 @@ _ASGI_HIGH_WATER = 64 * 1024
 class Connection(Protocol):
     """The client's side of one request."""
 
+    share: str
+    """Whose share of what clients may leave unread it takes."""
+
     @property
     def congested(self) -> bool:
         """Whether the reader is slow."""
@@ -35,7 +38,7 @@ class Connection(Protocol):
         """Write a part of the response's body. The response must have been started through ASGI."""
 
     def hold(self, size_bytes: int) -> None:
-        """Set the bytes buffered for this slow reader. Beyond the limits the connection is cut."""
+        """Set the bytes buffered for this slow reader. Beyond the limits it is cut, or one of who has most."""
 
     def cut(self) -> None:
         """Abort the connection, so that the client does not take the response for complete."""
@@ -57,6 +60,7 @@ class AsgiConnection:
         self._unsent = 0
         self._on_lost = self._on_drained = ignore
         self._tasks: list[asyncio.Task[Any]] = []
+        self.share = ""
         self.lost = False
         self.was_cut = False
 

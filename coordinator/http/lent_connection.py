@@ -13,7 +13,7 @@ import struct
 import termios
 from collections.abc import Callable
 
-from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES, Backpressure
+from tokenwire.coordinator.http.backlog import DEFAULT_BACKLOG_BYTES, Backlog
 from tokenwire.coordinator.http.bounded_protocol import BoundedProtocol, ProtocolLimits
 from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, ignore
 from tokenwire.coordinator.http.receiving import ReceivingMemory
@@ -30,9 +30,8 @@ class LentConnection:
     """A uvicorn transport with direct writes."""
 
     __slots__ = (
-        "_backpressure",
+        "_backlog",
         "_batch",
-        "_held_bytes",
         "_on_drained",
         "_on_lost",
         "_stall_timeout_s",
@@ -40,15 +39,18 @@ class LentConnection:
         "_transport",
         "_unread",
         "congested",
+        "held_bytes",
         "lost",
+        "share",
         "was_cut",
     )
 
     def __init__(
-        self, transport: asyncio.Transport, batch: WriteBatch, stall_timeout_s: float, backpressure: Backpressure
+        self, transport: asyncio.Transport, batch: WriteBatch, stall_timeout_s: float, backlog: Backlog
     ) -> None:
-        self._backpressure = backpressure
-        self._held_bytes = 0
+        self._backlog = backlog
+        self.share = ""
+        self.held_bytes = 0
         self._transport = transport
         self._batch = batch
         self._stall_timeout_s = stall_timeout_s
@@ -71,14 +73,15 @@ class LentConnection:
             self._batch.add(self._transport, b"%x\r\n%b\r\n" % (len(data), data))
 
     def hold(self, size_bytes: int) -> None:
-        """Update the buffered bytes; cut the connection beyond the limits."""
-        before, self._held_bytes = self._held_bytes, size_bytes
-        if not self._backpressure.changed(before, size_bytes):
-            self.cut()
+        """Update the buffered bytes; beyond the limits it is cut, or others are."""
+        if not self.was_cut:  # of which nothing is kept
+            self._backlog.hold(self, size_bytes)
 
     def cut(self) -> None:
         """Close the connection after what was written, without the last chunk."""
         self.was_cut = True
+        if self.held_bytes:
+            self._backlog.hold(self, 0)
         self._batch.flush_one(self._transport)
         self._transport.abort()
 
@@ -88,7 +91,7 @@ class LentConnection:
     def release(self) -> None:
         """Stop watching."""
         self._on_lost = self._on_drained = ignore
-        if self._held_bytes:
+        if self.held_bytes:
             self.hold(0)
 
     # Called by the protocol.
@@ -146,7 +149,7 @@ def lending_protocol(
 ) -> type[BoundedProtocol]:
     """Return a uvicorn HTTP protocol class that lends its transport to the routes."""
 
-    batch, backpressure = WriteBatch(), Backpressure(max_backlog_bytes)
+    batch, backlog = WriteBatch(), Backlog(max_backlog_bytes)
     receiving = ReceivingMemory(max_receiving_bytes)
 
     class LendingProtocol(BoundedProtocol):
@@ -157,7 +160,7 @@ def lending_protocol(
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(BatchedTransport(transport, batch))
             transport.set_write_buffer_limits(high=_HIGH_WATER)
-            self.connection = LentConnection(transport, batch, stall_timeout_s, backpressure)
+            self.connection = LentConnection(transport, batch, stall_timeout_s, backlog)
             self.extensions = {CONNECTION_EXTENSION: self.connection}
 
         def connection_lost(self, exc: Exception | None) -> None:

@@ -45,6 +45,7 @@ class _NobodyListens:
     """The connection of a request whose client may leave."""
 
     congested = lost = was_cut = False
+    share = ""
 
     def watch(self, on_lost: Callable[[], None], on_drained: Callable[[], None]) -> None:
         """Do nothing."""
