@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire import __version__
+from tokenwire.coordinator.api.metrics_page import MetricsPages, PageResponse
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
@@ -23,6 +24,7 @@ def service_routes(
     """Return the routes of the service itself; `says_ok`: whether /health has a body, which rLLM's client reads."""
     router = ApiRouter()
     started = int(time.time())
+    pages = MetricsPages(metrics.text, time.monotonic)
 
     @router.get("/health")
     @router.get("/health/")
@@ -43,7 +45,7 @@ def service_routes(
 
     @router.get("/metrics")
     async def show_metrics(request: Request) -> Response:
-        return Response(await metrics.text(), media_type=CONTENT_TYPE)
+        return PageResponse(pages, await pages.current(), CONTENT_TYPE)
 
     @router.get("/v1/models")
     async def list_models(request: Request) -> Response:

@@ -9,7 +9,6 @@ import pytest
 from tokenwire.coordinator.http.backpressure import BodyBudget, BodyMemory, BodySettings
 from tokenwire.errors import Unavailable
 
-
 KIB = 1024
 
 

@@ -1,0 +1,67 @@
+"""The page of metrics, and clients that do not read it."""
+
+import asyncio
+from typing import Any
+
+from tests.coordinator.fakes import request_context
+from tokenwire.coordinator.api.metrics_page import MetricsPages, PageResponse
+from tokenwire.coordinator.generation.context import CONTEXT
+
+
+class Clock:
+    """A clock that is set."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        """Return its time."""
+        return self.now
+
+
+class StandingClient:
+    """A client that reads nothing until it is let."""
+
+    def __init__(self, response: PageResponse) -> None:
+        self.context = request_context()
+        self.may_read = asyncio.Event()
+        self.parts: list[bytes] = []
+        self.task = asyncio.ensure_future(response({"type": "http", CONTEXT: self.context}, self._receive, self._send))
+
+    async def _receive(self) -> Any:
+        raise AssertionError("nothing is received")
+
+    async def _send(self, message: Any) -> None:
+        await self.may_read.wait()
+        self.parts.append(message.get("body", b""))
+
+
+async def test_clients_that_do_not_read_keep_few_texts() -> None:
+    """With eight unread ones the newest is shared for a second; then those who read the oldest are cut."""
+    made: list[bytes] = []
+    clock = Clock()
+
+    async def make() -> bytes:
+        made.append(b"%d" % len(made) * 200_000)
+        return made[-1]
+
+    pages = MetricsPages(make, clock)
+
+    async def client() -> StandingClient:
+        standing = StandingClient(PageResponse(pages, await pages.current(), "text/plain"))
+        await asyncio.sleep(0)
+        return standing
+
+    clients = [await client() for _ in range(20)]
+    assert len(made) == 8
+    clock.now = 1.0
+    clients.append(await client())
+    assert len(made) == 9
+    assert [each.context.connection.was_cut for each in clients] == [True] + [False] * 20
+
+    for each in clients:
+        each.may_read.set()
+        await each.task
+    assert b"".join(clients[0].parts) == b""
+    assert [b"".join(each.parts) for each in clients[1:]] == [*made[1:8], *made[7:8] * 12, made[8]]
+    await client()
+    assert len(made) == 10
