@@ -35,17 +35,25 @@ class MetricsPages:
         self._unread: list[Page] = []
         """The oldest first."""
         self._turn = asyncio.Lock()
+        self._begun = 0
+        self._newest: tuple[int, Page] | None = None
+        """With its number among those begun."""
 
     async def current(self) -> Page:
-        """Return a page that is made now, or just was while too many are unread."""
+        """Return a page that is made from now on, for all who ask at a time, or just was while too many are unread."""
+        begun = self._begun
         async with self._turn:
+            if self._newest is not None and self._newest[0] > begun:
+                return self._newest[1]
             self._unread = [page for page in self._unread if page.readers]
             if len(self._unread) >= _MOST_UNREAD:
                 if self._clock() < self._unread[-1].made_at + _SHARED_S:
                     return self._unread[-1]
                 for reader in list(self._unread.pop(0).readers):
                     reader.cut()
-            return Page(await self._make(), self._clock())
+            self._begun += 1
+            self._newest = self._begun, Page(await self._make(), self._clock())
+            return self._newest[1]
 
     def read(self, page: Page, reader: Connection) -> None:
         """Count a page as unread by a client."""

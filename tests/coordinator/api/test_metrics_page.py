@@ -65,3 +65,21 @@ async def test_clients_that_do_not_read_keep_few_texts() -> None:
     assert [b"".join(each.parts) for each in clients[1:]] == [*made[1:8], *made[7:8] * 12, made[8]]
     await client()
     assert len(made) == 10
+
+
+async def test_who_asks_at_a_time_shares_a_text() -> None:
+    """Which was begun after all of them had asked: nobody waits for more than two to be made."""
+    made: list[bytes] = []
+    may_end = asyncio.Event()
+
+    async def make() -> bytes:
+        made.append(b"%d" % len(made))
+        await may_end.wait()
+        return made[-1]
+
+    pages = MetricsPages(make, Clock())
+    asking = [asyncio.create_task(pages.current()) for _ in range(5)]
+    await asyncio.sleep(0)
+    may_end.set()
+
+    assert [(await each).text for each in asking] == [b"0"] + [b"1"] * 4
