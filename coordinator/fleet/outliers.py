@@ -4,7 +4,8 @@ Workers are compared once a second, by what they have sent since. Four kinds are
 times as long as those of the others, in the last ten seconds in which it had any to send; one that has requests and
 sends no token for long while others do; one that serves some sequences and starves others; and one that fails requests
 which others serve. An ejected worker gets no new requests, for longer each time, and its sequences move as from a
-draining one. The last worker of a model is never ejected.
+draining one. The last worker of a revision is never ejected: unless it is just slow, it is withheld from new requests
+while another revision serves.
 """
 
 import enum
@@ -33,6 +34,8 @@ _MOST_STARVED = 2
 _MOST_FAILED = 4
 """More requests than this that it failed and others served, less those that it served, are its fault."""
 
+MOST_ERRORS = 4
+"""More than this of the last worker of a revision are its fault, if another revision serves."""
 _MOST_OF_ONE = 3
 """Of these, no more count by what one other worker served; errors of its own engine count as another one's."""
 
@@ -112,6 +115,13 @@ class ComparedWorker(PacedWorker, Protocol):
     witnesses: Mapping[str, int]
     """How many of these each worker served, by address, and how many its own engine failed."""
 
+    withheld: str
+    """Why its revision is to get no new requests where another one serves; empty while it may."""
+    on_probation: bool
+    """Whether it was withheld, and has served no request since: its revision gets one at a time."""
+    errors: int
+    """Requests that it ended with an error, less those that it served, since it is connected."""
+
     @property
     def address(self) -> str:
         """The worker's address."""
@@ -145,19 +155,28 @@ class OutlierDetector(Generic[W]):
         self._ejections: dict[str, _Ejections] = {}
         """By address."""
 
-    def check(self, workers: Sequence[W], is_covered: Callable[[W], bool]) -> list[W]:
+    def check(
+        self,
+        workers: Sequence[W],
+        is_covered: Callable[[W], bool],
+        is_replaced: Callable[[W], bool] = lambda worker: False,
+    ) -> list[W]:
         """Compare all workers; return those that were ejected or readmitted.
 
-        `is_covered` returns whether another one could take a worker's requests.
+        `is_covered` returns whether another one could take a worker's requests, `is_replaced` whether another revision
+        of its model serves.
         """
         now = self._clock()
         self._update([worker for worker in workers if worker.gaps is not None], now)
         changed = [worker for worker in workers if worker.ejected and self._is_readmitted(worker, is_covered, now)]
+        for worker in workers:
+            if worker.withheld and (is_covered(worker) or not is_replaced(worker) or self._is_over(worker, now)):
+                self._release(worker, now)
         groups: dict[str, list[W]] = {}
         for worker in workers:
             groups.setdefault(worker.model_name, []).append(worker)
         for group in groups.values():
-            changed += self._eject(group, is_covered, now)
+            changed += self._eject(group, is_covered, is_replaced, now)
         return changed
 
     def _update(self, workers: Iterable[W], now: float) -> None:
@@ -176,17 +195,47 @@ class OutlierDetector(Generic[W]):
                     del self._ejections[address]
 
     def _is_readmitted(self, worker: W, is_covered: Callable[[W], bool], now: float) -> bool:
-        ejections = self._ejections.get(worker.address)
-        if ejections is not None and now < ejections.until and is_covered(worker):
+        if not self._is_over(worker, now) and is_covered(worker):
             return False
         log.info("worker %s is no longer ejected", worker.address)
         worker.ejected = ""
+        self._judge_anew(worker, now)
+        return True
+
+    def _is_over(self, worker: W, now: float) -> bool:
+        ejections = self._ejections.get(worker.address)
+        return ejections is None or now >= ejections.until
+
+    def _judge_anew(self, worker: W, now: float) -> None:
         if worker.address in self._paces:
             self._paces[worker.address].forget()
             self._paces[worker.address].silent_since = now
-        return True
 
-    def _eject(self, group: list[W], is_covered: Callable[[W], bool], now: float) -> list[W]:
+    def _withhold(self, worker: W, why: str, now: float) -> None:
+        """Let the last worker of a revision have no new requests, but keep those that it has."""
+        length = self._lengthen(worker, now)
+        worker.withheld = f"its revision gets no new requests for {length:g} s, without a share of its own: {why}"
+        worker.on_probation = True
+        worker.starved = 0
+        log.warning("worker %s, the last one of its revision, is withheld for %g s: %s", worker.address, length, why)
+
+    def _release(self, worker: W, now: float) -> None:
+        """Let it have a request at a time, until it serves one; the next error is one too many."""
+        log.info("worker %s is no longer withheld", worker.address)
+        worker.withheld, worker.errors = "", min(worker.errors, MOST_ERRORS)
+        self._judge_anew(worker, now)
+
+    def _lengthen(self, worker: W, now: float) -> float:
+        """Return for how long a worker gets no new requests from now on."""
+        ejections = self._ejections.setdefault(worker.address, _Ejections())
+        ejections.times = min(ejections.times + 1, _MOST_TIMES)
+        length = self.settings.ejection_time_s * ejections.times
+        ejections.until = now + length
+        return length
+
+    def _eject(
+        self, group: list[W], is_covered: Callable[[W], bool], is_replaced: Callable[[W], bool], now: float
+    ) -> list[W]:
         """Eject the outliers among workers of one model, as far as the limits allow; return them."""
         settings = self.settings
         ejected: list[W] = []
@@ -198,17 +247,20 @@ class OutlierDetector(Generic[W]):
             others = [self._paces[each.address] for each in known]
             able = sum(each is not worker and each.generates and not each.ejected for each in group)
             found = None if worker.ejected or not worker.generates else self._judge(worker, others, able, now)
-            if found is None or not is_covered(worker):
+            if not is_covered(worker):
+                found = found or _ends_with_errors(worker)
+                if found and found[0] is not EjectionReason.SLOW and not worker.withheld and is_replaced(worker):
+                    self._withhold(worker, found[1], now)
+                continue
+            if found is None:
                 continue
             reason, why = found
             if reason is EjectionReason.SLOW and sum(bool(each.ejected) for each in group) >= most:
                 continue
-            ejections = self._ejections.setdefault(worker.address, _Ejections())
-            ejections.times = min(ejections.times + 1, _MOST_TIMES)
-            length = settings.ejection_time_s * ejections.times
-            ejections.until = now + length
+            length = self._lengthen(worker, now)
             if worker.address in self._paces:
                 self._paces[worker.address].forget()
+            worker.withheld = ""
             worker.ejected = f"it is ejected for {length:g} s: {why}"
             worker.ejections[reason] += 1
             worker.starved, worker.failed, worker.witnesses = 0, 0, Counter()
@@ -229,13 +281,19 @@ class OutlierDetector(Generic[W]):
             return None
         if worker.starved > _MOST_STARVED:
             return EjectionReason.STARVING, f"{worker.starved} requests got no token there while others did"
-        mean_s, others_s = pace.mean_s(), usual_s(others)
-        if mean_s is not None and others_s is not None and mean_s > max(_LEAST_GAP_S, factor * others_s):
-            return EjectionReason.SLOW, f"its tokens take {mean_s:.2f} s, those of others {others_s:.3f} s"
         silent_s = now - pace.silent_since
         generating = [other.silence_s for other in others if other.generated_at > pace.silent_since]
         if generating and worker.awaited_slots:
             limit_s = max(self.settings.silence_timeout_s, factor * statistics.median(generating))
             if silent_s > limit_s + worker.workload.prompt_tokens * PREFILL_S_PER_TOKEN:
                 return EjectionReason.SILENT, f"it has requests, and sent no token for {silent_s:.0f} s"
+        mean_s, others_s = pace.mean_s(), usual_s(others)
+        if mean_s is not None and others_s is not None and mean_s > max(_LEAST_GAP_S, factor * others_s):
+            return EjectionReason.SLOW, f"its tokens take {mean_s:.2f} s, those of others {others_s:.3f} s"
         return None
+
+
+def _ends_with_errors(worker: ComparedWorker) -> tuple[EjectionReason, str] | None:
+    if worker.errors <= MOST_ERRORS:
+        return None
+    return EjectionReason.FAILING, f"{worker.errors} requests more than it served ended there with an error"

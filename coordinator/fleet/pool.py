@@ -15,7 +15,7 @@ from functools import partial
 from tokenwire.coordinator.fleet.capabilities import common_capabilities, needs_of, remedy_for
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
-from tokenwire.coordinator.fleet.outliers import CHECK_INTERVAL_S, OutlierDetector, OutlierSettings
+from tokenwire.coordinator.fleet.outliers import CHECK_INTERVAL_S, MOST_ERRORS, OutlierDetector, OutlierSettings
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.reconciler import Reconciler
@@ -206,13 +206,22 @@ class WorkerPool(SessionListener[WorkerSession]):
     def plausible_capacity(self, model: str, revision: ModelRevision) -> int:
         """Return the free capacity of a revision's workers, none of them more than twice what its siblings run.
 
+        One that was withheld from them gets one request at a time until it has served one.
         Workers announce what they run, and get requests of other revisions in proportion to it.
         """
         found = self._candidates_for(model, 0, revision)
+        if self.is_withheld(model, revision):
+            return 1 if any(not each.withheld and not each.open_slots for each in found) else 0
         most = 2 * statistics.median_low(
             [each.workload.capacity for each in self._candidates_for(model, 0, None)] or [0]
         )
         return sum(max(0, min(_free_capacity(session), most)) for session in found)
+
+    def is_withheld(self, model: str, revision: ModelRevision) -> bool:
+        """Return whether all workers of a revision are withheld from new requests, or have served none since."""
+        found = self._candidates_for(model, 0, revision)
+        doubted = all(each.on_probation or each.breaker.half_open for each in found)
+        return doubted and any(each.on_probation for each in found)
 
     def capabilities(
         self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
@@ -424,7 +433,7 @@ class WorkerPool(SessionListener[WorkerSession]):
     def _check_outliers(self) -> None:
         """Eject and readmit workers, which are judged by what they still have; then move what workers starve."""
         self._schedule_outlier_check()
-        for session in self._outliers.check(self.sessions, self.is_covered):
+        for session in self._outliers.check(self.sessions, self.is_covered, self._is_replaced):
             self._on_ejection_change(session)
         for_each(self.sessions, self._move_starved)
 
@@ -448,6 +457,16 @@ class WorkerPool(SessionListener[WorkerSession]):
         return any(
             each is not session and self._is_candidate(each, session.model_name, 0, session.revision)
             for each in self.sessions
+        )
+
+    def _is_replaced(self, session: WorkerSession) -> bool:
+        """Return whether a worker of another revision of the model takes requests, and serves them."""
+        return any(
+            each.has_served
+            and each.errors <= MOST_ERRORS
+            and not each.on_probation
+            and not each.revision.accepts(session.revision)
+            for each in self._candidates_for(session.model_name, 0, None)
         )
 
     def _can_go_on(self, session: WorkerSession, cause: Starvation) -> bool:

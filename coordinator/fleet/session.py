@@ -19,7 +19,7 @@ from tokenwire.coordinator.fleet.frame_parts import is_large, parts_of
 from tokenwire.coordinator.fleet.frames import check_large, check_sizes, dispatch
 from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
 from tokenwire.coordinator.fleet.media_delivery import MediaDelivery
-from tokenwire.coordinator.fleet.outliers import EjectionReason, OutlierSettings
+from tokenwire.coordinator.fleet.outliers import MOST_ERRORS, EjectionReason, OutlierSettings
 from tokenwire.coordinator.fleet.recent_starts import RecentStarts
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
 from tokenwire.coordinator.fleet.session_stats import SessionStats, StatsByModel, TokenGaps
@@ -32,7 +32,15 @@ from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.weight_labels import WeightLabels
 from tokenwire.coordinator.fleet.weight_versions import version_epoch_of
 from tokenwire.coordinator.fleet.workload import Workload
-from tokenwire.errors import ProtocolError, TokenwireError, Unavailable, WorkerDraining, WorkerLost, from_refusal
+from tokenwire.errors import (
+    ProtocolError,
+    RevisionLost,
+    TokenwireError,
+    Unavailable,
+    WorkerDraining,
+    WorkerLost,
+    from_refusal,
+)
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.protocol.version import check_peer, protocol_version
@@ -76,6 +84,14 @@ class WorkerSession:
     """What of a request its engine cannot serve."""
     ejected = ""
     """Why it gets no new requests though it could; empty while it does. Set by the pool's detector of outliers."""
+    withheld = ""
+    """Why its revision is to get no new requests where another one serves; empty while it may."""
+    on_probation = False
+    """Whether it was withheld, and has served no request since: its revision gets one at a time."""
+    errors = 0
+    """Requests that it ended with an error, less those that it served, since it is connected."""
+    has_served = False
+    """Whether it ended a request as one should, since it is connected."""
     follows_operations = True
     """Whether it is known here which weights the worker is to have, whatever it announces."""
     gaps: TokenGaps | None = None
@@ -240,8 +256,11 @@ class WorkerSession:
             return
         for starved in self._starvation.check(settings, elapsed_s, self.recent_starts.prompt_lengths()):
             message = f"The worker sent no token of this reply for {starved.waited_s:.0f} s."
-            if starved.cause is Starvation.OTHERS_ARE_SERVED:
-                error: TokenwireError = Unavailable(message, retry_after_s=1)
+            if self.on_probation and starved.slot not in self._slots.begun:
+                message += f" It is the last one of revision {self.revision}, which is to get no new requests."
+                error: TokenwireError = RevisionLost(message, retry_after_s=1)
+            elif starved.cause is Starvation.OTHERS_ARE_SERVED:
+                error = Unavailable(message, retry_after_s=1)
                 self.starved += 1
             elif can_go_on(starved.cause):
                 error = WorkerDraining(message, retry_after_s=1)  # the request is not to blame, nor surely the worker
@@ -389,6 +408,7 @@ class WorkerSession:
         self.gaps = TokenGaps(stats, time.monotonic()) if transport.sends_steps else None
         self._starvation.begin()
         self.alive, self.starved, self.failed, self.witnesses = True, 0, 0, Counter()
+        self.errors, self.has_served = 0, False
         self._evidence.on_connected()
         self._liveness.on_connected()
         self.media.begin(transport)
@@ -437,6 +457,18 @@ class WorkerSession:
             self.state = SessionState.STALLED if self._liveness.stalled else SessionState.READY
         self._listener.on_session_change(self)
 
+    def _count_ends(self, finishes: Sequence[pb.Finish]) -> None:
+        """Count requests that end with an error, each once for all of its sequences, and those that it served."""
+        failed, served = set(), 0
+        for finish in finishes:
+            if finish.reason == pb.FINISH_REASON_ERROR and not finish.handed_back:
+                failed.add(id(self.recent_starts.submission_of(finish.slot)))
+            elif finish.reason not in (pb.FINISH_REASON_ERROR, pb.FINISH_REASON_ABORT) and not finish.handed_back:
+                served += 1
+        self.errors = min(max(0, self.errors + len(failed) - served), 2 * MOST_ERRORS)
+        if served and not failed:
+            self.has_served, self.on_probation, self.withheld = True, False, ""
+
     def count_failed(self, witnesses: Iterable[str]) -> None:
         """Count a request that it failed, by the addresses of those that tell."""
         self.failed += 1
@@ -474,6 +506,8 @@ class WorkerSession:
             if self.engine_died:
                 self._evidence.on_lost(self.recent_starts.submissions())
             self._update_state()
+        if frame.finishes:
+            self._count_ends(frame.finishes)
         self.recent_starts.on_frame(frame)
         has_new_weights = frame.weight_version != self.labels.current
         if has_new_weights:

@@ -68,7 +68,7 @@ class FleetStatus:
 
     def of(self, session: WorkerSession) -> WorkerStatus:
         """Return the status of one worker."""
-        reason = self._pool.out_of_sync(session) or session.ejected
+        reason = self._pool.out_of_sync(session) or session.ejected or session.withheld
         if session.state is SessionState.CONNECTING:
             reason = session.last_error
         elif session.state is SessionState.DRAINING:

@@ -15,7 +15,15 @@ from tokenwire.coordinator.fleet.failover.recovery import Recovery, recovery_of,
 from tokenwire.coordinator.fleet.request_handle import Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
-from tokenwire.errors import InvalidRequest, Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
+from tokenwire.errors import (
+    InvalidRequest,
+    Overloaded,
+    RevisionLost,
+    TokenwireError,
+    Unavailable,
+    WorkerDraining,
+    WorkerLost,
+)
 from tokenwire.process.for_each import for_each
 from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.protocol.seeds import has_seed
@@ -309,8 +317,8 @@ class ResumableSequence:
         """Treat the error as a loss if another worker may succeed; else pass it on."""
         if self.ended:
             return
-        if self._session is None:  # not placed yet: the error is the admission queue's
-            self.end_with(error)
+        if self._session is None or isinstance(error, RevisionLost):
+            self.end_with(error)  # not placed yet, so that it is the admission queue's; or no other one may take it
             return
         lost, draining = isinstance(error, WorkerLost), isinstance(error, WorkerDraining)
         refused = not lost and not draining

@@ -23,6 +23,9 @@ class PacedWorker(LoadedWorker):
     model_name: str = "m"
     generates: bool = True
     ejected: str = ""
+    withheld: str = ""
+    on_probation: bool = False
+    errors: int = 0
     starved: int = 0
     failed: int = 0
     witnesses: Mapping[str, int] = field(default_factory=Counter)
@@ -64,6 +67,7 @@ class ComparedFleet:
         self.time = time
         self.workers = [PacedWorker(f"w{number}", clock=time) for number in range(size)]
         self.covered = True
+        self.replaced = False
         self.detector: OutlierDetector[PacedWorker] = OutlierDetector(settings or OutlierSettings(), time)
         for worker in self.workers:
             worker.take()
@@ -76,7 +80,7 @@ class ComparedFleet:
             self.time.now += 1
             for worker in self.workers:
                 worker.run(1.0)
-            changed += self.detector.check(self.workers, lambda worker: self.covered)
+            changed += self.detector.check(self.workers, lambda worker: self.covered, lambda worker: self.replaced)
         return changed
 
     @property
@@ -412,3 +416,37 @@ def test_a_worker_that_had_nothing_to_do_was_not_silent(fleet: ComparedFleet) ->
     silent.take()
     assert fleet.run(28) == []
     assert fleet.run(10) == [silent]
+
+
+def test_the_last_worker_of_a_revision_is_withheld_while_another_revision_serves(fleet: ComparedFleet) -> None:
+    """For as long as one is ejected, then for twice as long; not for being slow, nor where nobody else serves."""
+    bad = fleet.workers[0]
+    fleet.covered, bad.gap_s = False, 0.6
+    fleet.replaced = True
+    assert fleet.run(60) == []
+    assert not bad.withheld
+
+    bad.gap_s, bad.errors = 0.02, 5
+    assert fleet.run(1) == []
+    assert (bad.withheld[:49], bad.on_probation) == ("its revision gets no new requests for 30 s, witho", True)
+    fleet.run(29)
+    assert bad.withheld
+    fleet.run(1)
+    assert (bad.withheld, bad.on_probation, bad.errors) == ("", True, 4)
+    bad.errors += 1
+    fleet.run(1)
+    assert bad.withheld.startswith("its revision gets no new requests for 60 s")
+    fleet.replaced = False
+    fleet.run(1)
+    assert not bad.withheld
+    assert (bad.ejected, sum(bad.ejections.values())) == ("", 0)
+
+
+def test_a_silent_last_worker_of_a_revision_is_withheld(fleet: ComparedFleet) -> None:
+    """After the same time as one that is ejected."""
+    fleet.covered, fleet.replaced, fleet.workers[0].gap_s = False, True, SILENT_GAP_S
+    fleet.run(30)
+    assert not fleet.workers[0].withheld
+    fleet.run(1)
+    assert fleet.workers[0].withheld.endswith("it has requests, and sent no token for 31 s")
+    assert [worker.withheld for worker in fleet.workers[1:]] == ["", ""]

@@ -163,7 +163,10 @@ class ToldOutliers(OutlierDetector[WorkerSession]):
         self.told: list[tuple[WorkerSession, str]] = []
 
     def check(
-        self, workers: Sequence[WorkerSession], is_covered: Callable[[WorkerSession], bool]
+        self,
+        workers: Sequence[WorkerSession],
+        is_covered: Callable[[WorkerSession], bool],
+        is_replaced: Callable[[WorkerSession], bool] = lambda worker: False,
     ) -> list[WorkerSession]:
         """Return what the test says, once."""
         told, self.told = self.told, []

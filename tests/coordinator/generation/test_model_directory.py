@@ -147,6 +147,10 @@ class RolloutWorkers:
         """Return what they started with."""
         return self.models
 
+    def is_withheld(self, model: str, revision: ModelRevision) -> bool:
+        """Return that none is."""
+        return False
+
     def plausible_capacity(self, model: str, revision: ModelRevision) -> int:
         """Return the same for each."""
         return 1

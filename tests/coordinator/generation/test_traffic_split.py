@@ -20,6 +20,7 @@ class FreeWorkers:
 
     def __init__(self, **free: int) -> None:
         self.free = {ModelRevision(weights=name): count for name, count in free.items()}
+        self.withheld: set[ModelRevision] = set()
 
     def live_revisions(self, model: str) -> Sequence[ModelRevision]:
         """Return all."""
@@ -32,6 +33,10 @@ class FreeWorkers:
     def plausible_capacity(self, model: str, revision: ModelRevision) -> int:
         """Return what the test set."""
         return self.free[revision]
+
+    def is_withheld(self, model: str, revision: ModelRevision) -> bool:
+        """Return what the test set."""
+        return revision in self.withheld
 
 
 def chosen(split: TrafficSplit, count: int, *live: ModelRevision) -> Counter[ModelRevision]:
@@ -103,3 +108,42 @@ def test_what_has_no_conversation_is_split(messages: list[dict[str, Any]]) -> No
         OLD: 5,
         NEW: 5,
     }
+
+
+def test_a_withheld_revision_gets_nothing_and_then_a_probe_now_and_then() -> None:
+    """Also if all others are full; one request of twenty once it may be probed, and its share when it serves again."""
+    workers = FreeWorkers(old=30, new=0)
+    split = TrafficSplit(workers, {})
+    workers.withheld = {NEW}
+    assert split.shares("m", [OLD, NEW]) == {OLD: 100, NEW: 0}
+    assert chosen(split, 40, OLD, NEW) == {OLD: 40}
+    workers.free = {OLD: 0, NEW: 0}
+    assert chosen(split, 40, OLD, NEW) == {OLD: 40}
+
+    workers.free = {OLD: 0, NEW: 1}
+    assert chosen(split, 40, OLD, NEW) == {OLD: 38, NEW: 2}
+
+    workers.free, workers.withheld = {OLD: 30, NEW: 30}, set()
+    assert chosen(split, 40, OLD, NEW) == {OLD: 20, NEW: 20}
+
+
+def test_a_share_of_its_own_is_kept_by_a_withheld_revision() -> None:
+    """Who gave it is to take it; and one that is alone, or all, have all requests."""
+    workers = FreeWorkers(old=1, new=1)
+    workers.withheld = {NEW}
+    assert chosen(TrafficSplit(workers, {NEW.digest: 10.0}), 10, OLD, NEW) == {OLD: 9, NEW: 1}
+    assert chosen(TrafficSplit(workers, {OLD.digest: 0.0}), 10, OLD, NEW) == {OLD: 10}
+    workers.withheld = {OLD, NEW}
+    assert chosen(TrafficSplit(workers, {}), 10, OLD, NEW) == {OLD: 5, NEW: 5}
+
+
+def test_conversations_leave_a_revision_that_is_withheld() -> None:
+    """Those that it has, and those that began before the rollout, which are for the oldest one that serves."""
+    workers = FreeWorkers(old=1, new=1)
+    split = TrafficSplit(workers, {})
+    for name in range(10):
+        split.choose("m", [OLD, NEW], Conversation("t", f"c{name}"))
+    workers.withheld = {OLD}
+    workers.free[OLD] = 0
+    assert {split.choose("m", [OLD, NEW], Conversation("t", f"c{name}")) for name in range(10)} == {NEW}
+    assert split.choose("m", [OLD, NEW], Conversation("t", "another", REPLIED)) == NEW
