@@ -91,7 +91,7 @@ class WorkerSession:
     errors = 0
     """Requests that it ended with an error, less those that it served, since it is connected."""
     has_served = False
-    """Whether it ended a request as one should, since it is connected."""
+    """Whether it served a request, or its first tokens, since it is connected."""
     follows_operations = True
     """Whether it is known here which weights the worker is to have, whatever it announces."""
     gaps: TokenGaps | None = None
@@ -458,16 +458,22 @@ class WorkerSession:
         self._listener.on_session_change(self)
 
     def _count_ends(self, finishes: Sequence[pb.Finish]) -> None:
-        """Count requests that end with an error, each once for all of its sequences, and those that it served."""
+        """Count requests that end with an error, each once for all of its sequences, and sequences that it served."""
         failed, served = set(), 0
         for finish in finishes:
-            if finish.reason == pb.FINISH_REASON_ERROR and not finish.handed_back:
+            if finish.handed_back or not self._slots.is_awaited(finish.slot):
+                continue
+            if finish.reason == pb.FINISH_REASON_ERROR:
                 failed.add(id(self.recent_starts.submission_of(finish.slot)))
-            elif finish.reason not in (pb.FINISH_REASON_ERROR, pb.FINISH_REASON_ABORT) and not finish.handed_back:
+            elif finish.reason != pb.FINISH_REASON_ABORT:
                 served += 1
-        self.errors = min(max(0, self.errors + len(failed) - served), 2 * MOST_ERRORS)
+        self.errors = min(self.errors + len(failed), 2 * MOST_ERRORS)
         if served and not failed:
-            self.has_served, self.on_probation, self.withheld = True, False, ""
+            self._count_served(served)
+
+    def _count_served(self, sequences: int) -> None:
+        self.errors = max(0, self.errors - sequences)
+        self.has_served, self.on_probation, self.withheld = True, False, ""
 
     def count_failed(self, witnesses: Iterable[str]) -> None:
         """Count a request that it failed, by the addresses of those that tell."""
@@ -476,6 +482,7 @@ class WorkerSession:
 
     def _on_survived(self, submission: Submission) -> None:
         self._evidence.on_served()
+        self.has_served = True
         self.failed = max(0, self.failed - 1)
         if not self.failed:
             self.witnesses = Counter()
@@ -532,6 +539,7 @@ class WorkerSession:
     def _dispatch(self, frame: pb.StepFrame, has_new_weights: bool = False) -> None:
         stopped = dispatch(frame, self._slots, has_new_weights)
         if stopped:
+            self._count_served(len(stopped))  # their listeners have all that they want
             self.abort(stopped)
         if frame.finishes:
             self._listener.on_slots_freed()

@@ -134,6 +134,10 @@ class SlotTable:
         """Return whether a slot's terminal event is outstanding."""
         return slot < len(self.listeners) and self.listeners[slot] is not _FREE
 
+    def is_awaited(self, slot: int) -> bool:
+        """Return whether a slot is open and not aborted."""
+        return self.is_open(slot) and self.listeners[slot] is not self.discard
+
     def holder(self, slot: int) -> SlotListener:
         """Return the listener of an open slot. Raises ProtocolError for any other slot."""
         listener = self.listeners[slot] if slot < len(self.listeners) else _FREE

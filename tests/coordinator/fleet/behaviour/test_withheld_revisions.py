@@ -108,6 +108,18 @@ async def test_a_revision_that_fails_each_request_is_withheld(tmp_path: Path) ->
         assert pool.plausible_capacity("simulated", session.revision) > 1
 
 
+async def test_what_nobody_waits_for_is_not_served(tmp_path: Path) -> None:
+    """An end of what its client gave up clears no revision, and an error of it blames none."""
+    async with two_revisions(tmp_path, silent) as (_, failover, session):
+        send(failover, session)
+        await until(lambda: session.open_slots > 0)
+        session.errors = 3
+        session.abort([0])
+        for reason in (pb.FINISH_REASON_STOP, pb.FINISH_REASON_ERROR):
+            session._count_ends([pb.Finish(slot=slot, reason=reason) for slot in (0, 7)])
+        assert (session.errors, session.has_served) == (3, False)
+
+
 async def test_the_only_revision_is_never_withheld(tmp_path: Path) -> None:
     """It fails whatever it gets, but nobody else has it."""
     bad = unix_address(tmp_path, "bad")
