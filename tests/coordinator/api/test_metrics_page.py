@@ -3,19 +3,10 @@
 import asyncio
 from typing import Any
 
+from tests.clock import Clock
 from tests.coordinator.fakes import request_context
 from tokenwire.coordinator.api.metrics_page import MetricsPages, PageResponse
 from tokenwire.coordinator.generation.context import CONTEXT
-
-
-class Clock:
-    """A clock that is set."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        """Return its time."""
-        return self.now
 
 
 class StandingClient:
@@ -53,7 +44,7 @@ async def test_clients_that_do_not_read_keep_few_texts() -> None:
 
     clients = [await client() for _ in range(20)]
     assert len(made) == 8
-    clock.now = 1.0
+    clock.now += 1.0
     clients.append(await client())
     assert len(made) == 9
     assert [each.context.connection.was_cut for each in clients] == [True] + [False] * 20

@@ -22,6 +22,8 @@ STOP = Finish("stop")
 class RecordedConnection:
     """A client that reads everything at once, or has disconnected."""
 
+    share = ""
+
     def __init__(self, lost: bool = False) -> None:
         self.lost = lost
         self.was_cut = self.congested = False

@@ -5,7 +5,7 @@ import pytest
 from tokenwire.coordinator.http.backlog import Backlog
 
 
-class SlowReader:
+class CountedReader:
     """A connection whose client reads nothing."""
 
     def __init__(self, backlog: Backlog, share: str = "") -> None:
@@ -25,15 +25,15 @@ class SlowReader:
         self._backlog.hold(self, 0)
 
 
-def readers_of(backlog: Backlog, share: str, *sizes: int) -> list[SlowReader]:
+def readers_of(backlog: Backlog, share: str, *sizes: int) -> list[CountedReader]:
     """Return readers that hold so much each."""
-    readers = [SlowReader(backlog, share) for _ in sizes]
+    readers = [CountedReader(backlog, share) for _ in sizes]
     for reader, size in zip(readers, sizes, strict=True):
         reader.hold(size)
     return readers
 
 
-def cut_of(readers: list[SlowReader]) -> list[int]:
+def cut_of(readers: list[CountedReader]) -> list[int]:
     """Return which readers were cut."""
     return [index for index, reader in enumerate(readers) if reader.was_cut]
 
@@ -52,7 +52,7 @@ def test_all_readers_together_are_bounded() -> None:
     """Beyond the limit the one with most is cut, whoever adds; bytes freed by others are available again."""
     backlog = Backlog(1600)
     readers = readers_of(backlog, "", *[99] * 15, 100)
-    adding = SlowReader(backlog)
+    adding = CountedReader(backlog)
     adding.hold(15)
     assert cut_of(readers) == []
 
@@ -69,7 +69,7 @@ def test_a_share_that_holds_most_gives_way(size: int) -> None:
     """However little each of its readers holds: one of another share with more than any of them stays."""
     backlog = Backlog(1600)
     greedy = readers_of(backlog, "greedy", *[size] * (1600 // size))
-    other = SlowReader(backlog, "other")
+    other = CountedReader(backlog, "other")
     for held in range(1, 101):
         other.hold(held)
 

@@ -41,7 +41,7 @@ class OfAnotherRevision:
         await self._context.write(event)
 
 
-async def silent(requests: Requests, context: SessionContext) -> None:
+async def never_answering(requests: Requests, context: SessionContext) -> None:
     """Take every request, and send no token."""
     await anext(requests)
     greeting = welcome(names=("simulated",))
@@ -61,11 +61,11 @@ async def two_revisions(folder: Path, script: Script) -> AsyncIterator[tuple[Wor
     good, bad = unix_address(folder, "good"), unix_address(folder, "bad")
     async with running_worker(good), scripted_worker(bad, other), impatient(good, bad) as (pool, failover):
         serving, session = pool.sessions
-        await send(failover, serving).ended.wait()
+        await send_to(failover, serving).ended.wait()
         yield pool, failover, session
 
 
-def send(failover: Failover, session: WorkerSession, max_tokens: int = 5) -> Listener:
+def send_to(failover: Failover, session: WorkerSession, max_tokens: int = 5) -> Listener:
     """Send a request to the revision of a session."""
     listener = Listener()
     placement = replace(NEW, revision=session.revision)
@@ -75,9 +75,9 @@ def send(failover: Failover, session: WorkerSession, max_tokens: int = 5) -> Lis
 
 async def test_a_silent_revision_is_withheld_and_what_waits_there_ends(tmp_path: Path) -> None:
     """With an error that names the revision; the worker keeps its session, and its status says why."""
-    async with two_revisions(tmp_path, silent) as (pool, failover, session):
-        await some_tokens(send(failover, pool.sessions[0], max_tokens=30_000))
-        listeners = [send(failover, session) for _ in range(3)]
+    async with two_revisions(tmp_path, never_answering) as (pool, failover, session):
+        await some_tokens(send_to(failover, pool.sessions[0], max_tokens=30_000))
+        listeners = [send_to(failover, session) for _ in range(3)]
         for listener in listeners:
             await listener.ended.wait()
             assert isinstance(listener.error, RevisionLost)
@@ -97,12 +97,12 @@ async def test_a_revision_that_fails_each_request_is_withheld(tmp_path: Path) ->
     async with two_revisions(tmp_path, script.session) as (pool, failover, session):
         for _ in range(5):
             assert not session.withheld
-            await send(failover, session).ended.wait()
+            await send_to(failover, session).ended.wait()
         await until(lambda: bool(session.withheld))
         assert "5 requests more than it served ended there with an error" in session.withheld
 
         script._failure = an_end
-        await send(failover, session).ended.wait()
+        await send_to(failover, session).ended.wait()
         assert not session.withheld
         assert not pool.is_withheld("simulated", session.revision)
         assert pool.plausible_capacity("simulated", session.revision) > 1
@@ -110,8 +110,8 @@ async def test_a_revision_that_fails_each_request_is_withheld(tmp_path: Path) ->
 
 async def test_what_nobody_waits_for_is_not_served(tmp_path: Path) -> None:
     """An end of what its client gave up clears no revision, and an error of it blames none."""
-    async with two_revisions(tmp_path, silent) as (_, failover, session):
-        send(failover, session)
+    async with two_revisions(tmp_path, never_answering) as (_, failover, session):
+        send_to(failover, session)
         await until(lambda: session.open_slots > 0)
         session.errors = 3
         session.abort([0])
@@ -126,7 +126,7 @@ async def test_the_only_revision_is_never_withheld(tmp_path: Path) -> None:
     async with scripted_worker(bad, FailsEach(an_error).session), impatient(bad) as (pool, failover):
         (session,) = pool.sessions
         for _ in range(6):
-            await send(failover, session).ended.wait()
+            await send_to(failover, session).ended.wait()
         assert session.errors == 6
         pool._check_outliers()
         assert (session.withheld, session.ejected) == ("", "")
