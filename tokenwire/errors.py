@@ -215,7 +215,7 @@ class WorkerLost(Unavailable):
 
 
 class RevisionLost(Unavailable):
-    """The last worker of the revision that began the reply is gone; others would continue it differently."""
+    """The last worker of the reply's revision is gone, and others would continue it differently; or it is silent."""
 
 
 class EngineFailed(TokenwireError):
