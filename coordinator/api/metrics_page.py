@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tokenwire.coordinator.api.api_request import context_of
-from tokenwire.coordinator.api.as_read import PART_BYTES, send_as_read
+from tokenwire.coordinator.api.as_read import byte_parts, send_as_read
 from tokenwire.coordinator.http.connection import Connection
 
 _MOST_UNREAD = 8
@@ -83,10 +83,9 @@ class PageResponse(Response):
         context.record_client()
 
     async def _parts(self, connection: Connection) -> AsyncIterator[bytes]:
-        text = self._page.text
-        for start in range(0, len(text), PART_BYTES):
+        for part in byte_parts(self._page.text):
             if connection.was_cut:
                 await asyncio.sleep(0)  # the server learns of it: it expects nothing more
             if connection.lost or connection.was_cut:
                 return
-            yield text[start : start + PART_BYTES]
+            yield part

@@ -75,13 +75,13 @@ class TrafficSplit:
         key = None if conversation is None else conversation.key
         if conversation is None or key is None:
             return self._next(model, live)
-        kept = None
+        kept, serving = None, self._serving(model, live)
         if conversation.id is not None or conversation.has_begun:
             digest = self._conversations.get((model, key))
-            kept = next((revision for revision in self._serving(model, live) if revision.digest == digest), None)
+            kept = next((revision for revision in serving if revision.digest == digest), None)
         if kept is None:
             # One that is not known began before the rollout, or at another coordinator.
-            kept = self._serving(model, live)[0] if conversation.has_begun else self._next(model, live)
+            kept = serving[0] if conversation.has_begun else self._next(model, live)
         self._conversations.put((model, key), kept.digest)
         return kept
 

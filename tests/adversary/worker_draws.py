@@ -28,6 +28,7 @@ _FLOODS = (10_000_000, 30_000_000)
 """Tokens of frames of as many bytes: below and beyond what a coordinator takes in one event."""
 
 Answer = Iterator[pb.SessionResponse]
+MakeTokenizer = Callable[[], control_pb2.GetTokenizerResponse]
 Habit = Callable[[random.Random, Sequence[int]], Answer]
 """What a worker answers to a request with these slots."""
 WelcomeLie = Callable[[random.Random, pb.Welcome], None]
@@ -241,12 +242,8 @@ def _other_digest(rng: random.Random, welcome: pb.Welcome) -> None:
     welcome.model.tokenizer_digest = rng.randbytes(32).hex()
 
 
-def _digest_of_multiplying(rng: random.Random, welcome: pb.Welcome) -> None:
-    welcome.model.tokenizer_digest = tokenizer_digest(multiplying_tokenizer().files)
-
-
-def _digest_of_large_template(rng: random.Random, welcome: pb.Welcome) -> None:
-    welcome.model.tokenizer_digest = tokenizer_digest(tokenizer_with_large_template().files)
+def _digest_of(make: MakeTokenizer, rng: random.Random, welcome: pb.Welcome) -> None:
+    welcome.model.tokenizer_digest = tokenizer_digest(make().files)
 
 
 def _no_identity(rng: random.Random, welcome: pb.Welcome) -> None:
@@ -265,12 +262,14 @@ WELCOMES: dict[str, WelcomeLie] = {
     "another pace": _other_pace,
     "no identity": _no_identity,
 }
-LARGE_TOKENIZER = "a large tokenizer"
-WELCOMES[LARGE_TOKENIZER] = _other_digest
-MULTIPLYING_TOKENIZER = "a tokenizer that multiplies"
-WELCOMES[MULTIPLYING_TOKENIZER] = _digest_of_multiplying
-LARGE_TEMPLATE = "a large template"
-WELCOMES[LARGE_TEMPLATE] = _digest_of_large_template
+TOKENIZERS: dict[str, MakeTokenizer] = {
+    "a large tokenizer": large_tokenizer,
+    "a tokenizer that multiplies": multiplying_tokenizer,
+    "a large template": tokenizer_with_large_template,
+}
+"""What a worker brings that names its digest; that of the large one is never read, so any will do."""
+WELCOMES |= {name: partial(_digest_of, make) for name, make in TOKENIZERS.items()}
+WELCOMES["a large tokenizer"] = _other_digest
 METRICS: dict[str, Callable[[], str]] = {
     "no metrics": str,
     "unparsable metrics": lambda: 'vllm:a{ 1\n# TYPE vllm:b\n\x00{}\nvllm:c{l="\n"} x',
@@ -302,12 +301,9 @@ class DrawnWorker(HostileWorker):
         self.metrics_text = METRICS[metrics]()
         expansion = rng.choice(sorted(EXPANSIONS))
         self._expand = EXPANSIONS[expansion]
-        if LARGE_TOKENIZER in self._lies:
-            self.tokenizer = large_tokenizer()
-        elif MULTIPLYING_TOKENIZER in self._lies:
-            self.tokenizer = multiplying_tokenizer()
-        elif LARGE_TEMPLATE in self._lies:
-            self.tokenizer = tokenizer_with_large_template()
+        make = next((make for name, make in TOKENIZERS.items() if name in self._lies), None)
+        if make is not None:
+            self.tokenizer = make()
         self.name = ", ".join([*self._habits, *self._lies, metrics, expansion])
         """What it does."""
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tokenwire.coordinator.api.api_request import context_of
-from tokenwire.coordinator.api.as_read import PART_BYTES, send_as_read
+from tokenwire.coordinator.api.as_read import PART_BYTES, byte_parts, send_as_read
 from tokenwire.coordinator.api.respond import STREAM_HEADERS
 from tokenwire.coordinator.http.connection import Connection, ignore
 from tokenwire.errors import InvalidRequest
@@ -83,11 +83,8 @@ class EventLog:
             if number - self.first < len(self._events):
                 events = self._some(number)
                 number += len(events)
-                if len(events) > 1:
-                    yield b"".join(events)
-                    continue
-                for start in range(0, len(events[0]), PART_BYTES):
-                    yield events[0][start : start + PART_BYTES]
+                for part in byte_parts(b"".join(events)):  # several are one part
+                    yield part
             elif self._ended:
                 return
             else:

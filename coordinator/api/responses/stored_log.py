@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from weakref import WeakValueDictionary
 
-from tokenwire.coordinator.api.as_read import PART_BYTES
+from tokenwire.coordinator.api.as_read import byte_parts
 from tokenwire.coordinator.api.responses.event_log import END, check_kept
 from tokenwire.coordinator.response_store.store import ResponseKey
 from tokenwire.coordinator.response_store.stored_response import StoredResponse
@@ -26,9 +26,8 @@ class StoredLog:
 
     async def read(self, after: int) -> AsyncIterator[bytes]:
         """Yield the events after a number, in parts that do not end where events do."""
-        start = await self._place_of(after + 1)
-        for place in range(start, len(self.events), PART_BYTES):
-            yield self.events[place : place + PART_BYTES]
+        for part in byte_parts(self.events, await self._place_of(after + 1)):
+            yield part
 
     async def _place_of(self, number: int) -> int:
         """Return where an event begins, with turns for others; behind the last one if there is none."""

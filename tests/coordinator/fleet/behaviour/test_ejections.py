@@ -177,7 +177,7 @@ class FailsEach:
 
     def __init__(self, failure: Callable[[int], pb.SessionResponse]) -> None:
         self.requests = 0
-        self._failure = failure
+        self.failure = failure
 
     async def session(self, requests: Requests, context: SessionContext) -> None:
         """Greet, and fail whatever comes."""
@@ -189,7 +189,7 @@ class FailsEach:
         async for request in requests:
             if request.HasField("submit"):
                 self.requests += 1
-                await context.write(self._failure(request.submit.slots[0]))
+                await context.write(self.failure(request.submit.slots[0]))
 
 
 @pytest.mark.parametrize("failure", [a_refusal, an_error])

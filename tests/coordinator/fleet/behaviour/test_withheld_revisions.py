@@ -101,7 +101,7 @@ async def test_a_revision_that_fails_each_request_is_withheld(tmp_path: Path) ->
         await until(lambda: bool(session.withheld))
         assert "5 requests more than it served ended there with an error" in session.withheld
 
-        script._failure = an_end
+        script.failure = an_end
         await send_to(failover, session).ended.wait()
         assert not session.withheld
         assert not pool.is_withheld("simulated", session.revision)
