@@ -212,10 +212,10 @@ def build_core(
     coordinator_id = coordinator_id or f"{socket.gethostname()}:{os.getpid()}"
     pool = _pool(settings, coordinator_id, models, desired, channels)
     queue, shares = _admission(settings, pool, expected)
-    failover, freshness = _failover(settings, queue, pool, desired)
+    keys, accounts = _keys(settings)
+    failover, freshness = _failover(settings, queue, pool, desired, keys)
     history = TokenHistory(store or open_store(settings.history))
     admin = FleetAdmin(pool, desired, settings.admin.timeout_s, failover.abort_running)
-    keys, accounts = _keys(settings)
     fleet = FleetCollector(pool, queue, failover.stats, freshness.expired)
     generation = _generation(settings, pool, failover, history, freshness)
     return Core(
@@ -341,11 +341,19 @@ def _observers(
 
 
 def _failover(
-    settings: CoordinatorSettings, queue: AdmissionQueue, pool: WorkerPool, desired: DesiredStates
+    settings: CoordinatorSettings,
+    queue: AdmissionQueue,
+    pool: WorkerPool,
+    desired: DesiredStates,
+    keys: Callable[[], ApiKeys] | None,
 ) -> tuple[Failover, Freshness]:
     """Return the two outermost layers of the fleet."""
     journal = None if settings.siblings_dir is None else PoisonJournal(settings.siblings_dir)
-    failover = Failover(queue, settings.failover, pool, journal)
+
+    def has_tenants() -> bool:
+        return keys is not None and len(keys().tenants) > 1
+
+    failover = Failover(queue, settings.failover, pool, journal, has_tenants)
     pool.subscribe(failover)
     pool.subscribe(failover.poison_cache)
     freshness = Freshness(failover, desired)

@@ -289,6 +289,8 @@ class WorkerPool(SessionListener[WorkerSession]):
         found = self.candidates_to_place(model, submission.lora.id, placement)
         for session in self._able(found, model, submission, placement):
             free = min(len(listeners), _free_capacity(session))
+            if placement.keeps_place:
+                free = min(free, _room_to_keep(session, placement))
             if free > sequences:
                 sequences, candidates = free, [session]
             elif free == sequences:
@@ -301,7 +303,10 @@ class WorkerPool(SessionListener[WorkerSession]):
         session, part = decision.worker, listeners[:sequences]
         self.sequences_by_revision[session.model_name, session.revision.digest] += sequences
         placement.on_placed(session, submission, sequences)
-        return PlacedRequest(decision, session.submit(submission, part, decision.new), part)
+        placed = PlacedRequest(decision, session.submit(submission, part, decision.new), part)
+        if placement.keeps_place:
+            session.kept_places.add(placement.tenant, placed)
+        return placed
 
     def candidates_to_place(self, model: str, adapter_id: int, placement: Placement) -> list[WorkerSession]:
         """Return the workers that may take a request, whether they have capacity or not."""
@@ -315,6 +320,8 @@ class WorkerPool(SessionListener[WorkerSession]):
         if placement.weights is not None:
             versions = self._desired.versions(model)
             found = [session for session in found if versions.admits(placement.weights, session.version_epoch)]
+        if placement.keeps_place:
+            found = [session for session in found if _room_to_keep(session, placement) > 0]
         return found
 
     def _able(
@@ -541,6 +548,10 @@ class WorkerPool(SessionListener[WorkerSession]):
 
 def _free_capacity(session: WorkerSession) -> int:
     return session.workload.free_capacity(session.breaker.half_open)
+
+
+def _room_to_keep(session: WorkerSession, placement: Placement) -> int:
+    return session.kept_places.room(placement.tenant, session.workload.capacity)
 
 
 def _draws(session: WorkerSession, seeded_noise: str) -> bool:

@@ -17,6 +17,7 @@ from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.death_evidence import DeathEvidence
 from tokenwire.coordinator.fleet.frame_parts import is_large, parts_of
 from tokenwire.coordinator.fleet.frames import check_large, check_sizes, dispatch
+from tokenwire.coordinator.fleet.kept_places import KeptPlaces
 from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
 from tokenwire.coordinator.fleet.media_delivery import MediaDelivery
 from tokenwire.coordinator.fleet.outliers import MOST_ERRORS, EjectionReason, OutlierSettings
@@ -124,6 +125,7 @@ class WorkerSession:
         self._open_transport = open_transport or partial(GrpcTransport, ChannelFactory())
         self._slots = SlotTable()
         self.workload = Workload(self._slots)
+        self.kept_places = KeptPlaces()
         self._starvation = StarvationWatch(self._slots, self.workload)
         self._stats_by_model = {} if stats_by_model is None else stats_by_model
         self.recent_starts = RecentStarts(self._on_survived)

@@ -128,6 +128,25 @@ async def test_places_are_taken_back_for_a_tenant_that_waits(tmp_path: Path) -> 
     assert any("x-tokenwire-resumed" in each.headers or each.json()["choices"][0].get("resumed") for each in replies)
 
 
+async def test_a_place_is_left_by_replies_that_cannot_be_taken_back(tmp_path: Path) -> None:
+    """A request with choices for the whole worker, which would have to be replayed, leaves one for another tenant."""
+    keys = [{"tenant": tenant, "key": f"{tenant}-key"} for tenant in ("greedy", "small")]
+    (tmp_path / "keys.json").write_text(json.dumps(keys))
+    options = ["--api-keys-file", str(tmp_path / "keys.json")]
+    engine = ("--sim-max-num-seqs", "4", "--sim-step-ms", "5")
+    penalized = {"max_tokens": 600, "temperature": 1, "presence_penalty": 1e-9, "n": 8}
+    with simulated_service(tmp_path, *engine, coordinator_options=options) as service:
+        async with clients_of(service) as client, clients_of(service) as own:
+            greedy = asyncio.create_task(send_as("greedy", client, **penalized))
+            await until(lambda: service.server_info().open_slots == 3)
+            reply = await send_as("small", own)
+            has_ended = greedy.done()
+            choices = (await greedy).json()["choices"]
+
+    assert (reply.status_code, has_ended) == (200, False)
+    assert [choice["finish_reason"] for choice in choices] == ["length"] * 8
+
+
 @pytest.mark.npm
 async def test_tenants_of_two_coordinators_get_shares_of_the_same_workers(tmp_path: Path) -> None:
     """By weight, with a store: without one, each coordinator would get about as much, whoever waits there."""

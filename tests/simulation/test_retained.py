@@ -76,7 +76,7 @@ def _start_long_ago(core: Core) -> None:
         (lambda core: core.failover.poison_cache.poison.update(_many_fingerprints()), "1025 poison requests"),
         (
             lambda core: _queue(core)._groups.update(
-                {(0, None, False, "", frozenset(), False, frozenset(), None): _GroupQueue()}
+                {(0, None, False, "", frozenset(), False, frozenset(), "", None): _GroupQueue()}
             ),
             "keeps 1 groups of queued requests",
         ),

@@ -21,10 +21,10 @@ _QueueOrder = tuple[bool, int, float, int]
 _KEPT = 16
 """Priorities that nobody uses, before they are forgotten: clients choose them."""
 
-_Group = tuple[int, ModelRevision | None, bool, str, frozenset[str], bool, frozenset[str], WeightLimits | None]
+_Group = tuple[int, ModelRevision | None, bool, str, frozenset[str], bool, frozenset[str], str, WeightLimits | None]
 """Requests that the same workers may take: those with an adapter, of a revision, begun: bound to just that one, and to
 the noise of their seed; those that have what is needed; and those whose weights are new enough. Large ones that are
-not placed yet wait for memory that others do not."""
+not placed yet wait for memory that others do not, and a tenant's that cannot be taken back for places it may keep."""
 _Class = tuple[bool, int]
 """What goes before shares: whether requests are new, and their priority."""
 
@@ -189,7 +189,7 @@ def _group_of(entry: QueuedRequest) -> _Group:
     placement = entry.placement
     workers = entry.submission.lora.id, placement.revision, placement.begun
     needs = placement.seeded_noise, entry.needs, entry.waits_for_memory, placement.failed_at
-    return *workers, *needs, placement.weights
+    return *workers, *needs, placement.tenant if placement.keeps_place else "", placement.weights
 
 
 def _overlap(one: ModelRevision | None, other: ModelRevision | None) -> bool:

@@ -15,7 +15,13 @@ from tokenwire.coordinator.fleet.failover.poison_cache import PoisonCache
 from tokenwire.coordinator.fleet.failover.poison_detection import PoisonDetector, Verdict, is_undecided
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
 from tokenwire.coordinator.fleet.failover.preemption import choose, late_in_engines
-from tokenwire.coordinator.fleet.failover.recovery import Recovery, can_continue_plausibly, needs_single_run, remainder
+from tokenwire.coordinator.fleet.failover.recovery import (
+    Recovery,
+    can_continue_plausibly,
+    keeps_place,
+    needs_single_run,
+    remainder,
+)
 from tokenwire.coordinator.fleet.failover.replay import Replay
 from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, FailoverStats
@@ -109,11 +115,17 @@ class Failover(PoolListener):
         settings: FailoverSettings,
         workers: FailoverWorkers,
         journal: PoisonJournal | None = None,
+        has_tenants: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`has_tenants` returns whether there may be requests of several tenants, whoever has sent any yet."""
         self.stats = FailoverStats()
         self._below = below
         self._settings = settings
         self._workers = workers
+        self._has_tenants = has_tenants
+        self._last_tenant = ""
+        self._shared = has_tenants()
+        """Whether there are others than the tenant of the last request, or there were."""
         self._detector = PoisonDetector(workers.is_alive)
         self.poison_cache = PoisonCache(workers.is_alive, journal=journal)
         self.live: dict[ResumableSequence, None] = {}
@@ -134,6 +146,8 @@ class Failover(PoolListener):
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> ChoiceHandle:
         """Send a request to a worker of a model, and its remainder to another one when that is lost."""
+        if self._is_shared(placement) and self._keeps_place(model, submission, placement):
+            placement = replace(placement, keeps_place=True)
         self.poison_cache.check(model, submission)
         if not self._settings.attempts and not submission.sampled:  # a sequence keeps what is recorded
             return self._below.submit(model, submission, listeners, placement)
@@ -324,9 +338,27 @@ class Failover(PoolListener):
         request.on_resumed(session, submission, count)
 
     def _is_exact(self, request: ResumableRequest) -> bool:
+        return self._needs_exactness(request.submission.sampling_params, request.placement)
+
+    def _needs_exactness(self, params: pb.SamplingParams, placement: Placement) -> bool:
         """Return whether to prefer an error to a reply that no single run has generated."""
-        policy, params = self._settings.resume, request.submission.sampling_params
-        return policy == "exact" or (policy == "auto" and (request.placement.exact or needs_single_run(params)))
+        policy = self._settings.resume
+        return policy == "exact" or (policy == "auto" and (placement.exact or needs_single_run(params)))
+
+    def _is_shared(self, placement: Placement) -> bool:
+        """Return whether places are taken back, since tenants share the workers."""
+        if placement.tenant != self._last_tenant:
+            self._shared |= bool(self._last_tenant)
+            self._last_tenant = placement.tenant
+        return self._shared and bool(self._settings.preempt_after_s)
+
+    def _keeps_place(self, model: str, submission: Submission, placement: Placement) -> bool:
+        """Return whether the replies of a request cannot be taken back."""
+        if not self._settings.attempts:
+            return True
+        params = submission.sampling_params
+        engines = self._workers.capabilities(model, submission.lora.id, placement.revision)
+        return keeps_place(params, engines, self._needs_exactness(params, placement))
 
     def _recovery(self, sequence: ResumableSequence, capabilities: Capabilities | None = None) -> Recovery:
         """Return how a sequence with tokens is resumed; `capabilities` defaults to those of the workers."""
@@ -385,6 +417,7 @@ class Failover(PoolListener):
     def _preempt(self) -> None:
         """Take places back for tenants that wait for too long, from those that have more."""
         self._late_check = None
+        self._shared |= self._has_tenants()  # keys may have been added
         after_s = self._settings.preempt_after_s
         is_movable = functools.partial(self._is_movable, capabilities=functools.cache(self._workers.capabilities))
         for late in (*self._below.late(after_s), *late_in_engines(self.live, after_s)):

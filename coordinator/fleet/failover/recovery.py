@@ -76,6 +76,13 @@ def gets_seed(params: pb.SamplingParams) -> bool:
     return _depends_on_output_start(params) and not is_greedy(params)
 
 
+def keeps_place(params: pb.SamplingParams, engines: pb.EngineCapabilities, exact: bool) -> bool:
+    """Return whether a request will not continue elsewhere without a visible effect, once it has tokens."""
+    if engines.seeds and gets_seed(params):
+        return True
+    return recovery_of(params, engines, exact) is not Recovery.CONTINUE
+
+
 def seed_for_replay(submission: Submission, engine: pb.EngineCapabilities) -> None:
     """Set a seed on a request that can be resumed only by a replay, which has to generate the same tokens.
 

@@ -33,7 +33,7 @@ from tokenwire.coordinator.fleet.outliers import OutlierDetector, OutlierSetting
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
-from tokenwire.coordinator.fleet.request_handle import NEW
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.fleet.status import FleetStatus
@@ -124,6 +124,24 @@ async def test_no_worker_gets_more_sequences_than_it_has_room_for(tmp_path: Path
         assert [len(placed.listeners) for placed in sent] == [4, 3, 1]
         assert [session.open_slots for session in pool.sessions] == [3, 5]
         assert pool.try_submit(MODEL, submission(), [Listener()]) is None
+
+
+async def test_a_tenant_leaves_places_of_which_it_would_keep_all(tmp_path: Path) -> None:
+    """Also where a worker takes more than it runs at a time; not of those that can be taken back."""
+    address = unix_address(tmp_path, "one")
+    async with running_worker(address, max_num_seqs=8), ready_pool(address) as pool:
+        keeping = Placement(tenant="greedy", keeps_place=True)
+        kept = pool.try_submit(MODEL, submission(LONG), [Listener() for _ in range(20)], keeping)
+
+        assert kept is not None
+        assert len(kept.listeners) == 7
+        assert pool.try_submit(MODEL, submission(LONG), [Listener()], keeping) is None
+        assert not pool.candidates_to_place(MODEL, 0, keeping)
+        assert pool.try_submit(MODEL, submission(LONG), [Listener()], Placement(tenant="other", keeps_place=True))
+        assert pool.try_submit(MODEL, submission(LONG), [Listener()], Placement(tenant="greedy"))
+        kept.abort()
+        await until(lambda: not kept.running())
+        assert pool.try_submit(MODEL, submission(LONG), [Listener()], keeping)
 
 
 async def test_slots_count_until_their_terminal_event(pool: WorkerPool, workers: list[WorkerServer]) -> None:

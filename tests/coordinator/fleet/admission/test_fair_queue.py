@@ -122,6 +122,30 @@ async def test_a_request_does_not_wait_behind_one_that_needs_what_free_workers_l
     assert workers.started == ["plain"]
 
 
+class PlacesKept(CapacityWorkers):
+    """Workers of which one tenant already keeps as much as it may."""
+
+    def try_submit(
+        self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> QueuedPart | None:
+        """Take what it does not keep."""
+        keeps = placement.keeps_place and placement.tenant == "greedy"
+        return None if keeps else super().try_submit(model, submission, listeners, placement)
+
+
+async def test_a_tenant_that_keeps_as_much_as_it_may_holds_up_nobody() -> None:
+    """Neither others, which would keep places too, nor its own requests that can be taken back."""
+    workers = PlacesKept()
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    for name, tenant, keeps in (("kept", "greedy", True), ("small", "small", True), ("own", "greedy", False)):
+        enqueue(queue, name, Placement(tenant=tenant, keeps_place=keeps))
+
+    await workers.add_capacity(3)
+
+    assert sorted(workers.started) == ["own", "small"]
+    assert queue.lengths() == {MODEL: (1, 1)}
+
+
 async def test_resumed_requests_go_first_then_by_priority() -> None:
     """A reply that has started continues before others start; a lower priority value goes first."""
     workers = CapacityWorkers()

@@ -385,6 +385,34 @@ async def test_what_cannot_go_on_exactly_is_not_taken_back(workers: SuccessiveWo
     failover.stop()
 
 
+@pytest.mark.parametrize(
+    ("settings", "known", "earlier", "expected"),
+    [
+        (FailoverSettings(), True, "", [True, False]),
+        (FailoverSettings(), False, "", [False, False]),
+        (FailoverSettings(), False, "small", [True, False]),
+        (FailoverSettings(attempts=0), True, "", [True, True]),
+        (FailoverSettings(preempt_after_s=0.0), True, "small", [False, False]),
+    ],
+    ids=["keys", "one tenant", "two addresses", "no failover", "taken back never"],
+)
+async def test_a_tenant_may_not_keep_all_places_where_there_are_others(
+    workers: SuccessiveWorkers, settings: FailoverSettings, known: bool, earlier: str, expected: list[bool]
+) -> None:
+    """With what cannot be taken back: where keys are of several, or another one was here; not by a trainer."""
+    failover = Failover(workers, settings, workers, has_tenants=lambda: known)
+    if earlier:
+        failover.submit("m", Submission(), [Listener()], Placement(tenant=earlier))
+    for temperature in (0.0, 1.0):
+        params = pb.SamplingParams(temperature=temperature, extra_args_json="{}")
+        if temperature:
+            params.ClearField("extra_args_json")
+        failover.submit("m", Submission(sampling_params=params), [Listener()], Placement(tenant="greedy"))
+
+    assert [part.placement.keeps_place for part in workers.parts[-2:]] == expected
+    failover.stop()
+
+
 async def test_an_abandoned_request_is_aborted_wherever_it_runs(failover: Failover, workers: SuccessiveWorkers) -> None:
     """What was resumed alone, and what still runs together; nobody is called for it."""
     listeners = [Listener(), Listener()]

@@ -8,6 +8,7 @@ from tokenwire.coordinator.fleet.capabilities import common_capabilities
 from tokenwire.coordinator.fleet.failover.recovery import (
     Recovery,
     can_continue_plausibly,
+    keeps_place,
     needs_single_run,
     recovery_of,
     remainder,
@@ -169,3 +170,22 @@ def test_a_seed_is_set_only_where_it_is_needed() -> None:
     seeded = submit_of_three(**penalized, seed=3)
     seed_for_replay(seeded, INVARIANT)
     assert seeded.sampling_params.seed == 3
+
+
+@pytest.mark.parametrize(
+    ("sampling", "engines", "expected"),
+    [
+        ({"temperature": 1.0}, INVARIANT, False),
+        ({"temperature": 0.0}, INVARIANT, False),
+        (SEEDED, POSITIONAL, False),
+        (SEEDED, INVARIANT, True),
+        ({"temperature": 0.0, "structured_outputs": GRAMMAR}, POSITIONAL, True),
+        ({"temperature": 1.0, "presence_penalty": 1e-9}, INVARIANT, True),
+        ({"temperature": 1.0, "presence_penalty": 1e-9}, UNKNOWN, False),
+    ],
+)
+def test_what_would_be_replayed_keeps_its_place(
+    sampling: dict[str, Any], engines: pb.EngineCapabilities, expected: bool
+) -> None:
+    """Also what gets a seed only when it is placed."""
+    assert keeps_place(pb.SamplingParams(**sampling), engines, exact=False) is expected
