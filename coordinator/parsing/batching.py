@@ -5,6 +5,9 @@ parser is called as often as a CPU budget per token allows: one token at a time 
 tokens at a time as they become expensive, up to a number. Only plain text is batched. Tokens at which a parser may
 change its state are passed alone, because many parsers make one transition per call and would lose the output of a
 second one.
+
+The parsers of a model share a little time beyond these budgets: where there are few streams, text streams token by
+token all the same.
 """
 
 import re
@@ -18,6 +21,29 @@ from tokenwire.coordinator.parsing.message import MOST_WAITING, MessageDelta, Ra
 _STRUCTURE = re.compile(r'["<\n]')
 
 
+class SpareTime:
+    """CPU time that all parsers of a model together may take beyond their budgets."""
+
+    def __init__(self, share: float = 0.02, most_s: float = 0.02, clock: Callable[[], float] = time.monotonic) -> None:
+        """`share`: of one core; `most_s`: as much as is kept for later."""
+        self._share = share
+        self._most_s = most_s
+        self._clock = clock
+        self._left_s = most_s
+        self._at = clock()
+
+    def covers(self, cost_s: float) -> bool:
+        """Return whether so much is left."""
+        now = self._clock()
+        self._left_s = min(self._most_s, self._left_s + (now - self._at) * self._share)
+        self._at = now
+        return cost_s <= self._left_s
+
+    def take(self, cost_s: float) -> None:
+        """Count what was taken; more than is left is owed."""
+        self._left_s -= cost_s
+
+
 @dataclass(frozen=True, slots=True)
 class ParserBudget:
     """CPU budget of a parser."""
@@ -28,6 +54,8 @@ class ParserBudget:
     """Calls of up to this time are made for each token, so that most text streams as it is generated."""
     wait_s: float = 1.0
     """Longest delay of text while tokens arrive."""
+    spare: SpareTime | None = None
+    """What there is beyond it."""
     cpu_clock: Callable[[], float] = time.thread_time
     wall_clock: Callable[[], float] = time.monotonic
 
@@ -72,6 +100,8 @@ class BatchingFeed:
         budget = self._budget
         if waiting >= MOST_WAITING or self._cost <= max(budget.cheap_s, waiting * budget.per_token_s):
             return True
+        if budget.spare is not None and budget.spare.covers(self._cost):
+            return True
         return budget.wall_clock() - self._called_at >= budget.wait_s
 
     def _stands_alone(self, text: str, token_ids: list[int]) -> bool:
@@ -93,7 +123,11 @@ class BatchingFeed:
             return None
         text, token_ids = "".join(self._texts), self.waiting
         self._texts, self.waiting = [], []
-        return self._call(text, token_ids, False)
+        delta = self._call(text, token_ids, False)
+        budget = self._budget
+        if budget.spare is not None and self._cost > budget.cheap_s:
+            budget.spare.take(max(0.0, self._cost - len(token_ids) * budget.per_token_s))
+        return delta
 
     def _call(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         budget = self._budget

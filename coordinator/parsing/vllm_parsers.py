@@ -16,7 +16,7 @@ from vllm.tokenizers.hf import get_cached_tokenizer
 from vllm.tool_parsers import ToolParserManager
 
 from tokenwire.coordinator.parsing import grammar
-from tokenwire.coordinator.parsing.batching import ParserBudget
+from tokenwire.coordinator.parsing.batching import ParserBudget, SpareTime
 from tokenwire.coordinator.parsing.brief_logs import shorten_errors
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
 from tokenwire.coordinator.parsing.disagreements import Disagreements
@@ -72,7 +72,7 @@ class VllmParsers:
         disagreements: Disagreements | None = None,
     ) -> None:
         """Load the parser classes, and the tokenizer from its files if it is not given. Raises ParserUnusable."""
-        self.budget = budget
+        self.budget = budget or ParserBudget(spare=SpareTime())
         self.settings = settings
         self.is_harmony = model.kind(settings) == "gpt_oss"
         self.model_config = model.as_config(settings)

@@ -22,6 +22,7 @@ from tests.conformance.parity.errors_meant import (
     lists_fewer_types,
     names_the_field,
 )
+from tests.conformance.parity.progress import ALL_AT_ONCE
 from tests.conformance.parity.request import Request
 from tests.conformance.parity.routes_meant import (
     cut_responses,
@@ -87,6 +88,10 @@ def _as_theirs(_: Request, path: str, ours: Any, theirs: Any) -> bool:
 def _batches(request: Request, path: str, ours: Any, theirs: Any) -> bool:
     behind = "progress: characters after" in path and 0 < theirs - ours <= _BATCH_CHARS
     return behind and request.name.startswith("parsers")
+
+
+def _held(request: Request, path: str, ours: Any, theirs: Any) -> bool:
+    return path.endswith(ALL_AT_ONCE) and request.name.startswith("parsers")
 
 
 def _beams(request: Request, path: str, ours: Any, theirs: Any) -> bool:
@@ -239,6 +244,11 @@ EXPLANATIONS = (
         "batched parsers",
         _batches,
         "Parsed text may come a few tokens after its ids, because some tokens are passed to parsers in batches.",
+    ),
+    Explanation(
+        "held parsers",
+        _held,
+        "The reasoning parser of these servers contradicts itself in streams: here all is sent at their end.",
     ),
     Explanation(
         "fields of Responses",

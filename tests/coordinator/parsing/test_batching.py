@@ -4,7 +4,7 @@ import pytest
 
 from tests.clock import Clock
 from tests.coordinator.parsing.fakes import ScriptedRawParser
-from tokenwire.coordinator.parsing.batching import BatchingFeed, ParserBudget
+from tokenwire.coordinator.parsing.batching import BatchingFeed, ParserBudget, SpareTime
 from tokenwire.coordinator.parsing.message import MOST_WAITING, MessageDelta, RawParser
 
 MARK = 99
@@ -58,6 +58,25 @@ def test_calls_that_are_cheap_by_themselves_are_made_for_every_token() -> None:
     fed = [text for text, _, _ in parser.fed]
     assert fed[:6] == ["x"] * 6
     assert len(fed) == 6  # the sixth took six seconds, for which six tokens are too few to pay
+
+
+def test_a_little_time_beyond_budgets_lets_few_streams_be_read_token_by_token() -> None:
+    """It is shared by all, and comes back with time; the longest delay holds without it too."""
+    cpu, wall = Clock(0.0), Clock(0.0)
+    budget = ParserBudget(1.0, 5.0, wait_s=1e9, cpu_clock=cpu, wall_clock=wall, spare=SpareTime(0.5, 1500.0, wall))
+    one, two = (ExpensiveParser(cpu) for _ in range(2))
+    feeds = [BatchingFeed(parser, frozenset({MARK}), True, budget) for parser in (one, two)]
+    feeds[0].feed("x" * 1000, [1], False)  # 500 are left of 1,500, less the token's own
+    for feed in feeds:
+        assert feed.feed("y", [1], False) == (None if feed is feeds[0] else MessageDelta(content="y"))
+
+    wall.now += 900  # 450 more
+    assert feeds[0].feed("z", [1], False) is None
+    wall.now += 100
+    assert feeds[0].feed("z", [1], False) == MessageDelta(content="yzz")
+
+    wall.now += 100
+    assert feeds[0].feed("z", [1], False) is None
 
 
 def test_work_is_linear_in_the_length() -> None:
