@@ -240,7 +240,9 @@ def _mark(message: ChatMessage, source: str) -> tuple[str, ChatMessage]:
     """Append a tag to the message's text; return the text and the tagged message. Raises InvalidRequest."""
     content = message.get("content")
     if "content" not in source:
-        raise InvalidRequest("The chat template does not use content, so no message can be continued.")
+        raise InvalidRequest(
+            'continue_final_message is set to "content" but this is not an accepted field in the chat_template'
+        )
     if isinstance(content, str):
         return content, message | {"content": content + _CONTINUE_TAG}
     parts = [dict(part) for part in content or ()]

@@ -113,6 +113,7 @@ TOO_LONG = (
 BEAMS = (
     ErrorPair(_BEAMS, r"Streaming is not currently supported with beam search", "use_beam_search"),
     ErrorPair(_BEAMS, r"beam_width must be at least 1, got -?\d+\.", "use_beam_search"),
+    ErrorPair(_BEAMS, r"max_tokens=\d+ cannot be greater than .*", "use_beam_search", "max_tokens"),
     ErrorPair(_BEAMS, r"`echo` with `logprobs` is not supported with beam search .*", "use_beam_search", "echo"),
     ErrorPair(
         _BEAMS, r"`logprob_token_ids` is not supported with beam search\.", "use_beam_search", "logprob_token_ids"
