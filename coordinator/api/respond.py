@@ -15,6 +15,7 @@ from tokenwire.coordinator.generation.service import GenerationHandle, Generatio
 from tokenwire.coordinator.http.connection import Connection, ignore
 from tokenwire.coordinator.output.collect import CollectedChoice, CollectedReply
 from tokenwire.coordinator.output.sse import ChunkEncoder, StreamedReply
+from tokenwire.coordinator.types import ServedModel
 
 T = TypeVar("T")
 
@@ -74,6 +75,15 @@ async def while_connected(connection: Connection, work: Coroutine[Any, Any, T]) 
     finally:
         working.cancel()
         connection.release()
+
+
+async def prepared_while_connected(
+    preparing: Coroutine[Any, Any, T], model: ServedModel, connection: Connection | None
+) -> T:
+    """Return what is prepared. What may wait for pictures ends with its client. Raises ClientDisconnect."""
+    if connection is None or not model.media:
+        return await preparing
+    return await while_connected(connection, preparing)
 
 
 def _cancel(task: "asyncio.Task[Any]") -> None:

@@ -99,7 +99,6 @@ _CONSTRAINTS = (
 )
 _PARTS = r"\d+ validation errors? for ValidatorIterator\n.*"
 _CALL = r"messages\[\d+\]\.tool_calls\[\d+\] must be of type 'function', with a function\."
-_BEAMS = r"`use_beam_search` is not supported\."
 _TAG = r"Invalid (response_format|structured_outputs) structural_tag specification\."
 _MALFORMED = ("Bad Request", "Bad Request")
 _TYPE_FIRST = ("Bad Request", "BadRequestError")
@@ -109,15 +108,6 @@ _CHOICE_FIRST = r"When using `tool_choice`, `tools` must be set\.|Invalid value 
 TOO_LONG = (
     ErrorPair(_TOO_LONG.format(_LENGTH), _TOO_LONG.format(_THEIR_LENGTH), "input_tokens", "input_tokens"),
     ErrorPair(_TOO_LONG.format(_NO_ROOM), r"max_tokens must be at least 1, got 0\.", "input_tokens", "max_tokens"),
-)
-BEAMS = (
-    ErrorPair(_BEAMS, r"Streaming is not currently supported with beam search", "use_beam_search"),
-    ErrorPair(_BEAMS, r"beam_width must be at least 1, got -?\d+\.", "use_beam_search"),
-    ErrorPair(_BEAMS, r"max_tokens=\d+ cannot be greater than .*", "use_beam_search", "max_tokens"),
-    ErrorPair(_BEAMS, r"`echo` with `logprobs` is not supported with beam search .*", "use_beam_search", "echo"),
-    ErrorPair(
-        _BEAMS, r"`logprob_token_ids` is not supported with beam search\.", "use_beam_search", "logprob_token_ids"
-    ),
 )
 TYPES_FIRST = (
     ErrorPair(
