@@ -290,7 +290,7 @@ class WorkerPool(SessionListener[WorkerSession]):
         for session in self._able(found, model, submission, placement):
             free = min(len(listeners), _free_capacity(session))
             if placement.keeps_place:
-                free = min(free, _room_to_keep(session, placement))
+                free = min(free, room_to_keep(session, placement))
             if free > sequences:
                 sequences, candidates = free, [session]
             elif free == sequences:
@@ -321,7 +321,7 @@ class WorkerPool(SessionListener[WorkerSession]):
             versions = self._desired.versions(model)
             found = [session for session in found if versions.admits(placement.weights, session.version_epoch)]
         if placement.keeps_place:
-            found = [session for session in found if _room_to_keep(session, placement) > 0]
+            found = [session for session in found if room_to_keep(session, placement) > 0]
         return found
 
     def _able(
@@ -550,7 +550,8 @@ def _free_capacity(session: WorkerSession) -> int:
     return session.workload.free_capacity(session.breaker.half_open)
 
 
-def _room_to_keep(session: WorkerSession, placement: Placement) -> int:
+def room_to_keep(session: WorkerSession, placement: Placement) -> int:
+    """Return how many more places the tenant of a request may keep at a worker."""
     return session.kept_places.room(placement.tenant, session.workload.capacity)
 
 

@@ -21,6 +21,7 @@ from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings
 from tokenwire.coordinator.fleet.failover.preemption import MOST_AT_ONCE
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
+from tokenwire.coordinator.fleet.pool import room_to_keep
 from tokenwire.coordinator.fleet.request_handle import NEW, LateTenant, Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
@@ -49,6 +50,11 @@ def _could_have_gone(entry: QueuedRequest, placed: PlacedRequest, submission: Su
     may_go_there &= placed.session.address not in entry.placement.failed_at
     draws = entry.placement.seeded_noise in ("", placed.session.capabilities.seeded_noise)
     return may_go_there and draws and entry.submission.lora.id == submission.lora.id
+
+
+def _room(session: WorkerSession, placement: Placement) -> float:
+    """Return how many more places a request's tenant may keep at a worker; any if it keeps none."""
+    return room_to_keep(session, placement) if placement.keeps_place else math.inf
 
 
 def _max_min_shares(sizes: Mapping[str, int], weights: Mapping[str, int], limit: int) -> dict[str, float]:
@@ -282,10 +288,11 @@ class QueueWitness:
     ) -> PlacedRequest | None:
         """Send a request to a worker with capacity; None where none has any."""
         free = {
-            session: session.workload.free_capacity(session.breaker.half_open)
+            session: min(session.workload.free_capacity(session.breaker.half_open), _room(session, placement))
             for session in self._pool.candidates_to_place(model, submission.lora.id, placement)
         }
         waiting = self._waiting(model)
+        barred = {(each, session) for each in waiting for session in free if _room(session, each.placement) <= 0}
         started = next((each for each in waiting if each.submission is submission), None)
         if not placement.resumed:
             prompt_tokens = 0 if placement.preempted else len(submission.prompt_token_ids)
@@ -303,7 +310,8 @@ class QueueWitness:
                 self._violate(f"{sent} sequences of {submission.request_id} were sent to {free[handle.session]} places")
             if sent < min(len(listeners), max(free.values())):
                 self._violate(f"only {sent} sequences of {submission.request_id} were sent")
-            others = [each for each in waiting if each is not started and _could_have_gone(each, handle, submission)]
+            others = [each for each in waiting if each is not started and (each, handle.session) not in barred]
+            others = [each for each in others if _could_have_gone(each, handle, submission)]
             own = not placement.resumed, submission.priority
             if started is not None:
                 self._on_started(started, others, len(others) + 1 == len(waiting))

@@ -34,6 +34,7 @@ _PLAIN = TemplateOptions()
 
 # Marks in the prompt where a final message to be continued ends, as in transformers.
 _CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
+_NO_CONTENT = '"content" but this is not an accepted field in the chat_template'
 
 # A template's error message may contain whole conversations.
 _MAX_REASON = 4096
@@ -240,9 +241,7 @@ def _mark(message: ChatMessage, source: str) -> tuple[str, ChatMessage]:
     """Append a tag to the message's text; return the text and the tagged message. Raises InvalidRequest."""
     content = message.get("content")
     if "content" not in source:
-        raise InvalidRequest(
-            'continue_final_message is set to "content" but this is not an accepted field in the chat_template'
-        )
+        raise InvalidRequest(f"continue_final_message is set to {_NO_CONTENT}")
     if isinstance(content, str):
         return content, message | {"content": content + _CONTINUE_TAG}
     parts = [dict(part) for part in content or ()]
