@@ -7,6 +7,7 @@ another fifth, because each evicts the caches that the next decoding needs.
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -46,31 +47,31 @@ class WriteBatch:
     def flush(self) -> None:
         """Write everything now."""
         pending, self._pending = self._pending, {}
-        for transport, data in pending.items():
-            _write(transport, data)
+        _write_all(pending.items())
 
     def flush_one(self, transport: asyncio.Transport) -> None:
         """Write now what one transport has been given."""
         data = self._pending.pop(transport, None)
         if data is not None:
-            _write(transport, data)
+            _write_all([(transport, data)])
 
     def drop(self, transport: asyncio.Transport) -> None:
         """Forget what one transport has been given."""
         self._pending.pop(transport, None)
 
 
-def _write(transport: asyncio.Transport, data: Data | list[Data]) -> None:
-    # A transport closed in this iteration would raise, and the data of the others would be lost.
-    if not transport.is_closing():
+def _write_all(written: Iterable[tuple[asyncio.Transport, Data | list[Data]]]) -> None:
+    """Write to transports, of which each that fails is aborted; one may have been closed since."""
+    for transport, data in written:
         try:
             if isinstance(data, list):
                 transport.writelines(data)
             else:
                 transport.write(data)
         except Exception:
-            log.exception("write to a connection failed")
-            transport.abort()
+            if not transport.is_closing():
+                log.exception("write to a connection failed")
+                transport.abort()
 
 
 class BatchedTransport(asyncio.Transport):
