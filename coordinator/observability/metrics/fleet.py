@@ -13,7 +13,7 @@ from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.fleet.session_stats import buckets
 
-_STATES = (*(state.value for state in SessionState), "out_of_sync", "set_aside", "ejected")
+_STATES = (*(state.value for state in SessionState), "out_of_sync", "set_aside", "ejected", "withheld")
 
 
 class FleetCollector(Collector):
@@ -66,8 +66,9 @@ class FleetCollector(Collector):
             "tokenwire_worker_state",
             "1 for the current state of a worker: connecting, ready, stalled (connected, but its engine makes no "
             "step), draining, out_of_sync (connected, but it differs from its model's desired state), set_aside "
-            "(connected, but it announces what no coordinator of ours ordered), or ejected (connected, but much slower "
-            "than others).",
+            "(connected, but it announces what no coordinator of ours ordered), ejected (connected, but much slower "
+            "than others, or they serve what it does not), or withheld (the last one of its revision, which serves "
+            "nothing while another revision does).",
             labels=("worker", "model", "state"),
         )
         for session in self._pool.sessions:
@@ -147,8 +148,11 @@ class FleetCollector(Collector):
         return family
 
     def _state(self, session: WorkerSession) -> str:
-        if session.state is SessionState.READY and session.ejected and not self._pool.out_of_sync(session):
-            return "ejected"
+        if session.state is SessionState.READY and not self._pool.out_of_sync(session):
+            if session.ejected:
+                return "ejected"
+            if session.withheld:
+                return "withheld"
         if session.state is not SessionState.READY or not self._pool.out_of_sync(session):
             return session.state.value
         return "set_aside" if self._pool.set_aside(session) else "out_of_sync"

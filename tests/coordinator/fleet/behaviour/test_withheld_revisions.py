@@ -19,11 +19,15 @@ from tests.workers import (
     welcome,
 )
 from tokenwire.coordinator.fleet.admin import FleetAdmin
+from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
+from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.failover.failover import Failover
+from tokenwire.coordinator.fleet.failover.settings import FailoverStats
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.request_handle import NEW
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.status import FleetStatus
+from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.errors import RevisionLost
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -88,6 +92,10 @@ async def test_a_silent_revision_is_withheld_and_what_waits_there_ends(tmp_path:
         assert not pool.is_withheld("simulated", pool.sessions[0].revision)
         reason = FleetStatus(pool, FleetAdmin.__new__(FleetAdmin)).of(session).reason
         assert reason.startswith("its revision gets no new requests for 30 s")
+        metrics = FleetCollector(pool, AdmissionQueue(pool, AdmissionSettings()), FailoverStats())
+        states = next(each for each in metrics.collect() if each.name == "tokenwire_worker_state")
+        current = {each.labels["worker"]: each.labels["state"] for each in states.samples if each.value}
+        assert current == {pool.sessions[0].address: "ready", session.address: "withheld"}
         assert "sent no token for" in reason
 
 
