@@ -352,6 +352,8 @@ class AdmissionQueue(PoolListener):
         if not absence and limits is not None:
             absence = self._workers.stale_reason(model, limits)
         lacking, claim = "No worker had capacity for this request", entry.placement.memory
+        if entry.placement.keeps_place:
+            lacking += ", or its tenant keeps as many places as it may with replies that cannot be taken back,"
         if claim is not None and not self.placed_memory.allows(claim):
             lacking = f"{self.placed_memory.bound_of(claim)} had no room for this request's {mib(claim.size_bytes)}"
         timed_out = f"{lacking} within {self._settings.queue_timeout_s:g} s (--queue-timeout)."

@@ -146,6 +146,17 @@ async def test_a_tenant_that_keeps_as_much_as_it_may_holds_up_nobody() -> None:
     assert queue.lengths() == {MODEL: (1, 1)}
 
 
+async def test_a_tenant_is_told_that_it_may_keep_no_more() -> None:
+    """It sees others served meanwhile."""
+    queue = AdmissionQueue(PlacesKept(free=5), AdmissionSettings(queue_timeout_s=0.01))
+
+    _, listener = enqueue(queue, "kept", Placement(tenant="greedy", keeps_place=True))
+    await listener.ended.wait()
+
+    assert listener.error is not None
+    assert "keeps as many places as it may" in listener.error.message
+
+
 async def test_resumed_requests_go_first_then_by_priority() -> None:
     """A reply that has started continues before others start; a lower priority value goes first."""
     workers = CapacityWorkers()
