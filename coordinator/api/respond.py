@@ -15,7 +15,6 @@ from tokenwire.coordinator.generation.service import GenerationHandle, Generatio
 from tokenwire.coordinator.http.connection import Connection, ignore
 from tokenwire.coordinator.output.collect import CollectedChoice, CollectedReply
 from tokenwire.coordinator.output.sse import ChunkEncoder, StreamedReply
-from tokenwire.coordinator.types import ServedModel
 
 T = TypeVar("T")
 
@@ -62,8 +61,10 @@ async def collect(generation: GenerationService, prepared: PreparedRequest, requ
         end_reply(context, prepared, reply, handle)
 
 
-async def while_connected(connection: Connection, work: Coroutine[Any, Any, T]) -> T:
-    """Return what work returns; end it when the client disconnects. Raises ClientDisconnect."""
+async def while_connected(connection: Connection | None, work: Coroutine[Any, Any, T]) -> T:
+    """Return what work returns; end it when the client, if there is one, disconnects. Raises ClientDisconnect."""
+    if connection is None:
+        return await work
     working = asyncio.create_task(work)
     connection.watch(on_lost=lambda: _cancel(working), on_drained=ignore)
     try:
@@ -75,15 +76,6 @@ async def while_connected(connection: Connection, work: Coroutine[Any, Any, T]) 
     finally:
         working.cancel()
         connection.release()
-
-
-async def prepared_while_connected(
-    preparing: Coroutine[Any, Any, T], model: ServedModel, connection: Connection | None
-) -> T:
-    """Return what is prepared. What may wait for pictures ends with its client. Raises ClientDisconnect."""
-    if connection is None or not model.media:
-        return await preparing
-    return await while_connected(connection, preparing)
 
 
 def _cancel(task: "asyncio.Task[Any]") -> None:

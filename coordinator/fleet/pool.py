@@ -290,7 +290,7 @@ class WorkerPool(SessionListener[WorkerSession]):
         for session in self._able(found, model, submission, placement):
             free = min(len(listeners), _free_capacity(session))
             if placement.keeps_place:
-                free = min(free, room_to_keep(session, placement))
+                free = min(free, session.room_to_keep(placement.tenant))
             if free > sequences:
                 sequences, candidates = free, [session]
             elif free == sequences:
@@ -305,7 +305,7 @@ class WorkerPool(SessionListener[WorkerSession]):
         placement.on_placed(session, submission, sequences)
         placed = PlacedRequest(decision, session.submit(submission, part, decision.new), part)
         if placement.keeps_place:
-            session.kept_places.add(placement.tenant, placed)
+            session.keep_places(placed.slots, placement.tenant)
         return placed
 
     def candidates_to_place(self, model: str, adapter_id: int, placement: Placement) -> list[WorkerSession]:
@@ -321,7 +321,7 @@ class WorkerPool(SessionListener[WorkerSession]):
             versions = self._desired.versions(model)
             found = [session for session in found if versions.admits(placement.weights, session.version_epoch)]
         if placement.keeps_place:
-            found = [session for session in found if room_to_keep(session, placement) > 0]
+            found = [session for session in found if session.room_to_keep(placement.tenant) > 0]
         return found
 
     def _able(
@@ -548,11 +548,6 @@ class WorkerPool(SessionListener[WorkerSession]):
 
 def _free_capacity(session: WorkerSession) -> int:
     return session.workload.free_capacity(session.breaker.half_open)
-
-
-def room_to_keep(session: WorkerSession, placement: Placement) -> int:
-    """Return how many more places the tenant of a request may keep at a worker."""
-    return session.kept_places.room(placement.tenant, session.workload.capacity)
 
 
 def _draws(session: WorkerSession, seeded_noise: str) -> bool:

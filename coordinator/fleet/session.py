@@ -17,7 +17,6 @@ from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.death_evidence import DeathEvidence
 from tokenwire.coordinator.fleet.frame_parts import is_large, parts_of
 from tokenwire.coordinator.fleet.frames import check_large, check_sizes, dispatch
-from tokenwire.coordinator.fleet.kept_places import KeptPlaces
 from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
 from tokenwire.coordinator.fleet.media_delivery import MediaDelivery
 from tokenwire.coordinator.fleet.outliers import MOST_ERRORS, EjectionReason, OutlierSettings
@@ -125,7 +124,6 @@ class WorkerSession:
         self._open_transport = open_transport or partial(GrpcTransport, ChannelFactory())
         self._slots = SlotTable()
         self.workload = Workload(self._slots)
-        self.kept_places = KeptPlaces()
         self._starvation = StarvationWatch(self._slots, self.workload)
         self._stats_by_model = {} if stats_by_model is None else stats_by_model
         self.recent_starts = RecentStarts(self._on_survived)
@@ -216,6 +214,14 @@ class WorkerSession:
         else:
             self.media.submit(submission, slots)
         return slots
+
+    def keep_places(self, slots: Sequence[int], tenant: str) -> None:
+        """Count slots as places that a tenant keeps, until they end."""
+        self._slots.kept.add([slot for slot in slots if self._slots.is_open(slot)], tenant)
+
+    def room_to_keep(self, tenant: str) -> int:
+        """Return how many more places a tenant may keep here; zero or less: none."""
+        return self._slots.kept.room(tenant, self.workload.capacity)
 
     def _record(self, submission: Submission, slots: Sequence[int]) -> None:
         """Record what the worker samples from now on."""

@@ -3,6 +3,7 @@
 import logging
 from typing import Protocol
 
+from tokenwire.coordinator.fleet.kept_places import KeptPlaces
 from tokenwire.coordinator.fleet.sampled_tokens import SlotRuns
 from tokenwire.coordinator.fleet.session_stats import SessionStats
 from tokenwire.errors import ProtocolError, TokenwireError
@@ -116,6 +117,8 @@ class SlotTable:
         """Those of the slots at the last `mark_silent` that have had no token since."""
         self.begun: set[int] = set()
         """Slots that have had tokens, until their terminal event or their abort."""
+        self.kept = KeptPlaces()
+        """Those slots whose sequences cannot be taken back."""
         self.runs = SlotRuns()
         """What is sampled for the slots of recorded requests."""
 
@@ -161,6 +164,7 @@ class SlotTable:
             self.silent.remove(slot)
         if slot in self.begun:
             self.begun.remove(slot)
+        self.kept.remove(slot)
         self.runs.end(slot)
         self._free.append(slot)
         self.open -= 1
@@ -174,6 +178,7 @@ class SlotTable:
         self.listeners, self.allowance, self._free, self.open, self.given_up = [], [], [], 0, 0
         self.silent.clear()
         self.begun.clear()
+        self.kept.clear()
         self.runs.take_steps()  # what was sampled until now is of the sequences, which go on elsewhere
         self.runs = SlotRuns()
         return waiting

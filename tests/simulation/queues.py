@@ -21,7 +21,6 @@ from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings
 from tokenwire.coordinator.fleet.failover.preemption import MOST_AT_ONCE
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
-from tokenwire.coordinator.fleet.pool import room_to_keep
 from tokenwire.coordinator.fleet.request_handle import NEW, LateTenant, Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
@@ -54,7 +53,7 @@ def _could_have_gone(entry: QueuedRequest, placed: PlacedRequest, submission: Su
 
 def _room(session: WorkerSession, placement: Placement) -> float:
     """Return how many more places a request's tenant may keep at a worker; any if it keeps none."""
-    return room_to_keep(session, placement) if placement.keeps_place else math.inf
+    return session.room_to_keep(placement.tenant) if placement.keeps_place else math.inf
 
 
 def _max_min_shares(sizes: Mapping[str, int], weights: Mapping[str, int], limit: int) -> dict[str, float]:

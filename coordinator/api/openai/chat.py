@@ -20,7 +20,7 @@ from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatC
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks
 from tokenwire.coordinator.api.openai.message import message_object
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
-from tokenwire.coordinator.api.respond import EventStream, collect, prepared_while_connected
+from tokenwire.coordinator.api.respond import EventStream, collect, while_connected
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.limits import lacks_route
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
@@ -97,7 +97,7 @@ class ChatService:
         if model.media and not isinstance(generation_request.prompts[0], ChatPrompt):
             reject_pictures(body.messages)
         preparing = self._generation.prepare(generation_request, model, headers.caller, submits, headers.body)
-        prepared = await prepared_while_connected(preparing, model, headers.connection)
+        prepared = await (while_connected(headers.connection, preparing) if model.media else preparing)
         if prepared.has_large_parameters:
             body.drop_copied()
         if prepared.prompts[0].media is not None:
@@ -119,7 +119,7 @@ class ChatService:
         preparing = self._generation.prepare_prompt(
             prompt, model, body.truncation(), headers.caller, options, cache_salt=body.cache_salt, body=headers.body
         )
-        prepared = await prepared_while_connected(preparing, model, headers.connection)
+        prepared = await (while_connected(headers.connection, preparing) if model.media else preparing)
         return len(prepared.token_ids)
 
     async def plan(

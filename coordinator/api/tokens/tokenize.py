@@ -13,7 +13,7 @@ from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
 from tokenwire.coordinator.api.fields.tools import parse_tools
 from tokenwire.coordinator.api.json_pieces import slices
 from tokenwire.coordinator.api.long_response import with_long_lists
-from tokenwire.coordinator.api.respond import prepared_while_connected
+from tokenwire.coordinator.api.respond import while_connected
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.limits import check_ids
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
@@ -93,7 +93,7 @@ def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: 
         model = await models.resolve(body.model, headers.caller)
         prompt = body.to_prompt(api, headers)
         preparing = generation.prepare_prompt(prompt, model, caller=headers.caller, body=headers.body)
-        prepared = await prepared_while_connected(preparing, model, headers.connection)
+        prepared = await (while_connected(headers.connection, preparing) if model.media else preparing)
         token_ids = array("I", prepared.token_ids)  # a tenth of a list, for as long as the response is sent
         token_to_str = model.tokenizer.token_to_str
         strings = ([token_to_str(each) for each in part] for part in slices(token_ids))

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,14 +9,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
 from tests.coordinator.api.openai.chunks import chat_chunks, prepared_digits
-from tests.coordinator.fakes import served_model
-from tokenwire.coordinator.api.respond import EventStream, collect, prepared_while_connected, while_connected
+from tokenwire.coordinator.api.respond import EventStream, collect, while_connected
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.choice import Reply
 from tokenwire.coordinator.types import Finish, Prefill, TokenPrompt
 from tokenwire.errors import WorkerLost
-from tokenwire.v1 import inference_pb2 as pb
 
 STOP = Finish("stop")
 
@@ -226,18 +223,6 @@ async def test_work_for_a_client_that_waits_is_returned() -> None:
         return 7
 
     assert await while_connected(RecordedConnection(), work(False)) == 7
+    assert await while_connected(None, work(False)) == 7
     with pytest.raises(WorkerLost):
         await while_connected(RecordedConnection(), work(True))
-
-
-async def test_what_may_wait_for_pictures_is_watched_for_its_client() -> None:
-    """Other prompts are prepared at once, and nobody is called for them."""
-    for media, watched in (((), False), ((pb.MediaKind(),), True)):
-        connection, model = RecordedConnection(), replace(served_model(), media=media)
-
-        async def prepare(length: int = 7) -> int:
-            return length
-
-        assert await prepared_while_connected(prepare(), model, connection) == 7
-        assert connection.released is watched
-        assert await prepared_while_connected(prepare(5), model, None) == 5
