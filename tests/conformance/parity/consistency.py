@@ -9,6 +9,8 @@ from tests.conformance.parity.view import view
 
 AS_THEIRS = " (as the reference)"
 """Follows the path of an inconsistency that the reference has as well."""
+AS_WHOLE = " (as the reference's full reply)"
+"""Follows the path of a difference of streams where the reference's stream contradicts its full reply."""
 
 _PER_CHOICE = ("finish_reason", "stop_reason", "token_ids", "prompt_token_ids", "logprobs")
 _OF_MESSAGE = ("content", "reasoning")
@@ -52,6 +54,16 @@ def marked(ours: list[Difference], theirs: list[Difference]) -> list[Difference]
     """Mark inconsistencies that the reference has in the same places."""
     places = {difference.path for difference in theirs}
     return [replace(each, path=each.path + AS_THEIRS) if each.path in places else each for each in ours]
+
+
+def marked_whole(
+    request: Request, found: list[Difference], streams: tuple[Reply, Reply], full: Reply
+) -> list[Difference]:
+    """Mark differences of two streams, ours and the reference's, where only ours says what its full reply does."""
+    ours, theirs = streams
+    if inconsistencies(request, full, ours) or not inconsistencies(request, full, theirs):
+        return found
+    return [replace(each, path=each.path + AS_WHOLE) if each.path.startswith("stream.") else each for each in found]
 
 
 def _choice(choice: dict[str, Any]) -> dict[str, Any]:

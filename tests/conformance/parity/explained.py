@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.conformance.parity.compare import ABSENT, TRANSLATED, Difference
-from tests.conformance.parity.consistency import AS_THEIRS
+from tests.conformance.parity.consistency import AS_THEIRS, AS_WHOLE
 from tests.conformance.parity.errors_meant import (
     BROKEN,
     ENGINE,
@@ -81,7 +81,7 @@ def _cached_tokens(_: Request, path: str, ours: Any, theirs: Any) -> bool:
 
 
 def _as_theirs(_: Request, path: str, ours: Any, theirs: Any) -> bool:
-    return path.startswith("self.") and path.endswith(AS_THEIRS)
+    return path.endswith(AS_WHOLE) or (path.startswith("self.") and path.endswith(AS_THEIRS))
 
 
 def _batches(request: Request, path: str, ours: Any, theirs: Any) -> bool:

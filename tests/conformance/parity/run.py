@@ -9,7 +9,7 @@ import httpx
 
 from tests.conformance.parity.client import ParityClient
 from tests.conformance.parity.compare import Difference, compare
-from tests.conformance.parity.consistency import inconsistencies, marked, other_form
+from tests.conformance.parity.consistency import inconsistencies, marked, marked_whole, other_form
 from tests.conformance.parity.explained import Explanation, explain
 from tests.conformance.parity.progress import ALL_AT_ONCE
 from tests.conformance.parity.request import Reply, Request
@@ -65,6 +65,7 @@ async def judge(servers: Servers, request: Request, thorough: bool) -> ParityOut
         if strange:
             strange = marked(strange, _inconsistencies(request, theirs, await servers.theirs.send(other)))
         found += strange
+    found = await _without_contradicted(servers, request, found, (ours, theirs))
     for difference in found:
         explanation = explain(request, difference)
         if explanation is None:
@@ -112,6 +113,18 @@ async def judge_on(
     except httpx.TransportError as error:
         raise ConnectionError(f"a server is gone after {len(outcomes)} requests: {error!r}") from error
     return [outcomes[position] for position in sorted(outcomes)]
+
+
+async def _without_contradicted(
+    servers: Servers, request: Request, found: list[Difference], streams: tuple[Reply, Reply]
+) -> list[Difference]:
+    """Return differences, marked where a parser of the reference makes something else of a stream than of its whole."""
+    full = other_form(request) if request.streamed and request.name.startswith("parsers") else None
+    if full is None or not all(reply.succeeded for reply in streams):
+        return found
+    if all(explain(request, difference) for difference in found):
+        return found
+    return marked_whole(request, found, streams, await servers.theirs.send(full))
 
 
 def _inconsistencies(request: Request, reply: Reply, otherwise: Reply) -> list[Difference]:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.conformance.parity.canned import REQUEST, STREAMED, chunks, error, full_body, reply, stream
 from tests.conformance.parity.compare import Difference
-from tests.conformance.parity.consistency import inconsistencies, marked, other_form
+from tests.conformance.parity.consistency import inconsistencies, marked, marked_whole, other_form
 from tests.conformance.parity.explained import explain
 
 
@@ -30,6 +30,19 @@ def test_inconsistencies_of_the_reference_are_marked() -> None:
 
     assert explain(REQUEST, first) is not None
     assert explain(REQUEST, second) is None
+
+
+def test_a_stream_that_says_what_the_full_reply_does_may_differ_from_the_references() -> None:
+    """Only where the reference contradicts itself, and not where ours contradicts its full reply."""
+    found, events = [Difference("stream.choices.0.content", 1, 2)], chunks()
+    events[1]["choices"][0]["delta"]["content"] = "Hay"
+    full, ours, theirs = reply(full_body()), stream(chunks()), stream(events)
+
+    (difference,) = marked_whole(STREAMED, found, (ours, theirs), full)
+
+    assert explain(STREAMED, difference) is not None
+    assert marked_whole(STREAMED, found, (theirs, ours), full) == found
+    assert marked_whole(STREAMED, found, (ours, ours), full) == found
 
 
 def test_an_error_in_one_form_only_is_found() -> None:
