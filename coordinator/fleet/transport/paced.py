@@ -40,23 +40,22 @@ class FramePace:
     One for all sessions of a process.
     """
 
-    def __init__(self, longest_s: float = _LONGEST_S, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, longest_s: float = _LONGEST_S) -> None:
         self.merged = 0
         """Frames that were dispatched together with the one before."""
         self._longest_s = longest_s
-        self._clock = clock
         self._began_at = 0.0
         self._ends = False
         self._free_at = 0.0
 
     def wait_s(self) -> float:
         """Return how long frames are to wait from now on; zero or less: not at all."""
-        return self._free_at - self._clock()
+        return self._free_at - time.monotonic()
 
     def begin(self) -> None:
         """Begin to time a turn of the event loop in which frames are dispatched."""
         if not self._began_at:
-            self._began_at = self._clock()
+            self._began_at = time.monotonic()
 
     def end(self) -> None:
         """End once what was dispatched is written, which is put off to the next turn."""
@@ -65,7 +64,7 @@ class FramePace:
             asyncio.get_running_loop().call_soon(self._end)
 
     def _end(self) -> None:
-        now = self._clock()
+        now = time.monotonic()
         self._free_at = now + min(now - self._began_at, self._longest_s)
         self._began_at, self._ends = 0.0, False
 
