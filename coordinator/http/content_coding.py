@@ -35,15 +35,16 @@ class _Stream(Protocol):
 
 def decoder_of(header: bytes) -> Decoder | None:
     """Return the decoder for a Content-Encoding header; None if nothing is encoded. Raises UnsupportedCoding."""
-    coding = header.strip().lower()
-    if coding in (b"", b"identity"):
+    named = (each.strip() for each in header.lower().split(b","))
+    codings = [each for each in named if each not in (b"", b"identity")]
+    if not codings:
         return None
-    if coding not in _DECODERS:
+    if len(codings) > 1 or codings[0] not in _DECODERS:
         raise UnsupportedCoding(
             f"{CODING_HEADER} must be one of {ACCEPTED_CODINGS}, got {header.decode('latin-1')[:100]!r}.",
             param=CODING_HEADER,
         )
-    return _DECODERS[coding]
+    return _DECODERS[codings[0]]
 
 
 async def decompressed(body: bytes | bytearray, decode: Decoder, memory: BodyMemory) -> bytearray:

@@ -112,6 +112,7 @@ def test_a_large_window_is_rejected() -> None:
 def test_codings_are_named_in_any_case() -> None:
     """And by gzip's old name; identity is none."""
     assert decoder_of(b"GZip ") is decoder_of(b"x-gzip") is decoder_of(b"gzip")
+    assert decoder_of(b"zstd, identity") is decoder_of(b"zstd")
     assert decoder_of(b"identity") is None
     assert decoder_of(b"") is None
 
