@@ -309,6 +309,7 @@ def _pool(
         liveness=settings.liveness,
         vllm_http=VllmHttpSettings(settings.tokenizer, settings.http_worker_key),
         outliers=OutlierDetector(settings.outliers),
+        processes=settings.processes,
     )
     models.watch(pool)
     pool.subscribe(models)

@@ -75,7 +75,10 @@ class WorkerPool(SessionListener[WorkerSession]):
         vllm_http: VllmHttpSettings | None = None,
         outliers: "OutlierDetector[WorkerSession] | None" = None,
         pace: FramePace | None = None,
+        processes: int = 1,
     ) -> None:
+        """`processes` is how many of this coordinator use the same workers."""
+        self._processes = processes
         self.stats_by_model: StatsByModel = {}
         """Statistics of all sessions."""
         self.sequences_by_revision: Counter[tuple[str, str]] = Counter()
@@ -290,7 +293,7 @@ class WorkerPool(SessionListener[WorkerSession]):
         for session in self._able(found, model, submission, placement):
             free = min(len(listeners), _free_capacity(session))
             if placement.keeps_place:
-                free = min(free, session.room_to_keep(placement.tenant))
+                free = min(free, session.room_to_keep(placement.tenant, self._processes))
             if free > sequences:
                 sequences, candidates = free, [session]
             elif free == sequences:
@@ -321,7 +324,8 @@ class WorkerPool(SessionListener[WorkerSession]):
             versions = self._desired.versions(model)
             found = [session for session in found if versions.admits(placement.weights, session.version_epoch)]
         if placement.keeps_place:
-            found = [session for session in found if session.room_to_keep(placement.tenant) > 0]
+            tenant, processes = placement.tenant, self._processes
+            found = [session for session in found if session.room_to_keep(tenant, processes) > 0]
         return found
 
     def _able(

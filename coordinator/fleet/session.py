@@ -219,9 +219,9 @@ class WorkerSession:
         """Count slots as places that a tenant keeps, until they end."""
         self._slots.kept.add([slot for slot in slots if self._slots.is_open(slot)], tenant)
 
-    def room_to_keep(self, tenant: str) -> int:
-        """Return how many more places a tenant may keep here; zero or less: none."""
-        return self._slots.kept.room(tenant, self.workload.capacity)
+    def room_to_keep(self, tenant: str, processes: int = 1) -> int:
+        """Return how many more places a tenant may keep here, of this process's part of them; zero or less: none."""
+        return self._slots.kept.room(tenant, self.workload.capacity // processes)
 
     def _record(self, submission: Submission, slots: Sequence[int]) -> None:
         """Record what the worker samples from now on."""

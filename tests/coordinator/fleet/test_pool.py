@@ -51,10 +51,13 @@ LONG = 20_000
 
 @asynccontextmanager
 async def ready_pool(
-    *addresses: str, ready: int | None = None, outliers: OutlierDetector[WorkerSession] | None = None
+    *addresses: str,
+    ready: int | None = None,
+    outliers: OutlierDetector[WorkerSession] | None = None,
+    processes: int = 1,
 ) -> AsyncIterator[WorkerPool]:
     """Run a pool; wait until the given number of its workers, or all of them, are ready."""
-    pool = WorkerPool("test", accept, outliers=outliers)
+    pool = WorkerPool("test", accept, outliers=outliers, processes=processes)
     pool.update(addresses)
     count = len(addresses) if ready is None else ready
     try:
@@ -142,6 +145,18 @@ async def test_a_tenant_leaves_places_of_which_it_would_keep_all(tmp_path: Path)
         kept.abort()
         await until(lambda: pool.sessions[0].room_to_keep("greedy") > 0)
         assert pool.try_submit(MODEL, submission(LONG), [Listener()], keeping)
+
+
+async def test_each_process_has_its_part_of_the_places_that_tenants_keep(tmp_path: Path) -> None:
+    """It does not know what the others keep."""
+    address = unix_address(tmp_path, "one")
+    async with running_worker(address, max_num_seqs=32), ready_pool(address, processes=2) as pool:
+        keeping = Placement(tenant="greedy", keeps_place=True)
+        kept = pool.try_submit(MODEL, submission(LONG), [Listener() for _ in range(32)], keeping)
+
+        assert kept is not None
+        assert len(kept.listeners) == 14
+        assert not pool.candidates_to_place(MODEL, 0, keeping)
 
 
 async def test_slots_count_until_their_terminal_event(pool: WorkerPool, workers: list[WorkerServer]) -> None:

@@ -66,16 +66,17 @@ def test_all_readers_together_are_bounded() -> None:
 
 @pytest.mark.parametrize("size", [1, 20, 100])
 def test_a_share_that_holds_most_gives_way(size: int) -> None:
-    """However little each of its readers holds: one of another share with more than any of them stays."""
+    """However little each of its readers holds, and whichever came first: another share's, with more, stays."""
     backlog = Backlog(1600)
+    first, other = CountedReader(backlog, "first"), CountedReader(backlog, "other")
+    first.hold(1)
     greedy = readers_of(backlog, "greedy", *[size] * (1600 // size))
-    other = CountedReader(backlog, "other")
     for held in range(1, 101):
         other.hold(held)
 
-    assert not other.was_cut
-    assert len(cut_of(greedy)) == -(-100 // size)
-    assert backlog.held_bytes == 1600 - len(cut_of(greedy)) * size + 100
+    assert (first.was_cut, other.was_cut) == (False, False)
+    assert len(cut_of(greedy)) == -(-101 // size)
+    assert backlog.held_bytes == 1600 - len(cut_of(greedy)) * size + 101
 
 
 def test_who_was_let_go_leaves_nothing_behind() -> None:
