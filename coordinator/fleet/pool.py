@@ -42,6 +42,8 @@ from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
 
+_PLAIN_SERVERS = VllmHttpSettings()
+
 _IDLE_CHECK_S = 0.1
 """Polling interval for the last slot of a worker to be removed: a callback would cost something in every frame."""
 _ABORTED_S = 2.0
@@ -72,7 +74,7 @@ class WorkerPool(SessionListener[WorkerSession]):
         channels: ChannelFactory | None = None,
         router: Router | None = None,
         liveness: LivenessSettings | None = None,
-        vllm_http: VllmHttpSettings | None = None,
+        vllm_http: VllmHttpSettings = _PLAIN_SERVERS,
         outliers: "OutlierDetector[WorkerSession] | None" = None,
         pace: FramePace | None = None,
         processes: int = 1,
@@ -96,7 +98,6 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._candidates: dict[tuple[str, int, str], list[WorkerSession]] = {}
         """Sessions that can take requests, by model, adapter and revision's key: cached until a session changes."""
         self._channels = channels or ChannelFactory()
-        vllm_http = vllm_http or VllmHttpSettings()
         self._open_vllm_http = partial(VllmHttpTransport, vllm_http, UnsentMedia(vllm_http.key))
         self._router = router or Router()
         self._liveness = liveness
