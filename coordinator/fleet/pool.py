@@ -82,11 +82,9 @@ class WorkerPool(SessionListener[WorkerSession]):
         """`processes` is how many of this coordinator use the same workers."""
         self._processes = processes
         self.stats_by_model: StatsByModel = {}
-        """Statistics of all sessions."""
         self.sequences_by_revision: Counter[tuple[str, str]] = Counter()
         """How many sequences were sent to workers, by model and revision, of those that a worker has."""
         self.pace = pace or FramePace()
-        """That of the frames of all sessions."""
         self._revisions: dict[tuple[str, str], None] = {}
         """Models and keys of their revisions, by when they were first seen: a worker may come back with another one."""
         self._coordinator_id = coordinator_id
