@@ -8,6 +8,7 @@ vLLM's own, unchanged. The process cannot run an engine afterwards.
 
 import ast
 import builtins
+import dataclasses
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -75,13 +76,15 @@ STAND_INS = (
 """Modules, with all that is in them, of which parsers mention names alone."""
 _STAND_IN_PREFIXES = tuple(f"{each}." for each in STAND_INS)
 _ANSWERS: dict[str, dict[str, Any]] = {
+    "vllm.config.utils": {"replace": dataclasses.replace},
     "vllm.distributed.parallel_state": {"is_local_first_rank": lambda: True, "is_global_first_rank": lambda: True},
     "mistral_common.protocol.instruct.request": {
         "ModelSettings": type("ModelSettings", (), {"none": staticmethod(lambda: None)}),
     },
 }
-"""What stand-ins answer: vLLM asks which process of a group writes a line of its log, and this one is alone. Mistral's
-base of tokenizers, of which parsers read the special tokens, has settings as the default of an argument."""
+"""What stand-ins answer: a request's constraint and format are joined. vLLM asks which process of a group writes a line
+of its log, and this one is alone. Mistral's base of tokenizers, of which parsers read the special tokens, has settings
+as the default of an argument."""
 _BINDINGS = {"xgrammar": "xgrammar.load_binding"}
 """What a lazy package imports at once: its shared library."""
 _STARRED = {"transformers": {"AutoTokenizer": ("transformers.models.auto", "AutoTokenizer")}}

@@ -107,6 +107,7 @@ _CHOICE_FIRST = r"When using `tool_choice`, `tools` must be set\.|Invalid value 
 
 TOO_LONG = (
     ErrorPair(_TOO_LONG.format(_LENGTH), _TOO_LONG.format(_THEIR_LENGTH), "input_tokens", "input_tokens"),
+    ErrorPair(_TOO_LONG.format(_NO_ROOM), r"The decoder prompt \(length \d+\) plus the number of .*", "input_tokens"),
     ErrorPair(_TOO_LONG.format(_NO_ROOM), r"max_tokens must be at least 1, got 0\.", "input_tokens", "max_tokens"),
 )
 TYPES_FIRST = (

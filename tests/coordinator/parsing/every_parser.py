@@ -35,12 +35,15 @@ _CALLS = [
 ]
 _SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 _TAG = {"begin": "<a>", "schema": _SCHEMA, "end": "</a>"}
+_FORMAT = {"type": "json_schema", "json_schema": {"name": "x", "schema": _SCHEMA}}
 _CONSTRAINTS: tuple[dict[str, Any], ...] = (
-    {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": _SCHEMA}}},
+    {"response_format": _FORMAT},
     {"response_format": {"type": "structural_tag", "structures": [_TAG], "triggers": ["<a"]}},
     {"structured_outputs": {"regex": "[a-z]+"}},
     {"structured_outputs": {"choice": ["a", "b"]}},
     {"structured_outputs": {"grammar": 'start: "a" | "b"'}},
+    {"structured_outputs": {"regex": "[a-z]+"}, "response_format": _FORMAT},
+    {"structured_outputs": {"disable_any_whitespace": True}, "response_format": _FORMAT},
 )
 """Fields of requests that parsers join with the grammar of their calls."""
 _PIECES = ("Ġ</", "</", "think", ">")
