@@ -60,8 +60,8 @@ def marked_whole(
     request: Request, found: list[Difference], streams: tuple[Reply, Reply], full: Reply
 ) -> list[Difference]:
     """Mark differences of two streams, ours and the reference's, where only ours says what its full reply does."""
-    ours, theirs = streams
-    if inconsistencies(request, full, ours) or not inconsistencies(request, full, theirs):
+    ours, theirs = ({each.path for each in inconsistencies(request, full, stream)} for stream in streams)
+    if not ours < theirs:  # both say `length` of a call that was cut off, and a full reply says `tool_calls`
         return found
     return [replace(each, path=each.path + AS_WHOLE) if each.path.startswith("stream.") else each for each in found]
 

@@ -41,6 +41,9 @@ def test_a_stream_that_says_what_the_full_reply_does_may_differ_from_the_referen
     (difference,) = marked_whole(STREAMED, found, (ours, theirs), full)
 
     assert explain(STREAMED, difference) is not None
+    for each in (events, cut := chunks()):
+        each[2]["choices"][0]["finish_reason"] = "length"
+    assert marked_whole(STREAMED, found, (stream(cut), stream(events)), full) == [difference]
     assert marked_whole(STREAMED, found, (theirs, ours), full) == found
     assert marked_whole(STREAMED, found, (ours, ours), full) == found
 
