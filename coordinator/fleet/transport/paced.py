@@ -45,28 +45,24 @@ class FramePace:
         """Frames that were dispatched together with the one before."""
         self._longest_s = longest_s
         self._began_at = 0.0
-        self._ends = False
         self._free_at = 0.0
 
     def wait_s(self) -> float:
         """Return how long frames are to wait from now on; zero or less: not at all."""
-        return self._free_at - time.monotonic()
+        return self._free_at - asyncio.get_running_loop().time()
 
     def begin(self) -> None:
         """Begin to time a turn of the event loop in which frames are dispatched."""
         if not self._began_at:
-            self._began_at = time.monotonic()
-
-    def end(self) -> None:
-        """End once what was dispatched is written, which is put off to the next turn."""
-        if self._began_at and not self._ends:
-            self._ends = True
-            asyncio.get_running_loop().call_soon(self._end)
+            loop = asyncio.get_running_loop()
+            self._began_at = loop.time()
+            # Twice, to come behind the writes, which the dispatch puts off to the end of the turn.
+            loop.call_soon(loop.call_soon, self._end)
 
     def _end(self) -> None:
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         self._free_at = now + min(now - self._began_at, self._longest_s)
-        self._began_at, self._ends = 0.0, False
+        self._began_at = 0.0
 
 
 class EventPace:
@@ -114,7 +110,6 @@ class PacedTransport:
 
     async def read(self) -> Event | None:
         """Return the worker's next event, or several frames as one; None when the worker closed the connection."""
-        self._pace.end()  # the last event was dispatched
         event = await (self._transport.read() if self._reading is None else self._take())
         if event is None:
             return None
@@ -133,7 +128,6 @@ class PacedTransport:
 
     async def close(self) -> None:
         """Close the connection, at once: what was sent there may be sent elsewhere in this turn of the event loop."""
-        self._pace.end()
         await self._transport.close()
         if self._reading is not None:
             self._reading.cancel()
