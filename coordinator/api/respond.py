@@ -62,7 +62,10 @@ async def collect(generation: GenerationService, prepared: PreparedRequest, requ
 
 
 async def while_connected(connection: Connection | None, work: Coroutine[Any, Any, T]) -> T:
-    """Return what work returns; end it when the client, if there is one, disconnects. Raises ClientDisconnect."""
+    """Return what work returns; end it when the client, if there is one, disconnects. Raises ClientDisconnect.
+
+    For what may wait long for others, as prompts with pictures do.
+    """
     if connection is None:
         return await work
     working = asyncio.create_task(work)

@@ -15,7 +15,7 @@ class KeptPlaces:
     """
 
     def __init__(self) -> None:
-        self._tenants: dict[int, str] = {}
+        self.tenants: dict[int, str] = {}
         """By slot."""
         self._counts = Counter[str]()
         """Of each tenant that keeps any."""
@@ -23,12 +23,12 @@ class KeptPlaces:
     def add(self, slots: Iterable[int], tenant: str) -> None:
         """Count a tenant's slots."""
         for slot in slots:
-            self._tenants[slot] = tenant
+            self.tenants[slot] = tenant
             self._counts[tenant] += 1
 
     def remove(self, slot: int) -> None:
         """Count a slot no longer, if it is kept."""
-        tenant = self._tenants.pop(slot, None)
+        tenant = self.tenants.pop(slot, None)
         if tenant is not None:
             self._counts[tenant] -= 1
             if not self._counts[tenant]:
@@ -36,7 +36,7 @@ class KeptPlaces:
 
     def clear(self) -> None:
         """Count none."""
-        self._tenants.clear()
+        self.tenants.clear()
         self._counts.clear()
 
     def room(self, tenant: str, capacity: int) -> int:
@@ -45,5 +45,5 @@ class KeptPlaces:
         One is never left to others if it is the last one that is not kept.
         """
         own = self._counts[tenant]
-        available = capacity - len(self._tenants) + own
+        available = capacity - len(self.tenants) + own
         return max(1, available - max(1, available // _LEFT_SHARE)) - own

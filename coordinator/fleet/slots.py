@@ -164,7 +164,8 @@ class SlotTable:
             self.silent.remove(slot)
         if slot in self.begun:
             self.begun.remove(slot)
-        self.kept.remove(slot)
+        if slot in self.kept.tenants:
+            self.kept.remove(slot)
         self.runs.end(slot)
         self._free.append(slot)
         self.open -= 1

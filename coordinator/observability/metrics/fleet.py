@@ -148,14 +148,14 @@ class FleetCollector(Collector):
         return family
 
     def _state(self, session: WorkerSession) -> str:
-        if session.state is SessionState.READY and not self._pool.out_of_sync(session):
-            if session.ejected:
-                return "ejected"
-            if session.withheld:
-                return "withheld"
-        if session.state is not SessionState.READY or not self._pool.out_of_sync(session):
-            return session.state.value
-        return "set_aside" if self._pool.set_aside(session) else "out_of_sync"
+        state: str = session.state.value
+        if session.state is not SessionState.READY:
+            return state
+        if self._pool.out_of_sync(session):
+            return "set_aside" if self._pool.set_aside(session) else "out_of_sync"
+        if session.ejected:
+            return "ejected"
+        return "withheld" if session.withheld else state
 
     def _of_workers(self, name: str, text: str, value: Callable[[WorkerSession], float]) -> Metric:
         family = GaugeMetricFamily(f"tokenwire_worker_{name}", text, labels=("worker", "model"))

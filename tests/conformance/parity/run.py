@@ -65,7 +65,7 @@ async def judge(servers: Servers, request: Request, thorough: bool) -> ParityOut
         if strange:
             strange = marked(strange, _inconsistencies(request, theirs, await servers.theirs.send(other)))
         found += strange
-    found = await _without_contradicted(servers, request, found, (ours, theirs))
+    found = await _contradictions_marked(servers, request, found, (ours, theirs))
     for difference in found:
         explanation = explain(request, difference)
         if explanation is None:
@@ -115,7 +115,7 @@ async def judge_on(
     return [outcomes[position] for position in sorted(outcomes)]
 
 
-async def _without_contradicted(
+async def _contradictions_marked(
     servers: Servers, request: Request, found: list[Difference], streams: tuple[Reply, Reply]
 ) -> list[Difference]:
     """Return differences, marked where a parser of the reference makes something else of a stream than of its whole."""
