@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from tests.simulation.comebacks import Comebacks
 from tests.simulation.journeys import Choice, Journeys
 from tests.simulation.observed_work import ObservedPart, ObservedSequence
+from tests.simulation.preempted import is_for_another
 from tests.simulation.world import NODE
 from tokenwire.coordinator.app import Core
 from tokenwire.coordinator.fleet.admission.queued_request import QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings
-from tokenwire.coordinator.fleet.failover.preemption import MOST_AT_ONCE
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.request_handle import NEW, LateTenant, Placement, SubmissionHandle
 from tokenwire.coordinator.fleet.session import WorkerSession
@@ -272,12 +272,9 @@ class QueueWitness:
         for entry in self._waiting(model):
             candidates = self._pool.candidates_to_place(model, entry.submission.lora.id, entry.placement)
             late.append((entry.placement, [*candidates]))
-        for rival, workers in late:
-            held = Counter(each.request.placement.tenant for each in live if each.session in workers)
-            # Others may have left at the same time.
-            own = (held[placement.tenant] + MOST_AT_ONCE) / placement.weight
-            if rival.tenant != placement.tenant and held[rival.tenant] / rival.weight <= own:
-                return
+        places = [(each.request.placement.tenant, each.session) for each in live]
+        if is_for_another(placement, places, late):
+            return
         self._violate(f"{submission.request_id} was taken back, though no other tenant that waits has less")
 
     # In place of the workers.

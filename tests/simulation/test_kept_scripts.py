@@ -1,8 +1,7 @@
 """Shrunk scripts of seeds that have failed: what they once met stays mended, in the product or in a check.
 
 Those that CHANGELOG.md names have failed when their faults were put back, with the simulation of today. What a
-script's seed draws may change with the simulation, so those of 30138 and 6046 were chosen anew: the events are theirs.
-The requests of 6046 come a little earlier or later than they did: the check of then fails with them.
+script's seed draws may change with the simulation, so that of 30138 was chosen anew: the events are its own.
 """
 
 from pathlib import Path
@@ -25,8 +24,6 @@ _SCRIPTS = Path(__file__).parent / "scripts"
         ("seed-6488", "w restarted under the older minor"),
         # A reply moves while its first tokens wait behind a dispatch, and again later.
         ("seed-7387", "resumed after its worker began to drain"),
-        # A tenant that waits for workers of its revision has more than others, but none of those.
-        ("seed-6046", "taken back for another tenant"),
         # A worker before 1.4 gives no seed to a reply that may go on plausibly, and drains.
         ("seed-8294", "w restarted under the older minor"),
         # A worker before 1.4, which gives no seed to a reply that must be exact, drains.
