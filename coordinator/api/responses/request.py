@@ -176,7 +176,7 @@ class ResponsesRequest(RequestModel):
             "messages": messages_of(self.instructions, self.input, before),
             "add_generation_prompt": False if continued else None,
             "continue_final_message": continued or None,
-            "tools": self.sorted_tools.chat(),
+            "tools": self.sorted_tools.chat(self.tool_choice),
             "tool_choice": self.sorted_tools.chat_choice(self.tool_choice),
             "parallel_tool_calls": self.parallel_tool_calls,
             "max_completion_tokens": self.max_output_tokens,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tokenwire.coordinator.api.responses.calls import CUSTOM, FUNCTION, LOCAL_SHELL, CallKind
-from tokenwire.coordinator.api.responses.functions import SHELL_FUNCTION, custom_function, has_grammar
+from tokenwire.coordinator.api.responses.functions import SHELL_FUNCTION, SHELL_NAME, custom_function, has_grammar
 from tokenwire.errors import InvalidRequest
 
 _CHOICES = ("none", "auto", "required")
@@ -47,12 +47,22 @@ class Tools:
             sorted_._add(tool, f"tools[{i}]")
         return sorted_
 
-    def chat(self) -> list[dict[str, Any]] | None:
-        """Return the tools in chat's form; None if there are none."""
-        return self._functions or None
+    def chat(self, choice: str | Mapping[str, Any] | None = None) -> list[dict[str, Any]] | None:
+        """Return the tools that a choice allows, in chat's form; None if there are none. Raises InvalidRequest."""
+        if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
+            return self._functions or None
+        names = self._allowed(choice.get("tools"))
+        return [each for each in self._functions if each["function"]["name"] in names] or None
 
     def chat_choice(self, choice: str | Mapping[str, Any] | None) -> str | dict[str, Any] | None:
         """Return a tool choice in chat's form. Raises InvalidRequest."""
+        functions = self.chat(choice)
+        if isinstance(choice, Mapping) and choice.get("type") == "allowed_tools":
+            choice = choice.get("mode")
+            if choice not in ("auto", "required"):
+                raise InvalidRequest(
+                    f"`tool_choice.mode` must be auto or required, not {choice!r}.", param="tool_choice"
+                )
         if isinstance(choice, Mapping):
             kind = choice.get("type")
             if isinstance(kind, str) and kind in _HOSTED:
@@ -65,10 +75,10 @@ class Tools:
                 f"`tool_choice` must be one of {', '.join(_CHOICES)}, or a function, not {choice!r}.",
                 param="tool_choice",
             )
-        if choice == "required" and not self._functions and self.left_out:
+        if choice == "required" and not functions and self.left_out:
             raise _forced(", ".join(dict.fromkeys(self.left_out)))
         # OpenAI's default is "auto", with or without tools.
-        return None if choice == "auto" and not self._functions else choice
+        return None if choice == "auto" and not functions else choice
 
     def kind_of(self, name: str) -> CallKind:
         """Return the kind of a call, from its name in the prompt."""
@@ -85,23 +95,35 @@ class Tools:
 
     def _add(self, tool: Mapping[str, Any], where: str) -> None:
         kind = tool.get("type")
-        if isinstance(kind, str) and kind in _HOSTED:
-            self.left_out.append(kind)
+        if self._is_hosted(tool):
             return
         if kind == "namespace":
-            self._add_namespace(tool, where)
+            tool = self._add_namespace(tool, where)
         elif kind == "local_shell":
             self._add_function(SHELL_FUNCTION, where, LOCAL_SHELL)
         else:
             self._add_member(tool, where)
         self.served.append(tool)
 
-    def _add_namespace(self, tool: Mapping[str, Any], where: str) -> None:
+    def _is_hosted(self, tool: Mapping[str, Any]) -> bool:
+        """Return whether only OpenAI's servers can run a tool; it is left out then."""
+        kind = tool.get("type")
+        if not isinstance(kind, str) or kind not in _HOSTED:
+            return False
+        self.left_out.append(kind)
+        return True
+
+    def _add_namespace(self, tool: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+        """Add what is in a namespace; return the namespace with what is served of it."""
         namespace, members = _name(tool, where), tool.get("tools")
         if not isinstance(members, list) or not all(isinstance(member, Mapping) for member in members):
             raise InvalidRequest(f"{where}.tools is required and must be a list of tools.", param="tools")
+        served = []
         for i, member in enumerate(members):
-            self._add_member(member, f"{where}.tools[{i}]", namespace)
+            if not self._is_hosted(member):
+                self._add_member(member, f"{where}.tools[{i}]", namespace)
+                served.append(member)
+        return {**tool, "tools": served}
 
     def _add_member(self, tool: Mapping[str, Any], where: str, namespace: str | None = None) -> None:
         kind = tool.get("type")
@@ -129,6 +151,21 @@ class Tools:
         self._kinds[name] = kind
         function = {key: value for key, value in tool.items() if key != "type"}
         self._functions.append({"type": "function", "function": {**function, "name": name}})
+
+    def _allowed(self, tools: object) -> set[str]:
+        """Return the names in the prompt of the tools that a choice lists. Raises InvalidRequest."""
+        if not isinstance(tools, list) or not all(isinstance(tool, Mapping) for tool in tools):
+            raise InvalidRequest("`tool_choice.tools` is required and must be a list of tools.", param="tool_choice")
+        names = set()
+        for tool in tools:
+            kind = tool.get("type")
+            if isinstance(kind, str) and kind in _HOSTED:
+                continue
+            name = SHELL_NAME if kind == "local_shell" else self._prompt_name(tool.get("name"))
+            if not isinstance(name, str) or name not in self._kinds:
+                raise InvalidRequest(f"`tool_choice` allows {name!r}, which is not among `tools`.", param="tool_choice")
+            names.add(name)
+        return names
 
     def _prompt_name(self, chosen: object) -> object:
         """Return a chosen function's name in the prompt; its namespace may be omitted if the name is unique."""

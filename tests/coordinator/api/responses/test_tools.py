@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from tests.coordinator.api.replies import call_of
-from tests.coordinator.api.responses.requests import CALL, TOOL, namespace, responses_chat, user
+from tests.coordinator.api.responses.requests import CALL, PATCH, SHELL, TOOL, namespace, responses_chat, user
 from tokenwire.coordinator.api.responses.request import ResponsesRequest, responses_translator
 from tokenwire.coordinator.api.responses.response import ResponseObject
 from tokenwire.errors import InvalidRequest
+
+NAMED = {"type": "function", "name": "f"}
+ALLOWED_SEARCH = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]}
 
 
 def test_namespaced_functions_have_longer_names_in_the_prompt() -> None:
@@ -42,7 +45,34 @@ def test_tools_of_openais_servers_are_left_out(kind: str) -> None:
     assert ResponseObject(body, call_of()).in_progress()["tools"] == [TOOL]
 
 
-@pytest.mark.parametrize("choice", ["required", {"type": "web_search"}])
+def test_they_are_left_out_of_a_namespace_too() -> None:
+    """The rest of the namespace is served."""
+    mixed = {**namespace("n"), "tools": [{"type": "web_search"}, TOOL]}
+    body = ResponsesRequest.model_validate({"input": "Hi", "tools": [mixed]})
+    request = body.to_chat(responses_translator())
+
+    assert [tool["function"]["name"] for tool in request.tools or ()] == ["n__f"]
+    assert body.sorted_tools.left_out == ["web_search"]
+    assert ResponseObject(body, call_of()).in_progress()["tools"] == [namespace("n")]
+
+
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_a_choice_allows_some_tools_and_the_model_sees_no_others(mode: str) -> None:
+    """The response has the tools and the choice as the client sent them."""
+    tools = [TOOL, namespace("n"), SHELL, {"type": "web_search"}]
+    allowed = [{"type": "function", "name": "n__f"}, {"type": "local_shell"}, {"type": "web_search"}]
+    choice = {"type": "allowed_tools", "mode": mode, "tools": allowed}
+    body = ResponsesRequest.model_validate({"input": "Hi", "tools": tools, "tool_choice": choice})
+    request = body.to_chat(responses_translator())
+
+    assert [tool["function"]["name"] for tool in request.tools or ()] == ["n__f", "local_shell"]
+    assert request.tool_choice == mode
+    shown = ResponseObject(body, call_of()).in_progress()
+    assert shown["tools"] == tools[:-1]
+    assert shown["tool_choice"] == choice
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "web_search"}, ALLOWED_SEARCH])
 def test_a_choice_that_forces_such_a_tool_says_so(choice: Any) -> None:
     """There were tools, so that there are none would be no help."""
     with pytest.raises(InvalidRequest, match=r"web_search'?, which only OpenAI's servers can run"):
@@ -71,6 +101,10 @@ def test_a_choice_among_no_tools_is_none() -> None:
         ({"tools": [TOOL], "tool_choice": "f"}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": {"type": "web_search"}}, "tool_choice"),
         ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "none", "tools": [NAMED]}}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "auto"}}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": ["f"]}}, "tool_choice"),
+        ({"tools": [PATCH], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [NAMED]}}, "tool_choice"),
     ],
 )
 def test_other_tools_and_choices_are_rejected(body: dict[str, Any], param: str) -> None:
