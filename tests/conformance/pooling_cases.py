@@ -110,7 +110,8 @@ def classifier_cases() -> dict[str, Case]:
         "100 drawn texts": ("/classify", {"input": _drawn(100, 5)}),
         **_with("/classify", {"input": LONG}, cuts),
         **_with("/classify", {}, forms),
-        **_with("/pooling", {"input": ["hello", "wide world"]}, encodings),
+        # One text: what is computed beside it may change the last bit of a number.
+        **_with("/pooling", {"input": ["wide world"]}, encodings),
         "pairs": ("/score", {"queries": QUERY, "documents": DOCUMENTS}),
         "ranks": ("/rerank", {"query": QUERY, "documents": DOCUMENTS}),
         "embeddings": ("/v1/embeddings", {"input": QUERY}),
