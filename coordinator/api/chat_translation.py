@@ -7,11 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tokenwire.coordinator.api.api_request import InvalidBody, UnsupportedFields
-from tokenwire.coordinator.api.openai.chat_request import (
-    CHAT_NOT_SERVED,
-    MEDIA_OPTIONS_NOT_SERVED,
-    ChatCompletionRequest,
-)
+from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.errors import InvalidRequest
 
 # vLLM's own fields, which mean the same on all of these routes.
@@ -23,13 +19,12 @@ _PASSED_ON = frozenset(
         *("repetition_detection", "repetition_penalty", "request_id", "seed", "session_id", "skip_special_tokens"),
         *("spaces_between_special_tokens", "stop", "stop_token_ids", "stream_interval", "structured_outputs"),
         *("thinking_token_budget", "token_history", "top_k", "truncate_prompt_tokens", "truncation_side", "vllm_xargs"),
-        *("max_weight_lag", "min_weight_version", "watermarking"),
+        *("max_weight_lag", "min_weight_version", "watermarking", "mm_processor_kwargs", "media_io_kwargs"),
     }
 )
 # Chat's fields that these routes name differently, with the values that have no effect.
 _CHAT_ONLY: dict[str, tuple[Any, ...]] = {
     **CHAT_NOT_SERVED,
-    **MEDIA_OPTIONS_NOT_SERVED,
     "add_generation_prompt": (None, True),
     "add_special_tokens": (None, False),
     "continue_final_message": (None, False),

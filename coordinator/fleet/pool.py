@@ -241,9 +241,9 @@ class WorkerPool(SessionListener[WorkerSession]):
         """Return whether a worker of a model (of a revision) can take a request now, other than at these addresses."""
         return any(each.address not in than for each in self._candidates_for(model, adapter_id, revision))
 
-    def capacity(self, model: str) -> int:
-        """Return how many sequences the workers of a model run at a time, including disconnected ones."""
-        return sum(each.workload.capacity for each in self.sessions if each.model_name == model)
+    def usual_queue(self, model: str) -> int:
+        """Return how many sequences may wait for the workers of a model, including disconnected ones."""
+        return sum(each.workload.usual_queue for each in self.sessions if each.model_name == model)
 
     def scarce_needs(self, model: str, submission: Submission) -> frozenset[str]:
         """Return what a request needs that not every listed worker of its model has."""

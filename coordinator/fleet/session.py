@@ -411,7 +411,7 @@ class WorkerSession:
         self.version_epoch = version_epoch_of(welcome.serving)
         self.capabilities = welcome.capabilities
         self.unsupported = lacks_of(welcome)
-        self.workload.begin(welcome.model.max_num_seqs, welcome.load)
+        self.workload.begin(welcome.model.max_num_seqs, welcome.load, welcome.model.HasField("pooling"))
         stats = self._slots.discard.stats = self._stats_by_model.setdefault(self.model_name, SessionStats())
         self.gaps = TokenGaps(stats, time.monotonic()) if transport.sends_steps else None
         self._starvation.begin()

@@ -13,6 +13,8 @@ QUEUED_TOKENS = 512
 _MEMORY_FULL = 0.95
 _UNLIMITED = 1_000_000
 """The capacity of a worker that announces no maximum."""
+_INPUTS_A_REPLY = 64
+"""A pooled input is computed in a step or a few, a reply in hundreds, and clients send inputs in batches of as many."""
 MOST_SEQUENCES = 16_384
 """More than any engine runs at a time: what a worker claims beyond that is not believed."""
 _LEAD_SHARE = 16
@@ -36,6 +38,8 @@ class Workload:
         self._max_sequences = 0
         self.capacity = 0
         """How many sequences the worker runs at a time; 0 before it was ever connected."""
+        self.usual_queue = 0
+        """How many sequences may wait for it: about as long as one reply takes."""
         self.tokens = 0
         """Total tokens received."""
         self.load = pb.Load()
@@ -45,13 +49,14 @@ class Workload:
         self._load_at = 0.0
         self._own_at_load = 0
 
-    def begin(self, max_sequences: int, load: pb.Load) -> None:
+    def begin(self, max_sequences: int, load: pb.Load, pools: bool = False) -> None:
         """Reset for a new session; `max_sequences` is how many the worker runs at a time, 0 if unknown."""
         self._prompts.clear()
         self._prompt_tokens = 0
         max_sequences = min(max_sequences, MOST_SEQUENCES)
         self._max_sequences = max_sequences
         self.capacity = max_sequences or _UNLIMITED
+        self.usual_queue = self.capacity * (_INPUTS_A_REPLY if pools else 1)
         self.on_load(load)
 
     def on_frame(self, frame: pb.StepFrame) -> None:

@@ -84,7 +84,8 @@ def _seeds(arguments: argparse.Namespace) -> Sequence[int]:
 def main() -> int:
     """Run the selected attacks, or all named ones; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.adversary", description=__doc__)
-    parser.add_argument("--row", action="append", choices=list(ROWS), metavar="NAME", help="run this named attack (tests/adversary/rows.py); repeat for more")
+    named = "run this named attack (tests/adversary/rows.py); repeat for more"
+    parser.add_argument("--row", action="append", choices=list(ROWS), metavar="NAME", help=named)
     parser.add_argument("--seed", action="append", type=int, help="run the attack of this seed; repeat for more")
     parser.add_argument("--draws", type=int, help="run the attacks of so many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")

@@ -12,6 +12,7 @@ MESSAGES = [{"role": "user", "content": "Hi"}]
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
 TOOL = {"type": "function", "function": {"name": "f"}}
+OPTIONS = {"mm_processor_kwargs": {"a": 1}}
 NESTED = '{"a":' * 5000 + "1" + "}" * 5000
 
 
@@ -34,6 +35,9 @@ NESTED = '{"a":' * 5000 + "1" + "}" * 5000
         (CHAT, {"messages": MESSAGES, "stop": ["a"] * 5}, 400, "stop", "at most 4"),
         (CHAT, {"messages": MESSAGES, "stop": ""}, 400, "stop", "empty string"),
         (CHAT, {"messages": MESSAGES, "stop": ["a", ""]}, 400, "stop", "empty string"),
+        (CHAT, {"messages": MESSAGES, **OPTIONS}, 400, "mm_processor_kwargs", "--trust-request-mm-kwargs"),
+        ("/tokenize", {"messages": MESSAGES, **OPTIONS}, 400, "mm_processor_kwargs", "--trust-request-mm-kwargs"),
+        ("/v1/responses", {"input": "Hi", **OPTIONS}, 400, "mm_processor_kwargs", "--trust-request-mm-kwargs"),
         (CHAT, {"messages": MESSAGES, "n": 0}, 400, "n", "n must be"),
         (CHAT, {"messages": MESSAGES, "n": 2, "temperature": 0}, 400, "n", "greedy"),
         (CHAT, {"messages": MESSAGES, "stop_token_ids": [-1]}, 400, "stop_token_ids", "out-of-vocab"),

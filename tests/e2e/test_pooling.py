@@ -1,10 +1,12 @@
 """Models that embed, beside one that generates: real processes, and OpenAI's own client."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from openai import OpenAI
 
@@ -51,3 +53,14 @@ def test_both_kinds_of_models_are_served_together(mixed: Service) -> None:
     assert len({tuple(vector) for vector in vectors}) == len(TEXTS)
     assert floats == vectors[0]
     assert chat.choices[0].message.content
+
+
+def test_batches_of_many_clients_wait_for_their_turn(mixed: Service) -> None:
+    """Each input takes a step, so that more of them may wait than replies."""
+
+    def status(number: int) -> int:
+        body = {"model": "embedder", "input": [f"{number} {text}" for text in TEXTS * 16]}
+        return httpx.post(f"{mixed.url}/v1/embeddings", json=body, timeout=60).status_code
+
+    with ThreadPoolExecutor(16) as clients:
+        assert [*clients.map(status, range(16))] == [200] * 16

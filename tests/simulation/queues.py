@@ -198,7 +198,7 @@ class QueueWitness:
 
     def _limit(self, model: str) -> int:
         limit = self._settings.max_queue
-        return max(LEAST_QUEUE, self._pool.capacity(model)) if limit is None else limit
+        return max(LEAST_QUEUE, self._pool.usual_queue(model)) if limit is None else limit
 
     def _judge_refused(self, admitted: QueuedRequest, before: Sequence[QueuedRequest]) -> None:
         """Judge which queued requests were refused for one that was admitted."""
@@ -336,9 +336,9 @@ class QueueWitness:
         """Return what the pool does."""
         return self._pool.free_capacity(model, adapter_id, revision, seeded_noise)
 
-    def capacity(self, model: str) -> int:
-        """Return how many sequences the workers run at a time."""
-        return self._pool.capacity(model)
+    def usual_queue(self, model: str) -> int:
+        """Return how many sequences may wait for the workers."""
+        return self._pool.usual_queue(model)
 
     def unavailable_reason(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> str:
         """Return why no worker can take a request."""

@@ -1,6 +1,5 @@
 """The body of a chat completion request, and its translation to a GenerationRequest."""
 
-import json
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -9,6 +8,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 from tokenwire.coordinator.api.api_request import NOT_SERVED, RequestHeaders
 from tokenwire.coordinator.api.fields.common import RequestFields, check_stream_options
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
+from tokenwire.coordinator.api.fields.media_options import MediaOptionFields
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields, without_ids
 from tokenwire.coordinator.api.fields.tools import parse_tools
 from tokenwire.coordinator.api.fields.weight_limits import WeightLimitFields
@@ -35,12 +35,6 @@ CHAT_NOT_SERVED: dict[str, tuple[Any, ...]] = {
 }
 
 
-MEDIA_OPTIONS_NOT_SERVED: dict[str, tuple[Any, ...]] = dict.fromkeys(
-    ("media_io_kwargs", "mm_processor_kwargs"), (None, {})
-)
-"""Those of the chat route that other routes do not serve, as above."""
-_MEDIA_OPTIONS = {"mm_processor_kwargs": "preprocessing", "media_io_kwargs": "media loading"}
-"""And what they change, in vLLM's words."""
 _TOOL_FIELDS = frozenset({"tools", "tool_choice"})
 _PART_SCHEMA = {
     "type": "object",
@@ -62,7 +56,7 @@ _MESSAGES_SCHEMA = {
 """The documented schema of messages. Rendering checks them, with better messages."""
 
 
-class ChatCompletionRequest(RequestFields, TokenHistoryFields):
+class ChatCompletionRequest(RequestFields, TokenHistoryFields, MediaOptionFields):
     """OpenAI's chat completion request, with vLLM's extensions."""
 
     messages: Annotated[list[dict[str, Any]], WithJsonSchema(_MESSAGES_SCHEMA)]
@@ -84,8 +78,6 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = True
-    media_io_kwargs: dict[str, dict[str, Any]] | None = None
-    mm_processor_kwargs: dict[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the body as the client sent it."""
@@ -205,7 +197,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             conversation_id=conversation_id,
             is_recorded=session_id is not None,
             data_parallel_rank=headers.data_parallel_rank,
-            media_options=self.media_options(api),
+            media_options=self.media_options(api) if self.mm_processor_kwargs or self.media_io_kwargs else None,
             weights=self.weight_limits(headers.weights),
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,
@@ -215,19 +207,6 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             reasoning_ended=None if self.include_reasoning else True,
         )
         return request if plan is None else _planned(request, plan)
-
-    def media_options(self, api: ApiSettings) -> str | None:
-        """Return the options for media as JSON; None without any. Raises InvalidRequest where they are not trusted."""
-        given = {name: value for name in _MEDIA_OPTIONS if (value := getattr(self, name))}
-        if given and not api.trust_media_options:
-            name = next(iter(given))
-            raise InvalidRequest(
-                f"Per-request {name} are disabled by default because they can change multimodal "
-                f"{_MEDIA_OPTIONS[name]} resource usage. Start the server with --trust-request-mm-kwargs only when "
-                "clients are trusted.",
-                param=name,
-            )
-        return json.dumps(given, sort_keys=True) if given else None
 
     def echoed(self) -> str:
         """Return the text of the last message, for an echo before the reply."""

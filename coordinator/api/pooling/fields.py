@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
 from tokenwire.coordinator.api.fields.common import INT64_MAX, Identifier, Int64
+from tokenwire.coordinator.api.fields.media_options import MEDIA_OPTIONS_NOT_SERVED
 from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt
 from tokenwire.coordinator.generation.limits import lacks_route
 from tokenwire.coordinator.parsing.request_model import RequestModel
@@ -17,7 +18,7 @@ from tokenwire.coordinator.types import ChatPrompt, ServedModel, Truncation
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
-UNSUPPORTED = UnsupportedFields({"media_io_kwargs": (None, {}), "mm_processor_kwargs": (None, {})})
+UNSUPPORTED = UnsupportedFields(MEDIA_OPTIONS_NOT_SERVED)
 """vLLM's fields that have no effect without media."""
 _REMOVED_TASKS = {
     "score": "`score` task was removed; use `classify` instead.",

@@ -9,12 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFields
+from tokenwire.coordinator.api.fields.media_options import MEDIA_OPTIONS_NOT_SERVED
 from tokenwire.coordinator.api.openai.chat import ChatService
-from tokenwire.coordinator.api.openai.chat_request import (
-    CHAT_NOT_SERVED,
-    MEDIA_OPTIONS_NOT_SERVED,
-    ChatCompletionRequest,
-)
+from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.prompts import prepare_prompt
 from tokenwire.coordinator.output.settings import ApiSettings

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import RequestHeaders, context_of
 from tokenwire.coordinator.api.fields.common import Identifier
+from tokenwire.coordinator.api.fields.media_options import MediaOptionFields
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
 from tokenwire.coordinator.api.fields.tools import parse_tools
 from tokenwire.coordinator.api.json_pieces import slices
@@ -27,7 +28,7 @@ from tokenwire.coordinator.types import ChatPrompt, TextPrompt
 from tokenwire.errors import InvalidRequest, mib
 
 
-class TokenizeRequest(TokenHistoryFields):
+class TokenizeRequest(TokenHistoryFields, MediaOptionFields):
     """Either a prompt or messages."""
 
     model: str | None = None
@@ -92,7 +93,10 @@ def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: 
         headers = RequestHeaders.of(request)
         model = await models.resolve(body.model, headers.caller)
         prompt = body.to_prompt(api, headers)
-        preparing = generation.prepare_prompt(prompt, model, caller=headers.caller, body=headers.body)
+        options = None if body.messages is None else body.media_options(api)
+        preparing = generation.prepare_prompt(
+            prompt, model, caller=headers.caller, media_options=options, body=headers.body
+        )
         prepared = await (while_connected(headers.connection, preparing) if model.media else preparing)
         token_ids = array("I", prepared.token_ids)  # a tenth of a list, for as long as the response is sent
         token_to_str = model.tokenizer.token_to_str

@@ -60,8 +60,8 @@ class AdmissionWorkers(Protocol):
     def scarce_needs(self, model: str, submission: Submission) -> frozenset[str]:
         """Return what a request needs that not every worker of its model has."""
 
-    def capacity(self, model: str) -> int:
-        """Return the maximum sequences that the workers of a model run at a time."""
+    def usual_queue(self, model: str) -> int:
+        """Return how many sequences may wait for the workers of a model."""
 
     def unavailable_reason(self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None) -> str:
         """Return why no worker can take a request for a model (and revision); empty when one can."""
@@ -203,7 +203,7 @@ class AdmissionQueue(PoolListener):
 
     def _limit(self, model: str) -> int:
         limit = self._settings.max_queue
-        return max(LEAST_QUEUE, self._workers.capacity(model)) if limit is None else limit
+        return max(LEAST_QUEUE, self._workers.usual_queue(model)) if limit is None else limit
 
     def _rejection(
         self, model: str, adapter_id: int, placement: Placement, sequences: int, why: str

@@ -39,7 +39,8 @@ class AdmissionSettings:
             "rejected at once.",
             Section.ADMISSION,
             bounds=Bounds(at_least=0),
-            default_text="as many as its workers run at a time; with --enable-rl no limit",
+            default_text="as many as its workers run at a time, and 64 times that of a pooling model; "
+            "with --enable-rl no limit",
             default_with=("--enable-rl", UNLIMITED),
         ),
     )

@@ -228,4 +228,5 @@ def fingerprint_of(model: str, submission: Submission) -> Fingerprint:
     digest.update(array("I", submission.prompt_token_ids).tobytes())
     if submission.media is not None:
         digest.update(b"".join(item.digest for item in submission.media.items))
+        digest.update((submission.media.options_json or "").encode())
     return digest.digest()

@@ -502,7 +502,7 @@ async def test_a_worker_has_capacity_for_its_maximum_and_a_few_more(tmp_path: Pa
     """Submitted sequences count at once; capacity is freed when they end, and listeners are called."""
     address = unix_address(tmp_path)
     async with running_worker(address, max_num_seqs=4), ready_pool(address) as pool:
-        assert (pool.free_capacity(MODEL), pool.capacity(MODEL)) == (6, 4)
+        assert (pool.free_capacity(MODEL), pool.usual_queue(MODEL)) == (6, 4)
         assert pool.free_capacity("another") == 0
         recorder = Recorder()
         pool.subscribe(recorder)

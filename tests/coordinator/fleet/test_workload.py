@@ -36,6 +36,15 @@ def test_the_load_of_other_coordinators_counts_while_it_is_recent() -> None:
     assert worker.workload.sequences == 2
 
 
+def test_more_inputs_than_replies_may_wait_for_a_worker() -> None:
+    """Each takes a step or a few."""
+    worker = LoadedWorker("one")
+    worker.workload.begin(8, pb.Load())
+    assert (worker.workload.capacity, worker.workload.usual_queue) == (8, 8)
+    worker.workload.begin(8, pb.Load(), pools=True)
+    assert (worker.workload.capacity, worker.workload.usual_queue) == (8, 8 * 64)
+
+
 def test_a_full_worker_costs_more_than_its_prompts() -> None:
     """Without free sequences or memory, a request waits for a sequence to end."""
     full, out_of_memory = LoadedWorker("full"), LoadedWorker("memory")

@@ -89,8 +89,8 @@ class CapacityWorkers:
         """Return what the test set."""
         return self.scarce.get(submission.request_id, frozenset())
 
-    def capacity(self, model: str) -> int:
-        """Return how many sequences run at a time."""
+    def usual_queue(self, model: str) -> int:
+        """Return as many as run at a time."""
         return 20
 
     def free_capacity(

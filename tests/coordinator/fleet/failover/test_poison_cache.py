@@ -1,5 +1,6 @@
 """Requests that killed workers are rejected by their fingerprint, and no others."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from tests.clock import Clock
 from tokenwire.coordinator.fleet.failover.poison_cache import PoisonCache, fingerprint_of
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
 from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
 from tokenwire.errors import PoisonRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -275,13 +277,16 @@ def test_fingerprints_distinguish_what_affects_an_engine(one: Submission, other:
     assert (fingerprint_of("m", one) == fingerprint_of("m", other)) is same
 
 
-def test_fingerprints_include_adapter_and_model() -> None:
-    """The adapter may be the cause."""
+def test_fingerprints_include_what_else_may_be_the_cause() -> None:
+    """The adapter, the model, pictures, and how they are processed."""
     adapted = short_submission()
     adapted.lora.name = "red"
+    picture = MediaPrompt([MediaContent(b"x")], [1], 1, [(0, 1)])
     prints = {
+        fingerprint_of("m", replace(short_submission(), media=picture)),
+        fingerprint_of("m", replace(short_submission(), media=replace(picture, options_json="{}"))),
         fingerprint_of("m", short_submission()),
         fingerprint_of("m", adapted),
         fingerprint_of("n", short_submission()),
     }
-    assert len(prints) == 3
+    assert len(prints) == 5
