@@ -68,6 +68,11 @@ class RedisHealth:
         """Whether it failed a moment ago and is skipped."""
         return self._paused_until is not None and self._clock() < self._paused_until
 
+    async def resume(self) -> None:
+        """Wait until it is to be used again."""
+        if self._paused_until is not None:
+            await asyncio.sleep(max(0.0, self._paused_until - self._clock()))
+
     @property
     def has_failed(self) -> bool:
         """Whether its last use was a failure."""
@@ -97,6 +102,15 @@ class RedisHealth:
             self.on_error(error)
             raise no_answer(store) from error
         self.on_success()
+
+
+def is_away(error: Exception) -> bool:
+    """Return whether an error means that a Redis cannot write now; others are answers of its, which stay the same."""
+    from redis.exceptions import ConnectionError as RedisConnectionError
+    from redis.exceptions import ReadOnlyError
+    from redis.exceptions import TimeoutError as RedisTimeoutError
+
+    return isinstance(error, OSError | RedisConnectionError | RedisTimeoutError | ReadOnlyError)
 
 
 def no_answer(store: str) -> Unavailable:

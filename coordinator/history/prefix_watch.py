@@ -25,6 +25,8 @@ _BRANCHES = 4
 _ENTRY_BYTES = 600
 _OF_IDS = frozenset[PrefixCause](("edited", "branch", "compacted", "template"))
 """Causes that ids show, where no message does."""
+_BEGIN = frozenset[PrefixCause](("branch", "model", "salt"))
+"""Causes with which a branch begins; the one before may go on."""
 _COMPACTED = 0.6
 """A prompt that leaves the last one, and is shorter by this factor, was compacted."""
 
@@ -98,15 +100,16 @@ class WatchedPrompt:
         digest = digest_prompt(messages, form, token_ids, [each.digest for each in known])
         self._new = new = Branch(digest, model.name, salt)
         likeness = digest.alike if messages else digest.alike_ids
-        self._old = old = max(reversed(known), key=lambda each: likeness(each.digest), default=None)
+        own = [each for each in known if (each.model, each.salt) == (new.model, salt)]  # only there is anything cached
+        self._old = old = max(reversed(own or known), key=lambda each: likeness(each.digest), default=None)
         if old is not None:
             self._common = digest.common_tokens(old.digest)
             self._found = self._difference(old, new, messages, form)
             if self._found is not None and self._found.cause in _OF_IDS and not self._found.text:
                 shown = token_ids[self._common : self._common + BLOCK_TOKENS]
                 self._found = replace(self._found, text=model.tokenizer.decode(shown, False)[: 2 * SHOWN_CHARS])
-        is_branch = self._found is not None and self._found.cause == "branch"
-        self._watch.put(self._key, new, None if is_branch else old)
+        begins = self._found is not None and self._found.cause in _BEGIN
+        self._watch.put(self._key, new, None if begins else old)
 
     def prefilled(self, cached: int) -> None:
         """Complete the explanation by how much of the prompt its worker had."""
@@ -125,9 +128,10 @@ class WatchedPrompt:
         self, old: Branch, new: Branch, messages: Sequence[Mapping[str, Any]], form: ContentFormat
     ) -> PrefixDivergence | None:
         """Return how two prompts differ; None if one begins with the other."""
-        if (old.model, old.salt) != (new.model, new.salt):
-            return PrefixDivergence("salt" if old.model == new.model else "model", token=self._common)
         place, same = new.digest.alike(old.digest)
+        if (old.model, old.salt) != (new.model, new.salt):
+            changed: PrefixCause = "salt" if old.model == new.model else "model"
+            return PrefixDivergence(changed if place or not messages else "branch", token=self._common)
         if place < min(len(messages), len(old.digest.messages)):
             text = text_at_difference(messages[place], place, form, new.digest.pieces[place], old.digest.pieces[place])
             return PrefixDivergence(_kind(old.digest, new.digest, same > place), place, text, self._common)

@@ -58,7 +58,7 @@ class MessageRules:
 
     def full_finish(self, reason: str, calls: Sequence[ParsedToolCall]) -> str:
         """Return the finish reason of a full message, given the engine's."""
-        called = self.tool_choice == "auto" and len(calls) > 0
+        called = self.tool_choice == "auto" and len(calls) > 0 and reason != "abort"  # which vLLM hides
         return "tool_calls" if called or (self.tool_choice == "required" and reason == "stop") else reason
 
     @property

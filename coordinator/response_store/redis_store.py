@@ -13,7 +13,7 @@ from hashlib import blake2b
 from tokenwire.coordinator.response_store.settings import ResponseStoreSettings
 from tokenwire.coordinator.response_store.store import ResponseKey
 from tokenwire.coordinator.response_store.stored_response import StoredResponse, pack, unpack
-from tokenwire.coordinator.shared_redis import PAUSE_S, TIMEOUT_S, RedisHealth, open_redis
+from tokenwire.coordinator.shared_redis import PAUSE_S, TIMEOUT_S, RedisHealth, is_away, open_redis
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class RedisResponseStore:
         return [_found(value, key) for value, key in zip(found, keys, strict=True)]
 
     def put(self, response: StoredResponse) -> None:
-        """Queue a response for writing; beyond the queue's size it is dropped."""
+        """Queue a response for writing, once Redis is there; beyond the queue's size it is dropped."""
         self._enqueue(_Write((response.tenant, response.id), pack(response), not response.has_ended))
 
     async def delete(self, key: ResponseKey) -> None:
@@ -138,14 +138,21 @@ class RedisResponseStore:
         while True:
             write = await self._queue.get()
             try:
-                if not self._health.is_paused:
-                    await self._write(write)
-                    self._health.on_success()
-            except Exception as error:  # no answer of a server may end the writer
-                self._health.on_error(error)
+                while not await self._try(write):
+                    await self._health.resume()
             finally:
                 self._queued_bytes -= len(write.value)
                 self._queue.task_done()
+
+    async def _try(self, write: _Write) -> bool:
+        """Write; return False if Redis is away, so that others would not hear of it."""
+        try:
+            await self._write(write)
+        except Exception as error:  # no answer of a server may end the writer
+            self._health.on_error(error)
+            return not is_away(error)
+        self._health.on_success()
+        return True
 
     async def _write(self, write: _Write) -> None:
         name = _PREFIX + _name(write.key)

@@ -96,6 +96,20 @@ def test_branches_compaction_and_salts(client: httpx.Client) -> None:
     assert explained(client, "salt", [*first], cache_salt="b")["cause"] == "salt"
 
 
+def test_a_helper_with_a_salt_of_its_own_leaves_the_causes_of_others(client: httpx.Client) -> None:
+    """Each is compared with what could be cached for it; a helper that has nothing in common is a branch at first."""
+    own, helper = [system("a"), question("Go.")], [{"role": "system", "content": TASK * 2}, question("Help.")]
+    explained(client, "helped", own)
+    causes = []
+    for _ in range(2):
+        causes.append(explained(client, "helped", helper, cache_salt="small")["cause"])
+        own.append(question("On."))
+        causes.append(explained(client, "helped", own)["cause"])
+        helper.append(question("More help."))
+
+    assert causes == ["branch", "none", "none", "none"]
+
+
 def test_what_the_cache_lost_is_evicted(client: httpx.Client) -> None:
     """The prompt goes on, and other prompts have taken its place in the cache."""
     messages = [system("evicted"), question("Go.")]

@@ -15,6 +15,7 @@ CALL = ParsedToolCall("1", "a", "{}")
     [
         ("auto", "stop", "tool_calls", "tool_calls"),
         ("auto", "length", "length", "tool_calls"),
+        ("auto", "abort", "abort", "abort"),
         ("required", "stop", "tool_calls", "tool_calls"),
         ("required", "length", "length", "length"),
         ("named", "stop", "stop", "stop"),
