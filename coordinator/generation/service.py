@@ -32,7 +32,8 @@ from tokenwire.coordinator.media.content import MediaContent
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.choice import Choice, Reply, SharedPromptLogprobs
 from tokenwire.coordinator.output.settings import ApiSettings
-from tokenwire.coordinator.text.detokenizer import TextStreams
+from tokenwire.coordinator.output.whole_tokens import WholeTokens
+from tokenwire.coordinator.text.detokenizer import StoppingTextStream, TextStreams
 from tokenwire.coordinator.text.logprobs import LogprobDecoder
 from tokenwire.coordinator.text.template.messages import ChatMessage
 from tokenwire.coordinator.text.text_length import text_chars
@@ -442,17 +443,13 @@ def _choices(prepared: PreparedRequest, position: int, texts: TextStreams, reply
     decoder = partial(LogprobDecoder, model.token_texts, _most_width(prepared.sampling))
     scored = decoder if _is_scored(prepared.sampling) else None
     prompt_logprobs = SharedPromptLogprobs(decoder) if prepared.sampling.HasField("prompt_logprobs") else None
-    return [
-        Choice(
-            position * request.n + i,
-            texts.stream(token_ids),
-            reply,
-            scored,
-            request.token_by_token,
-            prompt_logprobs,
-        )
-        for i in range(request.n)
-    ]
+    choices = []
+    for index in range(position * request.n, (position + 1) * request.n):
+        text, whole = texts.stream(token_ids), None
+        if request.token_by_token and isinstance(text, StoppingTextStream):
+            whole = WholeTokens(text, reply)
+        choices.append(Choice(index, whole or text, whole or reply, scored, request.token_by_token, prompt_logprobs))
+    return choices
 
 
 def _is_scored(sampling: pb.SamplingParams) -> bool:

@@ -207,7 +207,7 @@ class TextStream:
 class StoppingTextStream(TextStream):
     """A TextStream that searches for stop strings, and keeps only text that may become one."""
 
-    __slots__ = ("_scanner", "_suppressed")
+    __slots__ = ("_suppressed", "scanner")
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class StoppingTextStream(TextStream):
         **rules: Any,
     ) -> None:
         super().__init__(tokenizer, start, **rules)
-        self._scanner = StopScanner(stops, self._include)
+        self.scanner = StopScanner(stops, self._include)
         self._suppressed = min_tokens
         """Number of tokens in whose text stop strings do not count."""
 
@@ -228,7 +228,7 @@ class StoppingTextStream(TextStream):
         count = len(token_ids)
         if stop_terminated and not self._include:
             token_ids = token_ids[:-1]
-        scanner = self._scanner
+        scanner = self.scanner
         if len(token_ids) == 1:
             text = self._decode(token_ids[0])
             if not scanner.state and scanner.find_first(text) is None:
@@ -251,14 +251,14 @@ class StoppingTextStream(TextStream):
             if matched is not None:
                 return "".join(texts), position, matched
         if finished:
-            texts.append(self._scanner.flush())
+            texts.append(self.scanner.flush())
         return "".join(texts), count, None
 
     def _push(self, text: str) -> tuple[str, str | None]:
         if not self._suppressed:
-            return self._scanner.push(text, True)
+            return self.scanner.push(text, True)
         self._suppressed -= 1
-        return self._scanner.push(text, False)
+        return self.scanner.push(text, False)
 
 
 def start_after(tokenizer: ModelTokenizer, prompt: Sequence[int], skip_special_tokens: bool = True) -> TextStart:

@@ -107,12 +107,13 @@ def _compile_cached(stops: tuple[str, ...]) -> StopAutomaton:
 class StopScanner:
     """Scans the text of one sequence, holding back what may become a stop string."""
 
-    __slots__ = ("_automaton", "_held", "_include", "find_first", "state")
+    __slots__ = ("_automaton", "_include", "find_first", "held", "state")
 
     def __init__(self, automaton: StopAutomaton, include_stop_str_in_output: bool) -> None:
         self._automaton = automaton
         self._include = include_stop_str_in_output
-        self._held = ""
+        self.held = ""
+        """Text that may become a stop string."""
         self.state = 0
         """The automaton's state. While it is 0, text without a find_first match need not be pushed."""
         self.find_first = automaton.find_first
@@ -128,14 +129,14 @@ class StopScanner:
             return self._cut(text[:end], automaton.stops[index])
         if self._include:
             return text, None
-        text = self._held + text
+        text = self.held + text
         end = len(text) - automaton.held[self.state]
-        self._held = text[end:]
+        self.held = text[end:]
         return text[:end], None
 
     def flush(self) -> str:
         """Return the held text, at the end of the sequence."""
-        held, self._held = self._held, ""
+        held, self.held = self.held, ""
         return held
 
     def _cut(self, text: str, stop: str) -> tuple[str, str]:
