@@ -55,13 +55,13 @@ class FairMemory(Generic[Key, Kept]):
 
     def find(self, key: Key) -> Kept | None:
         """Return a value, which does not count as a use."""
-        self._expire()
+        self.expire()
         entry = self._entries.get(key)
         return None if entry is None else entry.value
 
     def use(self, key: Key) -> Kept | None:
         """Return a value, and keep it for longer."""
-        self._expire()
+        self.expire()
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -70,7 +70,7 @@ class FairMemory(Generic[Key, Kept]):
 
     def items(self) -> Iterator[tuple[Key, Kept]]:
         """Yield all keys with their values, the least recently used one first."""
-        self._expire()
+        self.expire()
         return ((key, entry.value) for key, entry in self._entries.items())
 
     def put(self, key: Key, value: Kept, share: str, size: int) -> None:
@@ -85,7 +85,7 @@ class FairMemory(Generic[Key, Kept]):
         entry = self._entries[key]
         self._resize(entry, more)
         self._touch(key, entry)
-        self._expire()
+        self.expire()
         while self.size > self._max_bytes:
             largest = max(self._shares.values(), key=lambda share: share.size)
             self.evicted += 1
@@ -99,7 +99,8 @@ class FairMemory(Generic[Key, Kept]):
             self._on_dropped(key)
         return True
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Drop what has not been used for the TTL."""
         now = self._clock()
         while self._entries:
             key, entry = next(iter(self._entries.items()))

@@ -1,8 +1,10 @@
 """Sessions in a directory, a file for each, which the processes of a host share and which outlives them."""
 
 import asyncio
+import contextlib
 import errno
 import hashlib
+import heapq
 import json
 import logging
 import math
@@ -17,7 +19,7 @@ from typing import Any, TypeVar
 
 from tokenwire.coordinator.trajectories.marks import SessionMarks
 from tokenwire.coordinator.trajectories.session_limit import SessionLimit, StoredEvent
-from tokenwire.coordinator.trajectories.store import FULL, DropCounts, OnDropped, SessionKey, StoredSession
+from tokenwire.coordinator.trajectories.store import FULL, MOST_LISTED, DropCounts, OnDropped, SessionKey, StoredSession
 from tokenwire.coordinator.trajectories.write_queue import Append, WriteQueue
 from tokenwire.errors import InvalidRequest, Unavailable
 
@@ -33,6 +35,8 @@ _FRAME = struct.Struct("<4sII")
 _HEAD_BYTES = 64 * 1024
 """More than the head of a file has."""
 _SWEEP_S = 60.0
+_COARSE_S = 2.0
+"""By how much a file system's times may be behind the clock."""
 
 
 class DirectoryTrajectoryStore:
@@ -54,6 +58,7 @@ class DirectoryTrajectoryStore:
         self._marks = SessionMarks[bytes](on_dropped)
         """The frames of the heads of files, which have a checksum of when they began."""
         self._queue = WriteQueue(self._write, max_bytes, on_dropped)
+        self._lists = asyncio.Semaphore(1)
         self._swept_at = -math.inf
         self._evicted = 0
         try:
@@ -93,10 +98,11 @@ class DirectoryTrajectoryStore:
         self._marks.drop(key)
         return await self._in_thread(_unlink, self._path(key))
 
-    async def sessions(self, tenant: str) -> Sequence[StoredSession]:
-        """Return the sessions of a tenant."""
+    async def sessions(self, tenant: str, limit: int = MOST_LISTED, since: float = 0.0) -> Sequence[StoredSession]:
+        """Return the sessions of a tenant; one list is made at a time."""
         await self._queue.flush()
-        return await self._in_thread(self._list, tenant)
+        async with self._lists:
+            return await self._in_thread(lambda of: self._list(of, limit, since), tenant)
 
     async def flush(self) -> None:
         """Wait until everything is written."""
@@ -164,13 +170,17 @@ class DirectoryTrajectoryStore:
         except FileNotFoundError:
             return []
 
-    def _list(self, tenant: str) -> list[StoredSession]:
-        found = []
-        for path in self._tenant_folder(tenant).glob(f"*{_SUFFIX}"):
+    def _list(self, tenant: str, limit: int, since: float) -> list[StoredSession]:
+        """Read the heads of files, the last changed first, until none that is left can have begun later."""
+        newest: list[tuple[float, str]] = []
+        for changed_at, path in _last_changed(self._tenant_folder(tenant)):
+            if changed_at + _COARSE_S < (newest[0][0] if len(newest) == limit else since):
+                break
             head = _head_of(path)
-            if head.get("tenant") == tenant:
-                found.append(StoredSession(head["session"], head["created_at"]))
-        return sorted(found, key=lambda each: -each.created_at)
+            if head.get("tenant") == tenant and head["created_at"] >= since:
+                add = heapq.heappush if len(newest) < limit else heapq.heappushpop
+                add(newest, (head["created_at"], head["session"]))
+        return [StoredSession(name, began) for began, name in sorted(newest, reverse=True)]
 
     def _sweep(self) -> list[SessionKey]:
         """Delete what is too old, and beyond the size what whoever has most used least recently; return which
@@ -229,7 +239,18 @@ def _dropped(path: Path) -> list[SessionKey]:
     return [(head["tenant"], head["session"])] if head else []
 
 
-def _head_of(path: Path) -> dict[str, Any]:
+def _last_changed(folder: Path) -> list[tuple[float, str]]:
+    """Return the files of a tenant's sessions, each after when it was last changed, in that order."""
+    found = []
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for each in entries:
+            if each.name.endswith(_SUFFIX):
+                with contextlib.suppress(FileNotFoundError):  # another process was faster
+                    found.append((each.stat().st_mtime, each.path))
+    return sorted(found, reverse=True)
+
+
+def _head_of(path: Path | str) -> dict[str, Any]:
     """Return whose session a file has, and since when; nothing if it is gone, or its beginning was cut off."""
     try:
         with open(path, "rb") as file:

@@ -13,7 +13,7 @@ from tokenwire.coordinator.shared_redis import RedisHealth, open_redis
 from tokenwire.coordinator.trajectories.marks import SessionMarks
 from tokenwire.coordinator.trajectories.session_limit import SessionLimit, StoredEvent
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
-from tokenwire.coordinator.trajectories.store import DropCounts, OnDropped, SessionKey, StoredSession
+from tokenwire.coordinator.trajectories.store import MOST_LISTED, DropCounts, OnDropped, SessionKey, StoredSession
 from tokenwire.coordinator.trajectories.write_queue import STORE, Append, WriteQueue
 
 _EVENTS = b"tokenwire:trajectories:1:"
@@ -23,14 +23,18 @@ _MARK = b"tokenwire mark "
 _MARK_BYTES = 8
 _TIMEOUT_S = 5.0
 """Of one command: long sessions have many megabytes."""
-_MOST_LISTED = 10_000
+_MOST_KEPT = 10_000
 """Sessions that a tenant's list has, the newest: what expires stays there until somebody reads the list."""
+
+
+_PAGE = 200
+"""Sessions of which the list is read at a time."""
 
 
 class RedisTrajectoryStore:
     """Writes in the background, in order. Whoever cannot be answered gets Unavailable, within some seconds."""
 
-    def __init__(self, settings: TrajectorySettings, on_dropped: OnDropped, most_listed: int = _MOST_LISTED) -> None:
+    def __init__(self, settings: TrajectorySettings, on_dropped: OnDropped, most_listed: int = _MOST_KEPT) -> None:
         """Configure the client; it connects on first use."""
         assert settings.store is not None
         self._most_listed = most_listed
@@ -82,21 +86,26 @@ class RedisTrajectoryStore:
             deleted, _ = await pipe.execute()
         return bool(deleted)
 
-    async def sessions(self, tenant: str) -> Sequence[StoredSession]:
+    async def sessions(self, tenant: str, limit: int = MOST_LISTED, since: float = 0.0) -> Sequence[StoredSession]:
         """Return the sessions of a tenant; those that have expired are forgotten."""
         await self._queue.flush()
-        name = _name(_SESSIONS, tenant)
-        async with self._answer(), self._redis.pipeline(transaction=False) as pipe:
-            reply: Any = await self._redis.zrevrange(name, 0, -1, withscores=True)
-            members: list[tuple[bytes, float]] = reply
-            found = [StoredSession(json.loads(member), created_at) for member, created_at in members]
-            for session in found:
-                pipe.exists(_name(_EVENTS, tenant, session.id))
-            exist = await pipe.execute()
-            expired = [member for (member, _), exists in zip(members, exist, strict=True) if not exists]
-            if expired:
-                await self._redis.zrem(name, *expired)
-        return [session for session, exists in zip(found, exist, strict=True) if exists]
+        name, found = _name(_SESSIONS, tenant), list[StoredSession]()
+        while len(found) < limit:
+            size = min(_PAGE, limit - len(found))
+            async with self._answer(), self._redis.pipeline(transaction=False) as pipe:
+                reply: Any = await self._redis.zrevrangebyscore(name, "+inf", since, len(found), size, withscores=True)
+                members: list[tuple[bytes, float]] = reply
+                page = [StoredSession(json.loads(member), created_at) for member, created_at in members]
+                for session in page:
+                    pipe.exists(_name(_EVENTS, tenant, session.id))
+                exist = await pipe.execute()
+                expired = [member for (member, _), exists in zip(members, exist, strict=True) if not exists]
+                if expired:
+                    await self._redis.zrem(name, *expired)
+            found += [session for session, exists in zip(page, exist, strict=True) if exists]
+            if len(page) < size:
+                break
+        return found
 
     async def flush(self) -> None:
         """Wait until everything is written."""

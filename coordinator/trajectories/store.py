@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 from tokenwire.coordinator.fair_memory import FairMemory
@@ -21,8 +22,10 @@ OnDropped = Callable[[SessionKey], None]
 FULL = "--trajectories-mb is full: sessions dropped since the start: %d"
 _WARN_S = 60.0
 """Between two of these warnings."""
+MOST_LISTED = 1000
+"""Sessions in a list."""
 _EVENT_BYTES = 120
-_SESSION_BYTES = 800
+_SESSION_BYTES = 920
 """Measured, without their contents."""
 
 
@@ -71,8 +74,11 @@ class TrajectoryStore(Protocol):
     async def delete(self, key: SessionKey) -> bool:
         """Delete a session; return whether there was one. Raises Unavailable."""
 
-    async def sessions(self, tenant: str) -> Sequence[StoredSession]:
-        """Return the sessions of a tenant, the newest first. Raises Unavailable."""
+    async def sessions(self, tenant: str, limit: int = MOST_LISTED, since: float = 0.0) -> Sequence[StoredSession]:
+        """Return the sessions of a tenant that began since then, the newest first. Raises Unavailable.
+
+        It takes a time that grows with the limit, and not with what there is, for all of the coordinator's streams.
+        """
 
     async def flush(self) -> None:
         """Wait until what was appended is where others find it. Raises Unavailable."""
@@ -83,7 +89,6 @@ class TrajectoryStore(Protocol):
 
 @dataclass(slots=True)
 class _MemorySession:
-    created_at: float
     events: list[bytes] = field(default_factory=list)
     size: int = 0
 
@@ -103,7 +108,9 @@ class MemoryTrajectoryStore:
         self._limit = limit or SessionLimit()
         self._on_dropped = on_dropped
         self._clock = clock
-        self._memory = FairMemory[SessionKey, _MemorySession](max_bytes, ttl_s, clock, on_dropped)
+        self._memory = FairMemory[SessionKey, _MemorySession](max_bytes, ttl_s, clock, self._dropped)
+        self._began: dict[str, dict[str, float]] = {}
+        """When the sessions of each tenant began, in that order, by their ids."""
         self._wall_clock = wall_clock
         self._warn_at = -math.inf
 
@@ -133,7 +140,8 @@ class MemoryTrajectoryStore:
             self._on_dropped(key)
             return
         if session is None:
-            session = _MemorySession(self._wall_clock())
+            session = _MemorySession()
+            self._began.setdefault(key[0], {})[key[1]] = self._wall_clock()
             self._memory.put(key, session, share, _SESSION_BYTES)
         session.events.append(event)
         session.size += len(event)
@@ -141,6 +149,13 @@ class MemoryTrajectoryStore:
         self._memory.grow(key, size)
         if self._memory.evicted > evicted:
             self._warn()
+
+    def _dropped(self, key: SessionKey) -> None:
+        began = self._began[key[0]]
+        del began[key[1]]
+        if not began:
+            del self._began[key[0]]
+        self._on_dropped(key)
 
     def _warn(self) -> None:
         now = self._clock()
@@ -162,10 +177,11 @@ class MemoryTrajectoryStore:
         """Delete a session."""
         return self._memory.drop(key)
 
-    async def sessions(self, tenant: str) -> Sequence[StoredSession]:
+    async def sessions(self, tenant: str, limit: int = MOST_LISTED, since: float = 0.0) -> Sequence[StoredSession]:
         """Return the sessions of a tenant."""
-        own = [StoredSession(key[1], session.created_at) for key, session in self._memory.items() if key[0] == tenant]
-        return sorted(own, key=lambda each: -each.created_at)
+        self._memory.expire()
+        newest = islice(reversed(self._began.get(tenant, {}).items()), limit)
+        return [StoredSession(name, began) for name, began in newest if began >= since]
 
     async def flush(self) -> None:
         """Do nothing."""

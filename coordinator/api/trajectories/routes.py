@@ -17,7 +17,6 @@ from tokenwire.coordinator.api.trajectories.bodies import NewSession, RewardBody
 from tokenwire.coordinator.api.trajectories.export import FORMATS, encode
 from tokenwire.coordinator.api.trajectories.session_paths import decoded, path_of
 from tokenwire.coordinator.api.trajectories.sessions import (
-    MOST_LISTED,
     RecordedSessions,
     info_of,
     page_of_nodes,
@@ -29,6 +28,7 @@ from tokenwire.coordinator.trajectories.events import RewardGiven
 from tokenwire.coordinator.trajectories.graph import SessionGraph
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
 from tokenwire.coordinator.trajectories.rows import rows_of
+from tokenwire.coordinator.trajectories.store import MOST_LISTED
 from tokenwire.errors import NotFound
 from tokenwire.protocol.weight_limits import WeightLimits
 

@@ -25,7 +25,7 @@ READING_FACTOR = 6
 """How many times its stored bytes reading a large session takes: measured with agents' turns, and with long ids."""
 _ADDED_BYTES = 64
 """More than a store adds to an event."""
-_DEFAULT_LIST, MOST_LISTED = 100, 1000
+_DEFAULT_LIST = 100
 
 Listed = TypeVar("Listed")
 Made = TypeVar("Made")
@@ -93,13 +93,8 @@ class RecordedSessions:
 
         Raises Unavailable, and TooLarge as soon as it has too many bytes.
         """
-        sessions = [
-            session
-            for session in await self._recorder.store.sessions(caller.tenant)
-            if since is None or session.created_at >= since
-        ]
         pieces, size = list[bytes](), 0
-        for session in sessions[: limit or _DEFAULT_LIST]:
+        for session in await self._recorder.store.sessions(caller.tenant, limit or _DEFAULT_LIST, since or 0.0):
             with contextlib.suppress(NotFound):
                 info = info_of(session.id, await self.summary(caller, session.id, memory))
                 pieces += [b"," if pieces else b"[", json_bytes(info)]

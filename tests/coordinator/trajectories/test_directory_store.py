@@ -93,7 +93,9 @@ async def test_old_sessions_are_deleted_first_by_time_then_by_size(tmp_path: Pat
     store = directory_store(tmp_path, 6000, dropped)
     store.append(("acme", "newest"), "", b"x" * 100)
 
-    assert [session.id for session in await store.sessions("acme")] == ["newest", "newer"]
+    newest, newer = await store.sessions("acme")
+    assert [newest.id, newer.id] == ["newest", "newer"]
+    assert await store.sessions("acme", 1) == await store.sessions("acme", since=newest.created_at) == [newest]
     assert dropped == [("acme", "expired"), ("acme", "older")]
     await store.close()
     await before.close()

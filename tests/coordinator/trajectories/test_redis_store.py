@@ -88,7 +88,9 @@ async def test_the_list_of_a_tenant_is_bounded(redis_url: str) -> None:
         store.append(("many", name), "", b"1")
         await store.flush()
 
-    assert [session.id for session in await store.sessions("many")] == ["c", "b"]
+    newest, before = await store.sessions("many")
+    assert [newest.id, before.id] == ["c", "b"]
+    assert await store.sessions("many", 1) == await store.sessions("many", since=newest.created_at) == [newest]
     assert await store.read(("many", "a")) == [b"1"]
     await store.close()
 

@@ -1,5 +1,9 @@
 """The in-memory store is bounded in bytes and time; the tenant that has most of it loses its oldest sessions."""
 
+import sys
+from collections import Counter
+from types import FrameType
+
 import pytest
 
 from tests.clock import Clock
@@ -40,6 +44,29 @@ async def test_the_newest_session_is_listed_first() -> None:
     store.append(("acme", "a"), "acme", b"x")
 
     assert [session.id for session in await store.sessions("acme")] == ["b", "a"]
+    assert [session.id for session in await store.sessions("acme", 1)] == ["b"]
+    assert [session.id for session in await store.sessions("acme", since=store.clock.now - 1)] == ["b"]
+
+
+async def test_to_list_sessions_takes_no_longer_with_more_of_them() -> None:
+    """Anybody can make many, and a list of one is asked for by a hundred bytes: no session is looked at for it."""
+    store = MemoryStoreInTime()
+    looked_at = Counter[str]()
+
+    def trace(frame: FrameType, event: str, argument: object) -> None:
+        looked_at[event] += 1
+
+    counts = []
+    for known in (30, 60):
+        while len(store) < known:
+            store.append(("acme", str(len(store))), "acme", b"x")
+        sys.setprofile(trace)
+        listed = await store.sessions("acme", 1)
+        sys.setprofile(None)
+        assert [session.id for session in listed] == [str(known - 1)]
+        counts.append(looked_at.total())
+        looked_at.clear()
+    assert counts[0] == counts[1]
 
 
 async def test_a_session_expires_after_its_last_event() -> None:
