@@ -239,18 +239,16 @@ def _dropped(path: Path) -> list[SessionKey]:
     return [(head["tenant"], head["session"])] if head else []
 
 
-def _last_changed(folder: Path) -> list[tuple[float, str]]:
+def _last_changed(folder: Path) -> list[tuple[float, Path]]:
     """Return the files of a tenant's sessions, each after when it was last changed, in that order."""
     found = []
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for each in entries:
-            if each.name.endswith(_SUFFIX):
-                with contextlib.suppress(FileNotFoundError):  # another process was faster
-                    found.append((each.stat().st_mtime, each.path))
+    for path in folder.glob(f"*{_SUFFIX}"):
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            found.append((path.stat().st_mtime, path))
     return sorted(found, reverse=True)
 
 
-def _head_of(path: Path | str) -> dict[str, Any]:
+def _head_of(path: Path) -> dict[str, Any]:
     """Return whose session a file has, and since when; nothing if it is gone, or its beginning was cut off."""
     try:
         with open(path, "rb") as file:

@@ -202,6 +202,7 @@ TOKENIZE: Table = {
     **{name: _REQUEST[name] for name in ("model", "cache_salt", "session_id")},
     "prompt": _TEXTS,
     "messages": [*schemas.CHATS, *pictures.CHATS],
+    **{name: CHAT[name] for name in ("media_io_kwargs", "mm_processor_kwargs")},
     "return_token_strs": small(True),
 }
 DETOKENIZE: Table = {"model": _REQUEST["model"], "tokens": [*ID_LIST, id_list(VOCABULARY - 5, VOCABULARY - 5)]}
