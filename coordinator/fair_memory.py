@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -67,11 +67,6 @@ class FairMemory(Generic[Key, Kept]):
             return None
         self._touch(key, entry)
         return entry.value
-
-    def items(self) -> Iterator[tuple[Key, Kept]]:
-        """Yield all keys with their values, the least recently used one first."""
-        self.expire()
-        return ((key, entry.value) for key, entry in self._entries.items())
 
     def put(self, key: Key, value: Kept, share: str, size: int) -> None:
         """Keep a value, in place of an earlier one; `share`: whose part of the memory it takes, `size`: in bytes."""

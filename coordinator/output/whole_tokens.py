@@ -56,18 +56,20 @@ class WholeTokens:
         self._released += text
         self._ids += token_ids
         self._scored += logprobs or ()
-        has_scores = logprobs is not None
-        while len(self._ids) > (finish is not None):
-            if finish is None and self._ends[0] > self._sent + len(self._released):
-                return
-            self._pass_on(index, None, has_scores)
-        if finish is not None:
-            self._pass_on(index, finish, has_scores)
+        is_scored = logprobs is not None
+        if finish is None:
+            while self._ids and self._ends[0] <= self._sent + len(self._released):
+                self._pass_on(index, self._ends[0] - self._sent, is_scored)
+            return
+        while len(self._ids) > 1:
+            self._pass_on(index, self._ends[0] - self._sent, is_scored)
+        self._pass_on(index, len(self._released), is_scored, finish)
 
-    def _pass_on(self, index: int, finish: Finish | None, has_scores: bool) -> None:
-        size = max(0, self._ends.pop(0) - self._sent) if finish is None else len(self._released)
+    def _pass_on(self, index: int, size: int, is_scored: bool, finish: Finish | None = None) -> None:
+        """Pass on the first token that is held, with so many characters."""
+        self._ends = self._ends[1:]
         text, self._released = self._released[:size], self._released[size:]
         ids, self._ids = self._ids[:1], self._ids[1:]
         scored, self._scored = self._scored[:1], self._scored[1:]
         self._sent += len(text)
-        self._reply.delta(index, text, ids, finish, scored if has_scores else None)
+        self._reply.delta(index, text, ids, finish, scored if is_scored else None)

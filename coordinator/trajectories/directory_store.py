@@ -58,7 +58,7 @@ class DirectoryTrajectoryStore:
         self._marks = SessionMarks[bytes](on_dropped)
         """The frames of the heads of files, which have a checksum of when they began."""
         self._queue = WriteQueue(self._write, max_bytes, on_dropped)
-        self._lists = asyncio.Semaphore(1)
+        self._lists = asyncio.Lock()
         self._swept_at = -math.inf
         self._evicted = 0
         try:
@@ -173,7 +173,7 @@ class DirectoryTrajectoryStore:
     def _list(self, tenant: str, limit: int, since: float) -> list[StoredSession]:
         """Read the heads of files, the last changed first, until none that is left can have begun later."""
         newest: list[tuple[float, str]] = []
-        for changed_at, path in _last_changed(self._tenant_folder(tenant)):
+        for changed_at, _, path in sorted(_files(self._tenant_folder(tenant), "*"), reverse=True):
             if changed_at + _COARSE_S < (newest[0][0] if len(newest) == limit else since):
                 break
             head = _head_of(path)
@@ -187,12 +187,8 @@ class DirectoryTrajectoryStore:
         sessions.
         """
         shares: defaultdict[Path, list[tuple[float, int, Path]]] = defaultdict(list)
-        for path in self._folder.glob(f"*/*{_SUFFIX}"):
-            try:
-                status = path.stat()
-            except FileNotFoundError:
-                continue  # another process was faster
-            shares[path.parent].append((status.st_mtime, status.st_size, path))
+        for changed_at, size, path in _files(self._folder, "*/*"):
+            shares[path.parent].append((changed_at, size, path))
         expired, kept = time.time() - self._ttl_s, dict[Path, deque[tuple[float, int, Path]]]()
         dropped: list[SessionKey] = []
         for folder, files in shares.items():
@@ -239,13 +235,12 @@ def _dropped(path: Path) -> list[SessionKey]:
     return [(head["tenant"], head["session"])] if head else []
 
 
-def _last_changed(folder: Path) -> list[tuple[float, Path]]:
-    """Return the files of a tenant's sessions, each after when it was last changed, in that order."""
-    found = []
-    for path in folder.glob(f"*{_SUFFIX}"):
+def _files(folder: Path, pattern: str) -> Iterator[tuple[float, int, Path]]:
+    """Yield the files of sessions in a folder, each after when it was last changed and its size."""
+    for path in folder.glob(pattern + _SUFFIX):
         with contextlib.suppress(FileNotFoundError):  # another process was faster
-            found.append((path.stat().st_mtime, path))
-    return sorted(found, reverse=True)
+            status = path.stat()
+            yield status.st_mtime, status.st_size, path
 
 
 def _head_of(path: Path) -> dict[str, Any]:

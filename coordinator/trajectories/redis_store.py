@@ -25,8 +25,6 @@ _TIMEOUT_S = 5.0
 """Of one command: long sessions have many megabytes."""
 _MOST_KEPT = 10_000
 """Sessions that a tenant's list has, the newest: what expires stays there until somebody reads the list."""
-
-
 _PAGE = 200
 """Sessions of which the list is read at a time."""
 

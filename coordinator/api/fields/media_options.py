@@ -7,12 +7,10 @@ from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
 
-MEDIA_OPTIONS_NOT_SERVED: dict[str, tuple[Any, ...]] = dict.fromkeys(
-    ("media_io_kwargs", "mm_processor_kwargs"), (None, {})
-)
-"""The fields where a route has no media, with the values that have no effect."""
 _CHANGES = {"mm_processor_kwargs": "preprocessing", "media_io_kwargs": "media loading"}
 """What the fields change, in vLLM's words."""
+MEDIA_OPTIONS_NOT_SERVED: dict[str, tuple[Any, ...]] = dict.fromkeys(_CHANGES, (None, {}))
+"""The fields where a route has no media, with the values that have no effect."""
 
 
 class MediaOptionFields(RequestModel):
