@@ -36,6 +36,12 @@ HELD_TOOLS: Mapping[str, tuple[str, ...]] = {
     "xlam": ("[", "```", "<tool_call>", "</think>"),
 }
 """Parsers of calls, with the texts at which a call may begin; "": anything."""
+HELD_REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "llama3_json": HELD_TOOLS["llama3_json"],
+    "llama4_json": HELD_TOOLS["llama4_json"],
+    "seed_oss": ("[",),
+}
+"""The same of requests that require a call: `seed_oss` reads a JSON list then."""
 HELD_REASONING = frozenset({"granite", "hunyuan_a13b", "plamo3"})
 """Parsers of reasoning that recognize its ends in a stream only by the tokens of one tokenizer, or not in batches."""
 HELD_ALONE = frozenset({"inkling"})
@@ -47,7 +53,8 @@ def held_from(settings: ParserSettings, rules: MessageRules) -> Sequence[str] | 
     alone = settings.reasoning_parser in HELD_ALONE and settings.tool_call_parser is None
     if alone or settings.reasoning_parser in HELD_REASONING:
         return ("",)
-    return HELD_TOOLS.get(settings.tool_call_parser or "") if rules.tool_choice == "auto" else None
+    held = {"auto": HELD_TOOLS, "required": HELD_REQUIRED}.get(rules.tool_choice, {})
+    return held.get(settings.tool_call_parser or "")
 
 
 class HeldCalls:

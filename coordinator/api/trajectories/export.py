@@ -1,9 +1,9 @@
 """Training rows as JSON lines, or as a table of Arrow or Parquet, for which pyarrow is needed."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.api.trajectories.sessions import within_size
@@ -20,6 +20,9 @@ FORMATS = {
 }
 """Content types by format."""
 _PAGE = "`limit` and `offset`"
+_GROUP_ROWS = 256
+_GROUP_SIZE = 65_536
+"""At most so many rows, of about so many ids and letters of rewards, become a table at a time: one takes 10 KB."""
 
 
 def encode(rows: Iterable[TrainingRow], form: str) -> bytes:
@@ -36,7 +39,7 @@ def encode(rows: Iterable[TrainingRow], form: str) -> bytes:
         message = f"The format {form!r} needs pyarrow on the server: pip install 'tokenwire[arrow]'"
         raise Unsupported(message, param="format") from error
     schema = _schema()
-    made = (pyarrow.Table.from_pylist([_flat(row)], schema=schema) for row in rows)
+    made = (pyarrow.Table.from_pylist(group, schema=schema) for group in _groups(rows))
     parts = [*within_size(made, attrgetter("nbytes"), _PAGE)]
     table = pyarrow.concat_tables(parts) if parts else schema.empty_table()
     file = io.BytesIO()
@@ -46,6 +49,20 @@ def encode(rows: Iterable[TrainingRow], form: str) -> bytes:
         with pyarrow.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
     return file.getvalue()
+
+
+def _groups(rows: Iterable[TrainingRow]) -> Iterator[list[dict[str, Any]]]:
+    """Yield some rows at a time, as Arrow takes them."""
+    group, size = list[dict[str, Any]](), 0
+    for row in rows:
+        group.append(_flat(row))
+        size += len(row.prompt_ids) + len(row.completion_ids)
+        size += sum([len(name) for rewards in (row.rewards, *row.node_rewards.values()) for name in rewards])
+        if len(group) >= _GROUP_ROWS or size >= _GROUP_SIZE:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def _columns(row: TrainingRow) -> dict[str, object]:

@@ -1,9 +1,8 @@
-"""Replies in the markup of each of vLLM's parsers, and what is made of them in drawn chunkings."""
+"""What each of vLLM's parsers makes of replies in drawn chunkings."""
 
 import json
 import math
 import random
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,6 +11,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tests.coordinator.parsing import markups
+from tests.coordinator.parsing.replies import TOOLS, forced_replies, replies
 from tests.coordinator.text import tiny
 from tests.lazily import Lazily
 from tokenwire.coordinator.api.fields.tools import check_tool_choice
@@ -20,7 +20,7 @@ from tokenwire.coordinator.parsing.agreement import joined
 from tokenwire.coordinator.parsing.batching import ParserBudget
 from tokenwire.coordinator.parsing.held_calls import held_from
 from tokenwire.coordinator.parsing.message import MessageParser, ParserPlan, RawMessage
-from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
+from tokenwire.coordinator.parsing.rules import CheckedToolChoice, MessageRules, ParsedToolCall
 from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
 from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
 from tokenwire.v1 import inference_pb2 as pb
@@ -37,75 +37,6 @@ UNTESTED = {
 """Parsers that are not tested, and why."""
 PROMPT = [1, 2, 3]
 END = "<end>"
-_PARAMETERS: dict[str, dict[str, Any]] = {
-    "write": {"path": {"type": "string"}, "text": {"type": "string"}, "mode": {"type": "integer"}},
-    "get_weather": {
-        "city": {"type": "string"},
-        "days": {"type": "integer"},
-        "tags": {"type": "array", "items": {"type": "string"}},
-    },
-    "plan": {"options": {"type": "object"}},
-    "ping": {},
-}
-_TOOLS = [
-    {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": properties}}}
-    for name, properties in _PARAMETERS.items()
-]
-WEATHER: tuple[str, dict[str, Any]] = ("get_weather", {"city": "Zürich", "days": 2, "tags": ["a", "b"]})
-CODE: tuple[str, dict[str, Any]] = (
-    "write",
-    {"path": "/tmp/a.py", "text": 'if x:\n\tprint("a \\"b\\"", \'c\')\n', "mode": 420},
-)
-UNICODE: tuple[str, dict[str, Any]] = ("write", {"path": "/é/東京", "text": "👩\u200d🚀 “né”"})
-NESTED: tuple[str, dict[str, Any]] = ("plan", {"options": {"a": {"b": [1, {"c": "d"}], "e": True}, "f": []}})
-EMPTY: tuple[str, dict[str, Any]] = ("ping", {})
-CALLS: list[tuple[str, dict[str, Any]]] = [WEATHER, CODE, UNICODE, NESTED, EMPTY]
-TEXTS = ["Sure, I will.\n", "Sure.", " Done.", "Just { text [1] <b>é</b>\n\nwith: lines.", ""]
-THOUGHT = "I should\nlook <b>it</b> up: 1 < 2."
-
-
-def replies(markup: markups.Markup) -> dict[str, str]:
-    """Return replies in a markup: well-formed ones, and at last broken ones."""
-    say, call = markup.answers.format, markup.writes
-    found = {"text": say(TEXTS[3])}
-    if call([EMPTY]):
-        word = (markup.tokens or re.findall(r"\S+", call([WEATHER]))[0]).split(" ")[-1]
-        found |= {
-            "one": call([WEATHER]),
-            "parallel": call([CODE, WEATHER]),
-            "three": call([WEATHER, WEATHER, EMPTY]),
-            "before": say(TEXTS[0]) + call([WEATHER]),
-            "around": say(TEXTS[1]) + call([CODE]) + say(TEXTS[2]),
-            "nested": call([NESTED]),
-            "unicode": call([UNICODE]),
-            "own markup": call([("write", {"path": "/x", "text": f"say {word} now"})]),
-            "empty": call([EMPTY]),
-            "empty first": call([EMPTY, WEATHER]),
-        }
-    if markup.thinks:
-        found = {name: markup.thinks.format(THOUGHT) + text for name, text in found.items()}
-    longest = found.get("parallel", found["text"])
-    found |= {f"cut at {part}": longest[: int(len(longest) * part)] for part in (0.35, 0.6, 0.8, 0.97)}
-    if "one" in found:
-        found["two openings"] = found["one"][: len(found["one"]) // 3] + found["one"]
-    return found
-
-
-def drawn_reply(markup: markups.Markup, pick: random.Random) -> str:
-    """Return a reply of random parts, often cut or with a part repeated."""
-    parts = [markup.thinks.format(THOUGHT)] if markup.thinks and pick.random() < 0.8 else []
-    parts.append(markup.answers.format(pick.choice(TEXTS)))
-    if markup.writes([EMPTY]):
-        parts.append(markup.writes([pick.choice(CALLS) for _ in range(pick.randint(1, 3))]))
-        if pick.random() < 0.3:
-            parts.append(markup.answers.format(pick.choice(TEXTS)))
-    text = "".join(parts)
-    if pick.random() < 0.4:
-        text = text[: pick.randrange(len(text) + 1)]
-    if pick.random() < 0.15:
-        place = pick.randrange(len(text) + 1)
-        text = text[:place] + text[pick.randrange(place + 1) :]
-    return text
 
 
 @dataclass
@@ -134,7 +65,8 @@ class KeptSteps:
 class Subject:
     """One of vLLM's parsers, with a tokenizer for its markup."""
 
-    def __init__(self, settings: ParserSettings) -> None:
+    def __init__(self, settings: ParserSettings, tool_choice: CheckedToolChoice = None) -> None:
+        """`tool_choice`: that of its requests, by default "auto"."""
         self.settings = settings
         tools, reasoning = settings.tool_call_parser, settings.reasoning_parser
         reasons = markups.REASONING.get(reasoning or "", markups.THINK)
@@ -149,10 +81,15 @@ class Subject:
         body: dict[str, Any] = {
             "messages": [{"role": "user", "content": "Hi"}],
             "chat_template_kwargs": {"thinking": True, "enable_thinking": True},
-        } | ({"tools": _TOOLS} if tools else {})
+        } | ({"tools": TOOLS, "tool_choice": tool_choice or "auto"} if tools else {})
         plan = self._parsers.plan(body, check_tool_choice(body))
         assert plan is not None
         self.plan: ParserPlan = plan
+
+    def forced_replies(self) -> Iterator[str]:
+        """Yield replies to a request that requires calls or names a tool."""
+        named = self.plan.rules.tool_choice == "named"
+        return forced_replies(self.markup, named, self.settings.reasoning_parser is not None)
 
     @property
     def held(self) -> bool:
@@ -242,6 +179,13 @@ def all_settings() -> Iterator[ParserSettings]:
     pairs = [(name, name) for name in sorted(set(tools) & set(reasoning) - set(UNTESTED))]
     for name, thinks in [*pairs, ("hermes", "qwen3"), ("hermes", "deepseek_r1"), ("qwen3_coder", "qwen3")]:
         yield ParserSettings(tool_call_parser=name, reasoning_parser=thinks, enable_auto_tool_choice=True)
+
+
+@cache
+def forced_subject(settings_name: str, tool: str | None) -> Subject:
+    """Return a subject whose requests require a call, of one tool if that is given."""
+    choice = {"type": "function", "function": {"name": tool}} if tool else "required"
+    return Subject(next(each for each in all_settings() if name_of(each) == settings_name), choice)
 
 
 @cache

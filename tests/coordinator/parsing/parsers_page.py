@@ -15,9 +15,9 @@ from tests.coordinator.parsing.chunkings import (
     Subject,
     all_settings,
     name_of,
-    replies,
     subject,
 )
+from tests.coordinator.parsing.replies import replies
 from tokenwire.coordinator.parsing.agreement import agreed
 from tokenwire.coordinator.parsing.message import RawMessage
 
@@ -30,7 +30,7 @@ _CONTRADICT = """## Parsers that contradict themselves
 
 Each of these parsers of vLLM 0.32 makes something else of a reply token by token than of the whole. Each has the
 replies of the test with which it does, the shortest part of the first of them that shows it, what vLLM streams of
-that, and what it returns without streaming; replies and tools are those of `tests/coordinator/parsing/chunkings.py`.
+that, and what it returns without streaming; replies and tools are those of `tests/coordinator/parsing/replies.py`.
 *Held*: a stream ends before the first call, and has the rest at its end."""
 _CASE = re.compile(r"^### (.*?)( \(held\))?\n\n(.*?):\n\n```json\n(.*?)\n```", re.MULTILINE | re.DOTALL)
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.coordinator.parsing import chunkings, parsers_page
+from tests.coordinator.parsing import chunkings, parsers_page, replies
 from tests.coordinator.parsing.chunkings import Subject, name_of, subject
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
@@ -33,8 +33,20 @@ def test_replies_do_not_depend_on_chunking(names: list[str]) -> None:
     assert len(names) > 80
     for name in names:
         pick = random.Random(name)
-        for text in chunkings.replies(subject(name).markup).values():
+        for text in replies.replies(subject(name).markup).values():
             check_chunkings(subject(name), text, pick, 2)
+
+
+def test_replies_with_a_forced_call_do_not_depend_on_chunking(names: list[str]) -> None:
+    """Whether a call is required or a tool is named; most are cut."""
+    for name in names:
+        if not name.startswith("tool call parser"):
+            continue
+        for tool in (None, "get_weather"):
+            forced = chunkings.forced_subject(name, tool)
+            pick = random.Random(f"{name} {tool}")
+            for text in forced.forced_replies():
+                check_chunkings(forced, text, pick, 1)
 
 
 def _check_drawn(names: list[str], draws: int) -> None:
@@ -43,7 +55,7 @@ def _check_drawn(names: list[str], draws: int) -> None:
         for draw in range(draws):
             pick = random.Random(f"{name} {draw}")
             try:
-                check_chunkings(subject(name), chunkings.drawn_reply(subject(name).markup, pick), pick, 2)
+                check_chunkings(subject(name), replies.drawn_reply(subject(name).markup, pick), pick, 2)
             except AssertionError as error:
                 failed[name] = str(error)
     assert failed == {}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.coordinator.trajectories.test_rows import GRAPH
 from tokenwire.coordinator.api.trajectories.export import encode
-from tokenwire.coordinator.trajectories.rows import rows_of
+from tokenwire.coordinator.trajectories.rows import TrainingRow, rows_of
 from tokenwire.errors import Unsupported
 
 ROWS = [*rows_of("s", GRAPH, "path")]
@@ -38,6 +38,19 @@ def test_tables_have_the_same_rows(form: str) -> None:
         for row in read:
             row["node_rewards"] = {node: dict(rewards) for node, rewards in row["node_rewards"]}
         assert read == [json.loads(line) for line in encode(rows, "jsonl").splitlines()]
+
+
+def test_many_short_rows_become_few_tables() -> None:
+    """Each takes 10 KB and more time than its rows; long rows get one each."""
+    pyarrow = pytest.importorskip("pyarrow")
+    long = TrainingRow("s", [], [7] * 70_000)
+
+    def tables(rows: list[TrainingRow]) -> list[int]:
+        stream = pyarrow.ipc.open_stream(io.BytesIO(encode(iter(rows), "arrow")))
+        return [batch.num_rows for batch in stream]
+
+    assert tables([TrainingRow("s", [str(i)], [i]) for i in range(600)]) == [256, 256, 88]
+    assert tables([long, long]) == [1, 1]
 
 
 def test_without_pyarrow_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
