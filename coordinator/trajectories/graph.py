@@ -1,7 +1,6 @@
 """The graph of a session: nodes are what was sampled, each after the node whose ids or messages its prompt extends."""
 
 from array import array
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -127,8 +126,8 @@ class _Builder:
         self._graph = graph
         self._messages = messages
         self._ends = KnownEnds()
-        self._by_length: defaultdict[tuple[TurnPolicy, int], list[GraphNode]] = defaultdict(list)
-        """Nodes by their policies and the number of their prompts' messages."""
+        self._by_prompt: dict[tuple[TurnPolicy, bytes], GraphNode] = {}
+        """The newest nodes of their policies and their prompts' messages."""
         self._digests: dict[str, IdDigest] = {}
         """Of the prompt and the completion of each node."""
 
@@ -152,7 +151,7 @@ class _Builder:
                 turn, choice, message, parent, link, prompt_ids, conversation, start, tools, end.length
             )
             if conversation is not None:
-                self._by_length[turn.policy, len(conversation)].append(nodes[choice.node])
+                self._by_prompt[turn.policy, conversation.digest] = nodes[choice.node]
             self._ends.put(end, choice.node)
 
     def _conversation(self, turn: RecordedTurn) -> tuple[TurnMessages | None, Sequence[Mapping[str, Any]] | None]:
@@ -185,11 +184,8 @@ class _Builder:
         """Return the node whose prompt and reply a conversation goes on after, by its messages alone: of those of its
         policy with most messages, the newest.
         """
-        messages = conversation.after(0)
-        for count in range(len(messages) - 1, 0, -1):
-            if (policy, count) in self._by_length and messages[count].get("role") == "assistant":
-                for node in reversed(self._by_length[policy, count]):
-                    assert node.conversation is not None
-                    if conversation.in_common(node.conversation) == count:
-                        return node
+        for digest, following in conversation.beginnings():
+            node = self._by_prompt.get((policy, digest))
+            if node is not None and following.get("role") == "assistant":
+                return node
         return None

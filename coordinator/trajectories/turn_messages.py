@@ -1,19 +1,23 @@
 """The messages of a turn's prompt, of which it keeps those alone that it adds to another's: sessions share them."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 
 class TurnMessages:
     """The first messages of another turn, and its own."""
 
-    __slots__ = ("_base", "_own", "_start")
+    __slots__ = ("_base", "_digests", "_own", "_start")
 
     def __init__(self, own: Sequence[Mapping[str, Any]], base: "TurnMessages | None" = None, start: int = 0) -> None:
         """`start`: how many messages it has of `base`; fewer, if that has fewer."""
         self._own = own
         self._base = base
         self._start = 0 if base is None else min(start, len(base))
+        self._digests = [*_chained(b"" if base is None else base._digest_of(self._start), own)]
+        """Of the messages up to each of its own."""
 
     def __len__(self) -> int:
         return self._start + len(self._own)
@@ -30,6 +34,30 @@ class TurnMessages:
             each = each._base
         return [message for piece in reversed(pieces) for message in piece]
 
+    @property
+    def digest(self) -> bytes:
+        """Of all messages."""
+        return self._digest_of(len(self))
+
+    def beginnings(self) -> Iterator[tuple[bytes, Mapping[str, Any]]]:
+        """Yield the digests of their first messages, of most first, each with the message that comes after them."""
+        following: Mapping[str, Any] | None = None
+        each: TurnMessages | None = self
+        end = len(self)
+        while each is not None and end:
+            for place in range(end - each._start - 1, -1, -1):
+                if following is not None:
+                    yield each._digests[place], following
+                following = each._own[place]
+            end = min(end, each._start)
+            each = each._base
+
+    def _digest_of(self, count: int) -> bytes:
+        each = self
+        while count <= each._start and each._base is not None:
+            each = each._base
+        return each._digests[count - each._start - 1] if count else b""
+
     def in_common(self, other: "TurnMessages") -> int:
         """Return how many messages both begin with."""
         known = self._known_in_common(other)
@@ -43,3 +71,10 @@ class TurnMessages:
         if self is other:
             return len(self)
         return self._start if self._base is other else other._start if other._base is self else 0
+
+
+def _chained(digest: bytes, messages: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
+    for message in messages:
+        shown = json.dumps(message, sort_keys=True, separators=(",", ":")).encode()
+        digest = hashlib.blake2b(digest + shown, digest_size=16).digest()
+        yield digest

@@ -1,6 +1,5 @@
 """What clients do with recorded sessions: find, list, create, reward and delete them."""
 
-import asyncio
 import contextlib
 import time
 import uuid
@@ -17,6 +16,7 @@ from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
 from tokenwire.coordinator.trajectories.store import SessionKey
 from tokenwire.coordinator.trajectories.summary import SessionSummary, summary_of
 from tokenwire.errors import InvalidRequest, NotFound, TooLarge, Unavailable
+from tokenwire.process.fair_turns import FairTurns
 from tokenwire.process.threads import in_thread
 
 _MOST_BYTES = 64 * 2**20
@@ -36,8 +36,8 @@ class RecordedSessions:
 
     def __init__(self, recorder: TrajectoryRecorder) -> None:
         self._recorder = recorder
-        self._reading = asyncio.Lock()
-        """Held while a large session is read: parsed, it takes several times its bytes, until its thread has ended."""
+        self._reading = FairTurns(1, 1)
+        """At reading a large session: parsed, it takes several times its bytes, until its thread has ended."""
 
     async def encoded(
         self, caller: Caller, session_id: str, memory: BodyMemory, encode: Callable[[SessionGraph], bytes]
@@ -67,7 +67,7 @@ class RecordedSessions:
         size = await self._size_of(key)
         if size <= SMALL_BYTES:
             return await self._read(key, make)
-        async with self._reading:
+        async with self._reading.turn(caller.share):
             await memory.begin_turn(size)
             made = await self._read(key, make)
         memory.end_turn()

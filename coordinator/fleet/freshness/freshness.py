@@ -40,6 +40,8 @@ class Freshness(PoolListener):
         """Sequences with limits, each with the handle of its request, by model."""
         self._awaited: Counter[tuple[str, str]] = Counter()
         """How many sequences were submitted for each model and label that were not known then."""
+        self._first_named: dict[tuple[str, str], str] = {}
+        """The tenants that named those first."""
         self.expired: Counter[str] = Counter()
         """Sequences that ended because their weights were too old, by model."""
 
@@ -64,7 +66,7 @@ class Freshness(PoolListener):
         versions, label = self._desired.versions(model), limits.min_version
         awaited = None if label is None or versions.epoch_of(label) is not None else (model, label)
         if awaited is not None:
-            self._check_awaited(awaited)
+            self._check_awaited(awaited, submission.tenant)
         elif not self._desired.allows_stale_weights:  # no candidate lags behind
             placement = replace(placement, weights=None)
 
@@ -76,8 +78,9 @@ class Freshness(PoolListener):
         handle = self._below.submit(model, submission, sequences, placement)
         live = [each for each in sequences if not each.ended]
         self._live.setdefault(model, {}).update(dict.fromkeys(live, handle))
-        if awaited is not None:
+        if awaited is not None and live:
             self._awaited[awaited] += len(live)
+            self._first_named.setdefault(awaited, submission.tenant)
         return _LimitedHandle(handle, live)
 
     def on_workers_changed(self, model: str) -> None:
@@ -86,12 +89,17 @@ class Freshness(PoolListener):
         for_each(behind, LimitedSequence.expire, lambda each, error: each.fail(reply_error(error)))
         for_each(behind, lambda each: behind[each].abort_one(each))  # so that it is not resumed elsewhere
 
-    def _check_awaited(self, awaited: tuple[str, str]) -> None:
-        """Raise Overloaded if requests wait for too many labels."""
-        if awaited not in self._awaited and sum(model == awaited[0] for model, _ in self._awaited) >= _MOST_AWAITED:
+    def _check_awaited(self, awaited: tuple[str, str], tenant: str) -> None:
+        """Raise Overloaded if requests wait for too many labels: a tenant names half of those that others leave."""
+        if awaited in self._awaited:
+            return
+        named = [by for (model, _), by in self._first_named.items() if model == awaited[0]]
+        own = named.count(tenant)
+        left = _MOST_AWAITED - len(named) + own
+        if own >= (left // 2 if tenant else left):
             raise Overloaded(
-                f"Requests wait for {_MOST_AWAITED} weight versions that do not exist yet, and `min_weight_version` "
-                "names another one.",
+                f"Your requests wait for {own} weight versions that do not exist yet, those of others for "
+                f"{len(named) - own}, and `min_weight_version` names another one.",
                 param="min_weight_version",
                 retry_after_s=1,
             )
@@ -103,7 +111,7 @@ class Freshness(PoolListener):
         if awaited is not None:
             self._awaited[awaited] -= 1
             if not self._awaited[awaited]:
-                del self._awaited[awaited]
+                del self._awaited[awaited], self._first_named[awaited]
 
 
 @dataclass(frozen=True, slots=True)

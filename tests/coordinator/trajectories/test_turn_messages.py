@@ -32,6 +32,18 @@ def test_what_conversations_have_in_common_is_found_whether_or_not_they_share_it
     assert first.in_common(TurnMessages([])) == 0
 
 
+def test_equal_messages_have_one_digest_whether_or_not_they_are_shared() -> None:
+    """The beginnings of a conversation are named, the longest one first, with the message after each."""
+    first = TurnMessages([A, B, C])
+    third = TurnMessages([C], TurnMessages([B, D], first, 1), 2)
+
+    assert third.digest == TurnMessages([A, dict(B), C]).digest == first.digest
+    assert [*third.beginnings()] == [(TurnMessages([A, B]).digest, C), (TurnMessages([A]).digest, B)]
+    assert TurnMessages([A], first, 0).digest == TurnMessages([A]).digest
+    assert len({TurnMessages(said).digest for said in ([A, B], [B, A], [A], [])}) == 4
+    assert [*TurnMessages([]).beginnings()] == []
+
+
 def test_a_long_session_takes_memory_for_each_message_once() -> None:
     """Not for each of its turns."""
     tracemalloc.start()

@@ -200,6 +200,32 @@ async def test_a_large_session_is_read_until_its_thread_ends() -> None:
     assert most == 1
 
 
+async def test_tenants_take_turns_at_reading_large_sessions() -> None:
+    """One that asks many times delays another by one of them."""
+    sessions, budget = sessions_with_one(), BodyBudget()
+    for caller in (ACME, OTHER):
+        await sessions.create(caller, "s", {"a": "x" * 2**20})
+    read, goes_on = list[str](), threading.Event()
+
+    def begin(caller: Caller) -> asyncio.Task[bytes]:
+        def encode(_: SessionGraph) -> bytes:
+            read.append(caller.tenant)
+            goes_on.wait(10)
+            return b""
+
+        return asyncio.create_task(
+            sessions.encoded(caller, "s", BodyMemory(budget, share=caller.share), encode), name=caller.tenant
+        )
+
+    reads = [begin(caller) for caller in (ACME, ACME, ACME, OTHER)]
+    await until(lambda: len(read) == 1)
+    await until(lambda: len(sessions._reading._waiting) == 2)
+    goes_on.set()
+    await asyncio.wait(reads)
+
+    assert read == ["acme", "other", "acme", "acme"]
+
+
 async def test_a_long_list_counts_as_a_body_and_has_a_most() -> None:
     """Whatever metadata its sessions have."""
     sessions, request = sessions_with_one(), memory()

@@ -59,12 +59,12 @@ class LayerScene:
         self.desired = DesiredStates(trust=OperationTrust(unsigned=unsigned))
         self.freshness = Freshness(self.below, self.desired)
 
-    def submit(self, limits: WeightLimits | None) -> tuple[Listener, RequestHandle]:
+    def submit(self, limits: WeightLimits | None, tenant: str = "") -> tuple[Listener, RequestHandle]:
         """Submit a request; return its listener and its handle."""
         listener = Listener()
         placement = Placement(weights=limits)
         self.freshness.check_open(MODEL, 0, placement)
-        return listener, self.freshness.submit(MODEL, Submission(), [listener], placement)
+        return listener, self.freshness.submit(MODEL, Submission(tenant=tenant), [listener], placement)
 
     def update(self, epoch: int, label: str) -> None:
         """Let a worker announce newer weights."""
@@ -136,6 +136,20 @@ def test_not_any_number_of_versions_is_awaited() -> None:
     handles[0].abort()
 
     scene.submit(WeightLimits(min_version="v64"))
+
+
+def test_a_tenant_leaves_others_versions_to_wait_for() -> None:
+    """Half of what others leave it; what it waits for already counts once."""
+    scene = LayerScene()
+    for number in range(32):
+        scene.submit(WeightLimits(min_version=f"greedy {number}"), "greedy")
+    scene.submit(WeightLimits(min_version="greedy 0"), "greedy")
+    for tenant, most in (("greedy", 0), ("second", 16), ("third", 8)):
+        for number in range(most):
+            scene.submit(WeightLimits(min_version=f"{tenant} {number}"), tenant)
+        with pytest.raises(Overloaded, match="min_weight_version"):
+            scene.submit(WeightLimits(min_version=f"{tenant} more"), tenant)
+        scene.submit(WeightLimits(min_version="greedy 0"), tenant)
 
 
 def test_limits_need_to_know_the_weights() -> None:
