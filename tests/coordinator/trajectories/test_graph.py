@@ -84,7 +84,7 @@ def test_a_turn_is_not_held_against_each_node() -> None:
             compared += 1
             return super().__eq__(other)
 
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None
 
     first = [Message(said_by_user("one"))]
     turns = [turn_of([1], sampled_choice(f"a{i}", [2]), messages=first) for i in range(200)]
