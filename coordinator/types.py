@@ -52,6 +52,11 @@ class ServedModel:
     sampling_defaults: pb.SamplingParams = field(init=False, repr=False)
     """Sampling defaults except stop tokens. Read-only."""
 
+    @property
+    def adapter_id(self) -> int:
+        """The id of its LoRA adapter, another one each time that is loaded; 0 without one."""
+        return 0 if self.lora is None else self.lora.id
+
     def __post_init__(self) -> None:
         given = self.default_sampling_params
         defaults = pb.SamplingParams(**{name: given.get(name, value) for name, value in ENGINE_DEFAULTS.items()})

@@ -268,10 +268,9 @@ class GenerationService:
         return params
 
     def _check_open(self, request: GenerationRequest, model: ServedModel, caller: Caller) -> None:
-        adapter_id = 0 if model.lora is None else model.lora.id
         placement = Placement(tenant=caller.share, weight=caller.weight, weights=request.weights)
         fleet = self._fleet if request.weights is None else self._limited
-        fleet.check_open(model.base_model, adapter_id, placement)
+        fleet.check_open(model.base_model, model.adapter_id, placement)
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:
         """Check that KV transfer parameters are allowed. Raises InvalidRequest."""

@@ -25,10 +25,10 @@ _BRANCHES = 4
 _ENTRY_BYTES = 600
 _OF_IDS = frozenset[PrefixCause](("edited", "branch", "compacted", "template"))
 """Causes that ids show, where no message does."""
-_BEGIN = frozenset[PrefixCause](("branch", "model", "salt"))
-"""Causes with which a branch begins; the one before may go on."""
+_BEGIN = frozenset[PrefixCause](("branch", "compacted", "model", "salt"))
+"""Causes with which a branch begins; the one before may go on, also after what may as well be a helper's prompt."""
 _COMPACTED = 0.6
-"""A prompt that leaves the last one, and is shorter by this factor, was compacted."""
+"""A prompt that begins as the last one, leaves it, and is shorter by this factor, was compacted."""
 
 
 @dataclass(slots=True)
@@ -38,6 +38,7 @@ class Branch:
     digest: PromptDigest
     model: str
     salt: str | None
+    adapter_id: int = 0
     worker: str = ""
     weights: str = ""
 
@@ -98,7 +99,7 @@ class WatchedPrompt:
             messages, form = self._prompt.messages, model.template.identity(self._prompt.options)[1]
         known = self._watch.branches(self._key)
         digest = digest_prompt(messages, form, token_ids, [each.digest for each in known])
-        self._new = new = Branch(digest, model.name, salt)
+        self._new = new = Branch(digest, model.name, salt, model.adapter_id)
         likeness = digest.alike if messages else digest.alike_ids
         own = [each for each in known if (each.model, each.salt) == (new.model, salt)]  # only there is anything cached
         self._old = old = max(reversed(own or known), key=lambda each: likeness(each.digest), default=None)
@@ -108,16 +109,18 @@ class WatchedPrompt:
             if self._found is not None and self._found.cause in _OF_IDS and not self._found.text:
                 shown = token_ids[self._common : self._common + BLOCK_TOKENS]
                 self._found = replace(self._found, text=model.tokenizer.decode(shown, False)[: 2 * SHOWN_CHARS])
-        begins = self._found is not None and self._found.cause in _BEGIN
-        self._watch.put(self._key, new, None if begins else old)
 
     def prefilled(self, cached: int) -> None:
-        """Complete the explanation by how much of the prompt its worker had."""
+        """Complete the explanation by how much of the prompt its worker had, and keep the prompt: only now it is cached
+        there.
+        """
         old, new, session = self._old, self._new, self._record.session
         if new is None or session is None or new.worker:
             return
         new.worker = session.instance_id
-        new.weights = f"{session.serving.weights_epoch} {session.serving.weight_version}"
+        new.weights = f"{session.serving.weights_epoch} {session.serving.weight_version} {new.adapter_id}"
+        begins = self._found is not None and self._found.cause in _BEGIN
+        self._watch.put(self._key, new, None if begins else old)
         if old is None:
             return
         found = self._found or PrefixDivergence(self._loss(old, new, cached), token=self._common)
@@ -134,7 +137,7 @@ class WatchedPrompt:
             return PrefixDivergence(changed if place or not messages else "branch", token=self._common)
         if place < min(len(messages), len(old.digest.messages)):
             text = text_at_difference(messages[place], place, form, new.digest.pieces[place], old.digest.pieces[place])
-            return PrefixDivergence(_kind(old.digest, new.digest, same > place), place, text, self._common)
+            return PrefixDivergence(_kind(old.digest, new.digest, place, same), place, text, self._common)
         blocks = min(len(old.digest.blocks), len(new.digest.blocks))
         # Less than a block may be different: where the last prompt ended, a template may have begun the reply.
         if self._common >= BLOCK_TOKENS * (blocks - 1):
@@ -142,22 +145,24 @@ class WatchedPrompt:
         if messages:
             return PrefixDivergence("template", token=self._common)
         first, same = new.digest.alike_ids(old.digest)
-        return PrefixDivergence(_kind(old.digest, new.digest, same > first), token=self._common)
+        return PrefixDivergence(_kind(old.digest, new.digest, first, same), token=self._common)
 
     def _loss(self, old: Branch, new: Branch, cached: int) -> PrefixCause:
         """Return why a prompt that begins as the last one was not found in the cache; none if it was."""
         if cached + BLOCK_TOKENS >= min(self._common, new.digest.tokens - 1):
             return "none"
         if old.worker != new.worker:
-            return "other_worker" if old.worker else "evicted"
+            return "other_worker"
         return "evicted" if old.weights == new.weights else "weights"
 
 
-def _kind(old: PromptDigest, new: PromptDigest, goes_on: bool) -> PrefixCause:
-    """Return how a prompt differs from the last one; `goes_on`: what comes later is as it was."""
-    if goes_on:
+def _kind(old: PromptDigest, new: PromptDigest, first: int, same: int) -> PrefixCause:
+    """Return how a prompt differs from the last one, with the number of parts (messages or blocks) that are equal from
+    the first on, and of those that are equal at all.
+    """
+    if same > first:
         return "edited"
-    return "compacted" if new.tokens < _COMPACTED * old.tokens else "branch"
+    return "compacted" if first and new.tokens < _COMPACTED * old.tokens else "branch"
 
 
 class _WatchedReply:

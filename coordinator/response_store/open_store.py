@@ -51,6 +51,10 @@ class SharedResponseStore:
         self._own.put(response)
         self._shared.put(response)
 
+    async def settle(self) -> None:
+        """Wait a moment until the shared store has what was stored."""
+        await self._shared.settle()
+
     async def delete(self, key: ResponseKey) -> None:
         """Delete a response from both. Raises Unavailable if it is only deleted here."""
         await self._own.delete(key)

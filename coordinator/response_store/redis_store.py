@@ -4,6 +4,7 @@ A deleted response leaves an empty value, so that no process brings back a copy 
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -75,6 +76,12 @@ class RedisResponseStore:
     def put(self, response: StoredResponse) -> None:
         """Queue a response for writing, once Redis is there; beyond the queue's size it is dropped."""
         self._enqueue(_Write((response.tenant, response.id), pack(response), not response.has_ended))
+
+    async def settle(self) -> None:
+        """Wait until what is queued is written, or for half a second; not at all if Redis is away."""
+        if not self._health.is_paused:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._queue.join(), _WAIT_S)
 
     async def delete(self, key: ResponseKey) -> None:
         """Delete a response, after it was written. Raises Unavailable."""

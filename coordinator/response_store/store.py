@@ -20,6 +20,9 @@ class ResponseStore(Protocol):
     def put(self, response: StoredResponse) -> None:
         """Store a response, or replace it; at once for this process, soon for others."""
 
+    async def settle(self) -> None:
+        """Wait until other processes find what was stored, or for half a second."""
+
     async def delete(self, key: ResponseKey) -> None:
         """Delete a response. Raises Unavailable if it may still be found elsewhere."""
 
@@ -62,6 +65,9 @@ class MemoryResponseStore:
     def put(self, response: StoredResponse) -> None:
         """Store a response."""
         self._memory.put((response.tenant, response.id), response, response.share, response.size_bytes)
+
+    async def settle(self) -> None:
+        """Do nothing: there are no others."""
 
     async def delete(self, key: ResponseKey) -> None:
         """Delete a response."""

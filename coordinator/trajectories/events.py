@@ -78,6 +78,8 @@ class RecordedTurn:
     """None: none, or those of `message_base` if `same_tools`."""
     same_tools: bool = False
     adapter: str | None = None
+    adapter_id: int = 0
+    """Another one each time that the adapter is loaded."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
     started: float = 0.0
     first_token: float | None = None
@@ -91,7 +93,7 @@ class RecordedTurn:
     @property
     def policy(self) -> TurnPolicy:
         """What sampled it: only turns of the same one are linked."""
-        return self.model, self.adapter
+        return self.model, self.adapter, self.adapter_id
 
 
 SessionEvent = SessionOpened | RewardGiven | MessageParsed | RecordedTurn

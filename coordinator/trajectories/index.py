@@ -10,8 +10,8 @@ from typing import Any
 
 from tokenwire.coordinator.trajectories.stored_json import stored_json
 
-TurnPolicy = tuple[str, str | None]
-"""A model and its adapter."""
+TurnPolicy = tuple[str, str | None, int]
+"""A model and its adapter, with the id of that, which is another one each time it is loaded."""
 
 _DIGEST_BYTES = 16
 _MESSAGE_BYTES = 8
@@ -32,7 +32,7 @@ class IdDigest:
         """`policy`: that of all digests that it may equal; None: it is compared with others without one."""
         self._hash = blake2b(digest_size=_DIGEST_BYTES)
         if policy is not None:
-            name = "\0".join((policy[0], policy[1] or ""))
+            name = "\0".join((policy[0], policy[1] or "", str(policy[2])))
             self._hash.update(blake2b(name.encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES).digest())
         self.length = 0
 

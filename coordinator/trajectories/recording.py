@@ -150,6 +150,7 @@ class TurnRecording:
             request_id=request.request_id,
             model=self._request.model.base_model,
             adapter=self._request.model.name if self._request.model.lora is not None else None,
+            adapter_id=self._request.model.adapter_id,
             choices=choices,
             prompt_ids=ids if isinstance(ids, array) else array("I", ids),
             sampling=parameters,

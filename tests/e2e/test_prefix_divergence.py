@@ -110,6 +110,43 @@ def test_a_helper_with_a_salt_of_its_own_leaves_the_causes_of_others(client: htt
     assert causes == ["branch", "none", "none", "none"]
 
 
+def test_a_short_helper_takes_no_place_of_the_agents_own_prompt(client: httpx.Client) -> None:
+    """A title has nothing in common with it; what begins like it and is much shorter may be either."""
+    own = [system("a"), question("Go.")]
+    explained(client, "titled", own)
+    causes = []
+    for helper in (
+        [{"role": "user", "content": "A title, please."}],
+        [own[0], {"role": "user", "content": "In short?"}],
+    ):
+        causes.append(explained(client, "titled", helper)["cause"])
+        for text in ("On.", "And on.", "More."):
+            own.append(question(text))
+            causes.append(explained(client, "titled", own)["cause"])
+
+    assert causes == ["branch", "none", "none", "none", "compacted", "none", "none", "none"]
+
+
+def test_a_prompt_that_was_never_computed_is_no_last_one(tmp_path: Path) -> None:
+    """Its client left before its worker came to it; the next one is compared with what came before."""
+    options = ["--enable-debug-headers"]
+    with (
+        simulated_service(
+            tmp_path, "--sim-max-model-len", "16384", "--sim-prefill-rate", "4000", coordinator_options=options
+        ) as service,
+        httpx.Client(base_url=service.url, timeout=30) as client,
+    ):
+        messages = [system("a")]
+        explained(client, "left", messages)
+        messages.append(question("Go. " * 2000))
+        with pytest.raises(httpx.ReadTimeout):
+            client.post(
+                "/v1/chat/completions", json={"messages": messages}, headers={"X-Session-ID": "left"}, timeout=0.3
+            )
+
+        assert explained(client, "left", messages)["cause"] == "none"
+
+
 def test_what_the_cache_lost_is_evicted(client: httpx.Client) -> None:
     """The prompt goes on, and other prompts have taken its place in the cache."""
     messages = [system("evicted"), question("Go.")]
@@ -143,6 +180,20 @@ def test_new_weights_are_a_cause(client: httpx.Client, tmp_path: Path) -> None:
     messages.append(question("On."))
 
     assert explained(client, "weights", messages)["cause"] == "weights"
+
+
+def test_an_adapter_that_was_loaded_anew_has_new_weights(client: httpx.Client, tmp_path: Path) -> None:
+    """Nothing that the former one computed is used, though the name and the model's own weights are the same."""
+    messages, lora = [system("adapter"), question("Go.")], {"lora_name": "tuned", "lora_path": str(tmp_path)}
+    causes = []
+    for load_inplace in (False, True):
+        loaded = client.post("/v1/load_lora_adapter", json={**lora, "load_inplace": load_inplace})
+        assert loaded.status_code == 200, loaded.text
+        for _ in range(2):
+            causes.append(explained(client, "adapter", messages, model="tuned").get("cause"))
+            messages.append(question("On."))
+
+    assert causes == [None, "none", "weights", "none"]
 
 
 def test_another_worker_is_a_cause(tmp_path: Path) -> None:

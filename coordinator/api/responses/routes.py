@@ -138,7 +138,10 @@ class _Creation:
             client = context.connection
             run = BackgroundResponse(call, response, recorder, context, partial(_full_response, response, call))
             await self._background.start(run, streamed=bool(body.stream))
-            return LongResponse(response_pieces(run.current())) if run.log is None else LogStream(run.log, client)
+            if run.log is not None:
+                return LogStream(run.log, client)
+            await self._background.store.settle()  # its client may ask another process for it at once
+            return LongResponse(response_pieces(run.current()))
         if body.stream:
             on_end = None if recorder is None else recorder.put_encoded
             events = ResponseEvents(response, call.body.logprob_style(call.api), on_end)

@@ -42,6 +42,22 @@ async def test_another_process_finds_a_response(redis_url: str) -> None:
     await other.close()
 
 
+async def test_what_is_settled_is_found_by_others_at_once(redis_url: str) -> None:
+    """Also its lease. Where Redis is away, nobody waits for it again and again."""
+    one, other = response_store_of(redis_url), response_store_of(redis_url)
+    for number in range(20):
+        one.put(response_of(f"resp_settled_{number}", status="in_progress"))
+        await one.settle()
+        assert await other.find([("acme", f"resp_settled_{number}")]) != [None]
+        assert await other.runs(("acme", f"resp_settled_{number}"))
+    away = response_store_of(f"redis://127.0.0.1:{free_port()}")
+    away.put(RESPONSE)
+    await away.settle()
+    await asyncio.wait_for(away.settle(), 0.1)
+    assert not away._queue.empty() or away._queued_bytes
+    await asyncio.gather(one.close(), other.close(), away.close())
+
+
 async def test_a_deleted_response_stays_deleted(redis_url: str) -> None:
     """Also if the process that ran it stores its end later."""
     one, other = response_store_of(redis_url), response_store_of(redis_url)

@@ -110,6 +110,7 @@ def test_only_nodes_of_one_model_and_adapter_are_linked() -> None:
             turn_of([1, 2, 3, 4, 5], sampled_choice("d", [6]), messages=more),
             turn_of([5], sampled_choice("e", [6]), messages=more, base="b", adapter="tuned"),
             turn_of([9], sampled_choice("f", [6]), messages=more, model="other"),
+            turn_of([1, 2, 3, 4, 5], sampled_choice("g", [6]), messages=more, adapter="tuned", adapter_id=2),
         ]
     )
 
@@ -121,6 +122,7 @@ def test_only_nodes_of_one_model_and_adapter_are_linked() -> None:
         "d": ("a", "ids"),
         "e": ("b", "ids"),
         "f": ("c", "messages"),
+        "g": (None, None),  # whose adapter was loaded anew
     }
     prompts = {node.id: [*node.all_prompt_ids()] for node in graph.nodes.values()}
     assert prompts["b"] == prompts["c"] == [1, 2, 3]
@@ -131,6 +133,7 @@ def test_only_nodes_of_one_model_and_adapter_are_linked() -> None:
         "d": (["a", "d"], "m", None),
         "e": (["b", "e"], "m", "tuned"),
         "f": (["f"], "other", None),
+        "g": (["g"], "m", "tuned"),
     }
 
 

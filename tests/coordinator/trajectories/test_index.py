@@ -34,12 +34,13 @@ def test_the_base_of_a_prompt_is_the_longest_node_that_it_begins_with() -> None:
 
 
 def test_a_node_of_another_policy_is_no_base() -> None:
-    """Neither of another model nor of another adapter."""
+    """Neither of another model nor of another adapter, or of one that was loaded anew."""
     index = SessionIndex()
-    index.put(IdDigest(("m", "a")).followed_by(array_of(1)), [("a", array_of(2))], None)
+    index.put(IdDigest(("m", "a", 1)).followed_by(array_of(1)), [("a", array_of(2))], None)
 
-    found = [index.base_of(array_of(1, 2, 3), IdDigest(policy)) for policy in (("m", "a"), ("m", None), ("n", "a"))]
-    assert found == [("a", 2), None, None]
+    policies = (("m", "a", 1), ("m", "a", 2), ("m", None, 0), ("n", "a", 1))
+    found = [index.base_of(array_of(1, 2, 3), IdDigest(policy)) for policy in policies]
+    assert found == [("a", 2), None, None, None]
 
 
 def test_a_prompt_is_digested_while_its_base_is_looked_for() -> None:
