@@ -116,6 +116,8 @@ def parse_content(content: object, role: str, where: str, form: ContentFormat) -
         raise Malformed(f"{where}.content must be a string or a list of parts.", param="messages")
     parsed = [_parse_part(part, f"{where}.content[{i}]") for i, part in enumerate(content)]
     parts = [part for part in parsed if part is not None]
+    if form == "string":
+        parts = [part for part in parts if part.get("text") != ""]  # as vLLM, which joins no empty lines
     if form == "string" and any(isinstance(part, PicturePart) for part in content):
         return _with_placeholders(content, parts, role)
     if role == "system":

@@ -20,7 +20,8 @@ def test_content_as_a_string() -> None:
     assert parsed_content(["a", {"type": "text", "text": "b"}, {"type": "refusal", "refusal": "c"}]) == "a\nb\nc"
     assert parsed_content([{"type": "input_text", "text": "a"}, {"type": "output_text", "text": "b"}]) == "a\nb"
     assert parsed_content([{"type": "thinking", "thinking": "a"}]) == "a"
-    assert parsed_content([]) == ""
+    assert parsed_content(["a", "", {"type": "text", "text": ""}, "b", {"type": "text", "text": ""}]) == "a\nb"
+    assert parsed_content([{"type": "text", "text": ""}]) == parsed_content([]) == ""
     assert parsed_content(None, "assistant") == ""
     assert parse_messages([{"role": "user"}], "string")[0]["content"] == ""
 
@@ -40,6 +41,8 @@ def test_tool_results_are_text_in_any_format() -> None:
     """Tool results are a string, unless they refer to tools, which only the template can resolve."""
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert parsed_content(parts, "tool", "openai") == "a\nb"
+    assert parsed_content([*parts, ""], "tool", "openai") == "a\nb\n"  # as vLLM, unlike with the other format
+    assert parsed_content([*parts, ""], "tool") == "a\nb"
     reference = [{"type": "tool_reference", "name": "f"}]
     assert parsed_content(reference, "tool", "openai") == reference
     assert parsed_content(reference, "tool") == "f"
