@@ -28,6 +28,8 @@ _LEASE_S = 15
 _STOP_S = 60
 _WAIT_S = 2 * TIMEOUT_S
 """A request waits no longer."""
+_WRITE_S = 5.0
+"""Nobody waits for a write, and that of a response of many MB takes longer than a request may wait."""
 _MAX_QUEUED = 1024
 _PUT = """
 if redis.call('exists', KEYS[1]) == 1 and redis.call('strlen', KEYS[1]) == 0 then return 0 end
@@ -60,6 +62,7 @@ class RedisResponseStore:
         self._ttl_s = max(1, round(settings.ttl_s))
         self._max_queued_bytes = settings.max_bytes
         self._redis = open_redis(settings.store_url, settings.store_password)
+        self._written = open_redis(settings.store_url, settings.store_password, _WRITE_S)
         self._health = RedisHealth("using only this process's responses")
         self._queue: asyncio.Queue[_Write] = asyncio.Queue(_MAX_QUEUED)
         self._queued_bytes = 0
@@ -126,7 +129,7 @@ class RedisResponseStore:
         if self._writer is not None:
             await self.flush()
             self._writer.cancel()
-        await self._redis.aclose()
+        await asyncio.gather(self._redis.aclose(), self._written.aclose())
 
     def _answer(self) -> AbstractAsyncContextManager[None]:
         return self._health.answers("The store of responses", _WAIT_S)
@@ -164,12 +167,12 @@ class RedisResponseStore:
     async def _write(self, write: _Write) -> None:
         name = _PREFIX + _name(write.key)
         if write.runs:
-            await self._redis.set(_RUNS + _name(write.key), b"1", ex=_LEASE_S)
-            await self._redis.delete(_STOP + _name(write.key))  # left for an earlier one with a client's own id
+            await self._written.set(_RUNS + _name(write.key), b"1", ex=_LEASE_S)
+            await self._written.delete(_STOP + _name(write.key))  # left for an earlier one with a client's own id
         if write.done is None:
-            await self._redis.eval(_PUT, 1, name, write.value, self._ttl_s)
+            await self._written.eval(_PUT, 1, name, write.value, self._ttl_s)
             return
-        await self._redis.set(name, _DELETED, ex=self._ttl_s)
+        await self._written.set(name, _DELETED, ex=self._ttl_s)
         if not write.done.done():
             write.done.set_result(None)
 
