@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from tokenwire.coordinator.http.uvicorn_server import HttpServer
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.process.gc_tuning import collect_rarely, freeze_heap
 from tokenwire.process.sockets import PublicPort
+from tokenwire.process.startup import report_ready
 from tokenwire.process.threads import take_short_turns
 
 log = logging.getLogger(__name__)
@@ -100,11 +100,13 @@ class CoordinatorServer(HttpServer):
         log.info("listening on %s://%s:%d, waiting for workers: %s", self._settings.https.scheme, host, port, waiting)
         await self._pool.wait_ready()
         model = next(session.model for session in self._pool.sessions if session.model is not None)
+        task = model.pooling.task if model.HasField("pooling") else "generate"
+        task = "score" if model.pooling.score == "cross-encoder" else task
         log.info("serving %s", model.names[0])
         freeze_heap()
         collect_rarely()
         take_short_turns()
         if self._ready_fd is None:
-            PublicPort(host, port, self._settings.https.scheme, self._settings.status_page).announce()
+            PublicPort(host, port, self._settings.https.scheme, self._settings.status_page).announce(task)
         else:
-            os.write(self._ready_fd, b"\n")
+            report_ready(self._ready_fd, task)

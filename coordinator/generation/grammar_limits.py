@@ -80,6 +80,7 @@ def _check_json(what: str, text: str, param: str, nesting: int) -> None:
             if isinstance(node, dict):
                 repetitions += _count_repetitions(node, param)
                 lengths.add(repr([node.get(name) for name in _COSTLY_LENGTHS]))
+                lengths.update(_patterns_of_names(node))
                 _check_reference(node, root, resolved, param)
                 _check_triggers(node, param)
         level = [child for node in level for child in _children(node) if isinstance(child, dict | list)]
@@ -125,11 +126,17 @@ def _children(node: Any) -> Any:
 
 
 def _count_repetitions(schema: dict[str, Any], param: str) -> int:
-    pattern = schema.get("pattern")
-    if isinstance(pattern, str):
-        _check_size(len(pattern), MAX_REGEX_CHARS, f"{param} (pattern)")
-        _check_expression(_IN_REGEX.sub("_", pattern), f"{param} (pattern)")
-    return len(_LENGTHS.intersection(schema))
+    pattern, of_names = schema.get("pattern"), _patterns_of_names(schema)
+    for each in (*([pattern] if isinstance(pattern, str) else []), *of_names):
+        _check_size(len(each), MAX_REGEX_CHARS, f"{param} (pattern)")
+        _check_expression(_IN_REGEX.sub("_", each), f"{param} (pattern)")
+    return len(_LENGTHS.intersection(schema)) + len(of_names)
+
+
+def _patterns_of_names(schema: dict[str, Any]) -> list[str]:
+    """Return the patterns of the names of properties."""
+    found = schema.get("patternProperties")
+    return [*found] if isinstance(found, dict) else []
 
 
 def _check_expression(bare: str, param: str) -> None:

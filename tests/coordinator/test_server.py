@@ -53,7 +53,7 @@ async def test_it_is_announced_when_a_worker_is_ready(tmp_path: Path) -> None:
                 async with asyncio.timeout(20):
                     await logged.wait()
                 asyncio.get_running_loop().remove_reader(reader)
-                assert os.read(reader, 10) == b"\n"
+                assert os.read(reader, 20) == b"/generate\n"
     finally:
         os.close(reader)
         os.close(writer)

@@ -36,6 +36,17 @@ def bind_shared(host: str, port: int, count: int) -> list[socket.socket]:
     return [bind(host, port, reuse_port=True) for _ in range(count)]
 
 
+_TEXT = '{"input": "Hello!"}'
+_EXAMPLES = {
+    "generate": ("/v1/chat/completions", '{"messages": [{"role": "user", "content": "Hello!"}], "stream": true}'),
+    "embed": ("/v1/embeddings", _TEXT),
+    "classify": ("/classify", _TEXT),
+    "score": ("/score", '{"text_1": "Hello!", "text_2": ["Good day.", "Rain."]}'),
+}
+"""A request by the task of a model."""
+_POOLED = "/pooling", _TEXT
+
+
 @dataclass(frozen=True, slots=True)
 class PublicPort:
     """The public address of a service."""
@@ -51,20 +62,22 @@ class PublicPort:
         shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host)  # noqa: S104
         return f"{self.scheme}://{shown or (f'[{self.host}]' if ':' in self.host else self.host)}:{self.port}"
 
-    def announce(self) -> None:
-        """Print the URL, an example request and a chat command."""
+    def announce(self, task: str = "generate") -> None:
+        """Print the URL, and an example request that a model with this task answers; of one that generates, also a
+        command to chat with it.
+        """
         trust = "" if self.scheme == "http" else " --cacert CA.pem"
         page = "  (the status page)" if self.status_page else ""
         elsewhere = "" if self.url == "http://127.0.0.1:8000" else f" --url {self.url}"
+        path, body = _EXAMPLES.get(task, _POOLED)
+        chat = f"\n  {_program()} chat{elsewhere}\n" if task == "generate" else ""
         print(
             f"""
 tokenwire is ready: {self.url}{page}
 
-  curl{trust} {self.url}/v1/chat/completions -H 'Content-Type: application/json' \\
-    -d '{{"messages": [{{"role": "user", "content": "Hello!"}}], "stream": true}}'
-
-  {_program()} chat{elsewhere}
-""",
+  curl{trust} {self.url}{path} -H 'Content-Type: application/json' \\
+    -d '{body}'
+{chat}""",
             flush=True,
         )
 

@@ -1,6 +1,7 @@
 """Shows the phases of a start in one line, then announces the service's address.
 
-Processes report through a pipe: a line of text is a phase, an empty line means that one process is ready.
+Processes report through a pipe: a line of text is a phase; one that is a slash and a task of the model, such as
+`/generate`, means that one process is ready.
 """
 
 import os
@@ -9,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 from typing import TextIO
+
+_READY = "/"
 
 
 class StartupLine:
@@ -49,14 +52,15 @@ class Startup:
         """`parts`: number of processes that must be ready. `line`: where phases are shown, if anywhere."""
         self.parts = parts
         self._missing = parts
+        self._task = ""
         self._line = line
         self._reports, self.fd = os.pipe()
         """`fd` is the end that processes inherit and write to."""
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def begin(self, announce: Callable[[], None]) -> None:
-        """Start reading reports; `announce` is called when all are ready."""
+    def begin(self, announce: Callable[[str], None]) -> None:
+        """Start reading reports; `announce` is called when all are ready, with the model's task."""
         if self._line is not None:
             self._line.show("starting")
         self._thread = threading.Thread(target=self._follow, args=[announce], daemon=True)
@@ -68,7 +72,7 @@ class Startup:
         if self._thread is not None:
             self._thread.join()
 
-    def _follow(self, announce: Callable[[], None]) -> None:
+    def _follow(self, announce: Callable[[str], None]) -> None:
         partial = b""
         while self._missing and not self._over.is_set():
             if select.select([self._reports], [], [], 0.2)[0]:
@@ -80,13 +84,19 @@ class Startup:
         if self._line is not None:
             self._line.clear()
         if not self._missing:
-            announce()
+            announce(self._task)
 
     def _take(self, report: str) -> None:
-        if not report:
+        if report.startswith(_READY):
             self._missing -= 1
+            self._task = report.removeprefix(_READY)
         elif self._line is not None:
             self._line.show(report)
+
+
+def report_ready(fd: int, task: str) -> None:
+    """Report to the parent that this process is ready, with the task of its model."""
+    os.write(fd, f"{_READY}{task}\n".encode())
 
 
 def reporter(fd: int | None) -> Callable[[str], None]:

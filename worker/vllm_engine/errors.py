@@ -1,5 +1,6 @@
 """Translates vLLM's exceptions to tokenwire's errors, keeping vLLM's messages."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,6 +21,9 @@ from tokenwire.errors import (
 DEAD = "The engine died; see its log."
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
 class _Absent(Exception):
     """Stands for an exception that this vLLM does not have."""
 
@@ -27,6 +31,13 @@ class _Absent(Exception):
 # In vLLM 0.26 validation errors are the only ones of clients, and nothing limits the engine's queue.
 _ClientError: type[Exception] = getattr(exceptions, "VLLMClientError", VLLMValidationError)
 _OverloadError: type[Exception] = getattr(exceptions, "GracefulHTTPError", _Absent)
+
+
+def shown(error: Exception) -> str:
+    """Return an error's own text, or else its name, without addresses of objects: they tell where a heap is."""
+    # str() of vLLM's would append the parameter and its value, which may be long.
+    text = Exception.__str__(error) if isinstance(error, _ClientError) else str(error)
+    return _ADDRESS.sub("", text).strip() or type(error).__name__
 
 
 def translate(error: Exception) -> TokenwireError:
@@ -37,18 +48,17 @@ def translate(error: Exception) -> TokenwireError:
         case EngineDeadError():
             return Unavailable(DEAD)
         case _OverloadError():
-            return Overloaded(str(error))
+            return Overloaded(shown(error))
         case VLLMNotFoundError():
-            return NotFound(str(error))
+            return NotFound(shown(error))
         case _ClientError():
-            # str() would append the parameter and its value, which may be long.
-            return InvalidRequest(Exception.__str__(error).strip(), param=getattr(error, "parameter", None))
+            return InvalidRequest(shown(error), param=getattr(error, "parameter", None))
         case NotImplementedError():
-            return Unsupported(str(error))
+            return Unsupported(shown(error))
         case ValueError() | TypeError() | OverflowError():
-            return InvalidRequest(str(error).strip())
+            return InvalidRequest(shown(error))
         case _:
-            return EngineFailed(str(error) or type(error).__name__)
+            return EngineFailed(shown(error))
 
 
 @contextmanager

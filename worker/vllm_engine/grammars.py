@@ -29,7 +29,7 @@ from tokenwire.worker.vllm_engine.grammar_process import GrammarProcess
 ResultT = TypeVar("ResultT")
 
 _BYTES = [bytes([value]) for value in range(256)]
-_COSTLY = re.compile(r'"(?:min|max)Length"|"pattern"|"format"|\{\s*\d')
+_COSTLY = re.compile(r'"(?:min|max)Length"|"pattern(?:Properties)?"|"format"|\{\s*\d')
 """Repetitions of characters: each that differs takes an engine a second or more of CPU time."""
 _LONG_CHARS = 16 * 1024
 """A longer schema may take long without any."""

@@ -38,7 +38,7 @@ def load_embeddings(processor: Any, config: Any, data: bytes) -> Any:
         raise ValueError(f"`{IMAGE_EMBEDS}` of this model have no field {unknown[0]!r}: {takes}.")
     for name, tensor in tensors.items():
         if name == IMAGE_EMBEDS:
-            _check_values(tensor, config)
+            _check_values(tensor, config, may_be_batch=False)
         elif isinstance(tensor, torch.Tensor) and (tensor.numel() > _MOST_METADATA or tensor.is_floating_point()):
             raise ValueError(f"`{IMAGE_EMBEDS}.{name}` must be a few integers, not {_what(tensor)}.")
     merged = _get_embeds_data("image", [tensors], processor)
@@ -86,12 +86,13 @@ def _load(data: bytes) -> torch.Tensor:
     return dense.contiguous()
 
 
-def _check_values(tensor: Any, config: Any) -> None:
-    """Check a tensor of embeddings. Raises ValueError."""
+def _check_values(tensor: Any, config: Any, may_be_batch: bool = True) -> None:
+    """Check a tensor of embeddings, if it may be with a first dimension for one picture. Raises ValueError."""
     if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
         raise ValueError(f"`{IMAGE_EMBEDS}` must be a tensor of floating-point numbers, not {_what(tensor)}.")
     width = _width(config)
-    if not (tensor.ndim == 2 or (tensor.ndim == 3 and len(tensor) == 1)) or 0 in tensor.shape:
+    is_batch = may_be_batch and tensor.ndim == 3 and len(tensor) == 1
+    if not (tensor.ndim == 2 or is_batch) or 0 in tensor.shape:
         raise ValueError(f"`{IMAGE_EMBEDS}` must have 2 dimensions (tokens, {width}), not {_what(tensor)}.")
     if tensor.shape[-1] != width:
         raise ValueError(

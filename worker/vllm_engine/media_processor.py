@@ -24,6 +24,7 @@ from vllm.v1.serial_utils import MsgpackEncoder
 from tokenwire.protocol.vllm_names import json_object
 from tokenwire.worker.media.fork_server import Buffers, ForkHandler
 from tokenwire.worker.media.memory import bounded_memory
+from tokenwire.worker.vllm_engine.errors import shown
 
 EMBEDDINGS_MODULE = "tokenwire.worker.vllm_engine.media_embeddings"
 IMAGE_EMBEDS = "image_embeds"
@@ -134,7 +135,7 @@ def _handle(processor: Any, io_defaults: dict[str, Any], job: MediaJob) -> tuple
             inputs = processor_inputs(processor, job.modality, [item], [job.name], job.options, capture)
             processor._cached_apply_hf_processor(inputs, TimingContext(enabled=False))
     except (ValueError, TypeError, OSError) as error:
-        return pickle.dumps(ProcessedMedia(error=str(error) or type(error).__name__)), ()
+        return pickle.dumps(ProcessedMedia(error=shown(error))), ()
     if capture.found is None:
         return pickle.dumps(ProcessedMedia(error="This model's processor cannot process single pictures.")), ()
     return _answer(*capture.found)
@@ -195,7 +196,7 @@ def _handle_embeddings(processor: Any, config: Any, embeds: Any, job: MediaJob) 
             (features,), (updates,) = made.kwargs["image"], made.prompt_updates["image"]
             return _answer(made.hashes["image"][0], features, updates, embeds.embedding_rows(features))
     except Exception as error:  # a client's bytes can raise any, in torch, NumPy and vLLM
-        return pickle.dumps(ProcessedMedia(error=f"Failed to load image_embeds: {error or type(error).__name__}")), ()
+        return pickle.dumps(ProcessedMedia(error=f"Failed to load image_embeds: {shown(error)}")), ()
 
 
 def _answer(item_hash: str, features: Any, updates: Sequence[Any], rows: int | None = None) -> tuple[bytes, Buffers]:

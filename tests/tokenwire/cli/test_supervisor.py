@@ -252,7 +252,7 @@ def test_the_service_is_announced_when_every_coordinator_is_ready(supervise: Sup
         port = socket.socket(fileno=option("--listen-fd")).getsockname()[1]
         def on_signal(*_):
             emit("signalled")
-            os.write(option("--ready-fd"), bytes([10]))
+            os.write(option("--ready-fd"), b"/generate" + bytes([10]))
         signal.signal(signal.SIGUSR1, on_signal)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(emit("coordinator got SIGTERM")))
         emit(f"coordinator is on {port} {os.getpid()}")

@@ -45,3 +45,15 @@ def test_the_announcement_can_be_pasted(host: str, shown: str, capsys: pytest.Ca
     PublicPort(host, 80).announce()
 
     assert f"curl http://{shown}:80/v1/chat/completions" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("task", "path"), [("embed", "/v1/embeddings"), ("score", "/score"), ("token_embed", "/pooling")]
+)
+def test_the_example_is_of_the_models_task(task: str, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model that pools has no chats."""
+    PublicPort("127.0.0.1", 80).announce(task)
+
+    shown = capsys.readouterr().out
+    assert f"curl http://127.0.0.1:80{path} " in shown
+    assert "chat" not in shown

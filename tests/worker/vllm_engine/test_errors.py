@@ -21,3 +21,12 @@ def test_a_message_is_stripped() -> None:
     from tokenwire.worker.vllm_engine.errors import translate
 
     assert translate(ValueError("Grammar error:\n  ^\n")).message == "Grammar error:\n  ^"
+
+
+def test_no_message_tells_where_an_object_is() -> None:
+    """Pillow's name those of the files that they cannot read; an error without a text has its name."""
+    from tokenwire.worker.vllm_engine.errors import translate
+
+    given = ValueError("cannot identify image file <_io.BytesIO object at 0x7fd030a13790>")
+    assert translate(given).message == "cannot identify image file <_io.BytesIO object>"
+    assert translate(KeyError()).message == "KeyError"

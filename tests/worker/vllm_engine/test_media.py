@@ -128,9 +128,9 @@ async def test_the_kinds_are_vllms(media: Any) -> None:
         await media.prompt([1], [item(PICTURE)] * 4)
 
 
-async def test_a_picture_that_cannot_be_decoded_fails_alone(llm: Llm, media: Any) -> None:
-    """Its error is vLLM's; a picture that is processed at the same time is."""
-    broken = PICTURE[: len(PICTURE) // 2]
+@pytest.mark.parametrize("broken", [PICTURE[: len(PICTURE) // 2], b"GIF89a"], ids=["a half", "a head"])
+async def test_a_picture_that_cannot_be_decoded_fails_alone(llm: Llm, media: Any, broken: bytes) -> None:
+    """Its error is vLLM's, which tells no address of the process; a picture that is processed at the same time is."""
     await media.put(item_chunks(broken))
     ids = llm.ids("<image>")
     results = await asyncio.gather(
@@ -138,6 +138,7 @@ async def test_a_picture_that_cannot_be_decoded_fails_alone(llm: Llm, media: Any
     )
     assert isinstance(results[0], InvalidRequest)
     assert results[0].message.startswith("Failed to load image: ")
+    assert "0x" not in results[0].message
     assert not isinstance(results[1], BaseException)
 
 

@@ -87,6 +87,7 @@ ROWS = (6, WIDTH)
         ((6, WIDTH + 1), [1, 4, 6], r"has rows of 9 numbers, but the model takes 8: .*\(6, 9\)"),
         ((WIDTH,), [1, 4, 6], r"must have 2 dimensions \(tokens, 8\)"),
         ((2, 3, WIDTH), [1, 4, 6], r"must have 2 dimensions \(tokens, 8\)"),
+        ((1, 6, WIDTH), [1, 4, 6], r"must have 2 dimensions \(tokens, 8\)"),
         ((0, WIDTH), [1, 4, 6], r"must have 2 dimensions \(tokens, 8\)"),
         ((5, WIDTH), [1, 4, 6], "has 5 rows, but its image_grid_thw .* has 6 places"),
         ((7, WIDTH), [1, 4, 6], "has 7 rows, but its image_grid_thw .* has 6 places"),
