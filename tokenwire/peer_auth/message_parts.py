@@ -14,18 +14,24 @@ MOST_PARTS = 2**16
 """Fields of a message, with those of the messages in it: a step with the results of 8,192 inputs has as many."""
 UNREADABLE = "a message that is malformed, or has too many parts"
 
+_PLAIN_NUMBER_BYTES = 8 * 2**20
+"""Of packed numbers: of more, each is the id of a log-probability, which is beside it."""
+_MOST_OF_FLOATS = 2
+"""Bytes of an id and a rank for those of their log-probability."""
+
 _UNSUSPICIOUS_BYTES = 64 * 1024
 """A message of this size has no more parts than take some milliseconds."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SIZES = {_FIXED64: 8, _FIXED32: 4}
 _COPIED = {
     *(FieldDescriptor.TYPE_FIXED32, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED32),
-    *(FieldDescriptor.TYPE_SFIXED64, FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE),
+    *(FieldDescriptor.TYPE_SFIXED64, FieldDescriptor.TYPE_DOUBLE),
     *(FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES),
 }
 
 _Fields = Mapping[int, Union["_Fields", None]]
-"""By number, what has parts: messages with their fields, and packed numbers (None)."""
+"""By number, what has parts: messages with their fields, and packed numbers (None); and floats."""
+_FLOATS: _Fields = {}
 
 
 class _MalformedError(Exception):
@@ -84,6 +90,8 @@ class _PartCount:
         self._data = data
         self._parts = MOST_PARTS
         self._number_bytes = most_number_bytes
+        self._few = most_number_bytes - _PLAIN_NUMBER_BYTES
+        """What is left of them if there are no more than need no floats."""
 
     def fits(self, fields: _Fields) -> bool:
         """Return whether the message can be read, and has no more than it may."""
@@ -91,7 +99,7 @@ class _PartCount:
             self._look_at(0, len(self._data), fields)
         except (IndexError, _MalformedError):
             return False
-        return self._parts >= 0 and self._number_bytes >= 0
+        return self._parts >= 0 and self._number_bytes >= max(0, self._few)
 
     def _look_at(self, at: int, end: int, fields: _Fields) -> None:
         data = self._data
@@ -104,6 +112,8 @@ class _PartCount:
                 inner = fields.get(tag >> 3, _NO_FIELDS)
                 if inner is None:
                     self._number_bytes -= size
+                elif inner is _FLOATS:
+                    self._few -= _MOST_OF_FLOATS * size
                 elif inner:
                     self._look_at(at, min(at + size, end), inner)
                 at += size
@@ -147,6 +157,8 @@ def _fields_of(message: Descriptor, known: dict[str, Any]) -> _Fields:
         for field in message.fields:
             if field.message_type is not None:
                 fields[field.number] = _fields_of(field.message_type, known)
+            elif field.type == FieldDescriptor.TYPE_FLOAT:
+                fields[field.number] = _FLOATS
             elif field.type not in _COPIED:
                 fields[field.number] = None
     found: _Fields = known[message.full_name]

@@ -22,9 +22,9 @@ class FakeChannel:
         """Do nothing."""
 
 
-def read_bounded(data: bytes) -> pb.SessionResponse | None:
+def read_bounded(data: bytes, most_number_bytes: int = _MOST_NUMBER_BYTES) -> pb.SessionResponse | None:
     """Read a message as a session does."""
-    channel = BoundedChannel(FakeChannel(), _MOST_NUMBER_BYTES)  # type: ignore[arg-type]
+    channel = BoundedChannel(FakeChannel(), most_number_bytes)  # type: ignore[arg-type]
     found: pb.SessionResponse | None = channel.stream_stream("/", response_deserializer=pb.SessionResponse.FromString)(
         data
     )
@@ -76,3 +76,15 @@ def test_what_a_worker_may_send_is_read() -> None:
     floats = pb.StepFrame(sampled_logprobs=[-1.0] * 2**20)
     for event in (pb.SessionResponse(frame=frame), pb.SessionResponse(frame=floats), pb.SessionResponse()):
         assert read_bounded(event.SerializeToString()) == event
+
+
+def test_many_numbers_are_read_beside_their_log_probabilities_only() -> None:
+    """However many there may be: by themselves they take eight times their bytes."""
+    rows = pb.LogprobRows(width=1, token_ids=[100_000] * 3_000_000)
+    bare = pb.SessionResponse(frame=pb.StepFrame(prefills=[pb.PrefillInfo(prompt_logprobs=rows)]))
+    rows.logprobs.extend([-1.0] * 3_000_000)
+    scored = pb.SessionResponse(frame=pb.StepFrame(prefills=[pb.PrefillInfo(prompt_logprobs=rows)]))
+
+    assert read_bounded(bare.SerializeToString(), 2**26) is None
+    assert read_bounded(scored.SerializeToString(), 2**26) == scored
+    assert read_bounded(scored.SerializeToString(), 2**23) is None
