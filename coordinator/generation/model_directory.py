@@ -27,6 +27,11 @@ from tokenwire.v1 import inference_pb2 as pb
 log = logging.getLogger(__name__)
 
 
+def generates(model: ServedModel) -> bool:
+    """Whether a model generates, and does not pool."""
+    return model.pooling is None
+
+
 class ModelDirectory(PoolListener):
     """Registers models from workers' welcomes and finds them by name. Models without workers stay for a while.
 
@@ -95,15 +100,15 @@ class ModelDirectory(PoolListener):
         caller: Caller,
         conversation: Callable[[], Conversation] | None = None,
         *,
-        pools: bool = False,
+        suits: Callable[[ServedModel], bool] = generates,
     ) -> ServedModel:
         """Return the model of a request, after waiting for an expected one. Raises NotFound, Unavailable or Forbidden.
 
-        pools: whether it is the first one that pools, and not the first that generates, if the request names none.
+        suits: of which it is the first one, if there is any and the request names none.
         A caller may use a model if any of its names is allowed. Of several revisions it is the one of the request's
         conversation, or one by their shares.
         """
-        model = await self._wait_for(name, pools)
+        model = await self._wait_for(name, suits)
         if caller.models is not None:
             caller.check_model(name or model.name, *model.names)
         live = self._live.get(model.base_model, ())
@@ -213,7 +218,7 @@ class ModelDirectory(PoolListener):
         self._adapted = {key: models for key, models in self._adapted.items() if id(models[0]) in used}
         self._texts.keep([model.tokenizer for model in self._prepared.values()])
 
-    async def _wait_for(self, name: str | None, pools: bool) -> ServedModel:
+    async def _wait_for(self, name: str | None, suits: Callable[[ServedModel], bool]) -> ServedModel:
         self._drop_absent()
         if name and name in self._models:
             return self._models[name]
@@ -222,18 +227,18 @@ class ModelDirectory(PoolListener):
             name = awaited[0]
         if name and name in awaited:
             await self._expected.wait(name)
-        return self.find(name, pools)
+        return self.find(name, suits)
 
-    def find(self, name: str | None, pools: bool = False) -> ServedModel:
-        """Find a model or adapter by name; without a name, the first model, of those that pool or generate if there are
-        any. Raises NotFound or Unavailable.
+    def find(self, name: str | None, suits: Callable[[ServedModel], bool] = generates) -> ServedModel:
+        """Find a model or adapter by name; without a name, the first model, of those that suit if there are any. Raises
+        NotFound or Unavailable.
         """
         self._drop_absent()
         if not self._models and (not self._ever_connected or not name):
             raise Unavailable("No worker has connected yet; the model may still be loading.", retry_after_s=2)
         if not name:
-            suits = [model for model in self._models.values() if (model.pooling is not None) == pools]
-            return min(suits or self._models.values(), key=lambda model: model.name in self._absent)
+            suiting = [model for model in self._models.values() if suits(model)]
+            return min(suiting or self._models.values(), key=lambda model: model.name in self._absent)
         model = self._models.get(name) or self._with_adapter(name)
         if model is None:
             names = ", ".join([*self._models, *(adapter.lora.name for adapter in self.adapters())]) or "none now"

@@ -17,11 +17,12 @@ TEXTS = [f"text number {number}" for number in range(16)]
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Iterator[Service]:
-    """A worker that embeds, and one that generates."""
+    """A worker that classifies, one that embeds, and one that generates."""
+    classifies = ["--sim-pooling-task", "classify", "--served-model-name", "classifier"]
     embeds = ["--sim-embedding-width", "32", "--served-model-name", "embedder"]
     with ExitStack() as stack:
         workers, addresses = [], []
-        for name, options in (("embeds", embeds), ("chats", [])):
+        for name, options in (("classifies", classifies), ("embeds", embeds), ("chats", [])):
             addresses.append(f"unix:{tmp_path}/{name}.sock")
             arguments = ["worker", "--engine", "sim", "--sim-step-ms", "1", "--listen", addresses[-1], *options]
             workers.append(Process(arguments, tmp_path / f"{name}.log"))
@@ -29,7 +30,7 @@ def mixed(tmp_path: Path) -> Iterator[Service]:
         for worker in workers:
             worker.wait_for("ready: ")
         process, url = stack.enter_context(coordinator(tmp_path, addresses))
-        wait_routable(url, 2)
+        wait_routable(url, 3)
         yield Service(process, url, workers, addresses)
         assert "Traceback" not in process.log, process.log
 
@@ -49,7 +50,7 @@ def test_both_kinds_of_models_are_served_together(mixed: Service) -> None:
         with pytest.raises(Exception, match="does not support Embeddings API"):
             client.embeddings.create(model="simulated", input="Hi")
 
-        assert {model.id for model in client.models.list()} == {"embedder", "simulated"}
+        assert {model.id for model in client.models.list()} == {"classifier", "embedder", "simulated"}
     assert len({tuple(vector) for vector in vectors}) == len(TEXTS)
     assert floats == vectors[0]
     assert chat.choices[0].message.content

@@ -21,7 +21,8 @@ from tokenwire.errors import (
 DEAD = "The engine died; see its log."
 
 
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_HIDDEN = re.compile(r" at 0x[0-9a-fA-F]+|\x1b\[[0-9;]*m")
+"""Addresses of objects, and colours."""
 
 
 class _Absent(Exception):
@@ -34,10 +35,10 @@ _OverloadError: type[Exception] = getattr(exceptions, "GracefulHTTPError", _Abse
 
 
 def shown(error: Exception) -> str:
-    """Return an error's own text, or else its name, without addresses of objects: they tell where a heap is."""
+    """Return an error's own text, or else its name, without addresses of objects, which tell where a heap is."""
     # str() of vLLM's would append the parameter and its value, which may be long.
     text = Exception.__str__(error) if isinstance(error, _ClientError) else str(error)
-    return _ADDRESS.sub("", text).strip() or type(error).__name__
+    return _HIDDEN.sub("", text).strip() or type(error).__name__
 
 
 def translate(error: Exception) -> TokenwireError:

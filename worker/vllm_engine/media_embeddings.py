@@ -110,11 +110,12 @@ def _check_grid(grid: Any, embeddings: Any, config: Any) -> None:
     if (
         len(numbers) != 3
         or any(type(each) is not int or each < 1 for each in numbers)
+        or numbers[0] != 1
         or numbers[1] % side
         or numbers[2] % side
     ):
         raise ValueError(
-            f"`{IMAGE_EMBEDS}.{_GRID}` must be 3 positive integers, the last two multiples of {side}, not {numbers}."
+            f"`{IMAGE_EMBEDS}.{_GRID}` must be 3 positive integers, 1 and two multiples of {side}, not {numbers}."
         )
     places, rows = math.prod(numbers) // side**2, math.prod(embeddings.shape[:-1]) if embeddings is not None else 0
     if places != rows:

@@ -14,7 +14,7 @@ from tokenwire.coordinator.api.fields.wire_values import checked_prompts
 from tokenwire.coordinator.api.json_pieces import JsonPieces, array_in_parts, array_of, object_pieces, text_in_parts
 from tokenwire.coordinator.api.long_response import LongResponse
 from tokenwire.coordinator.api.pooling.collect import pool
-from tokenwire.coordinator.api.pooling.fields import check_route, repeated_bytes, truncation_of
+from tokenwire.coordinator.api.pooling.fields import model_of_route, repeated_bytes, truncation_of
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.parsing.request_model import RequestModel
@@ -109,8 +109,7 @@ def cohere_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
     async def create_cohere_embedding(body: CohereEmbedRequest, request: Request) -> Response:
         body.check()
         headers = RequestHeaders.of(request)
-        model = await models.resolve(body.model, headers.caller, pools=True)
-        check_route(model, ("embed",), "Embeddings API")
+        model = await model_of_route(models, body.model, headers.caller, ("embed",), "Embeddings API")
         running = pool(pooling, body.to_pooling(model, headers), model, request)
         most = body.max_tokens if body.truncate == "NONE" else None
         kinds, texts = body.embedding_types or ["float"], body.texts

@@ -14,7 +14,7 @@ from tokenwire.coordinator.api.fields.usage import full_usage_object
 from tokenwire.coordinator.api.fields.wire_values import checked_prompts
 from tokenwire.coordinator.api.pooling.collect import pool
 from tokenwire.coordinator.api.pooling.encoding import bytes_per_number, encoded, wire_dtype
-from tokenwire.coordinator.api.pooling.fields import ChatFields, EncodingFields, check_route
+from tokenwire.coordinator.api.pooling.fields import ChatFields, EncodingFields, model_of_route
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.pooling.service import PoolingService
@@ -113,8 +113,7 @@ def embedding_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRout
     async def create_embedding(body: EmbeddingRequest, request: Request) -> Response:
         body.check()
         headers = RequestHeaders.of(request)
-        model = await models.resolve(body.model, headers.caller, pools=True)
-        check_route(model, ("embed",), "Embeddings API")
+        model = await model_of_route(models, body.model, headers.caller, ("embed",), "Embeddings API")
         running, encoding = pool(pooling, body.to_pooling(model, headers), model, request), body.encoding()
         created = int(time.time())
         del body  # it may be large

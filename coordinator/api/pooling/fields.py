@@ -1,6 +1,6 @@
 """Request fields shared by the routes of pooling models, with vLLM's names."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from sys import getsizeof
 from typing import Annotated, Any, Literal
 
@@ -10,7 +10,9 @@ from tokenwire.coordinator.api.api_request import RequestHeaders, UnsupportedFie
 from tokenwire.coordinator.api.fields.common import INT64_MAX, Identifier, Int64
 from tokenwire.coordinator.api.fields.media_options import MEDIA_OPTIONS_NOT_SERVED
 from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt
+from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.generation.limits import lacks_route
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.pooling.types import NumberType
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
@@ -122,7 +124,18 @@ def repeated_bytes(texts: Sequence[str]) -> int:
     return sum(map(getsizeof, texts))
 
 
-def check_route(model: ServedModel, tasks: tuple[str, ...], api: str) -> None:
-    """Check that a model has the routes of one of these tasks. Raises NotFound."""
-    if model.pooling is None or model.pooling.task not in tasks:
+async def model_of_route(
+    models: ModelDirectory, name: str | None, caller: Caller, tasks: Collection[str], api: str
+) -> ServedModel:
+    """Return the model of a request to a route for some tasks; without a name the first one that has one of these.
+
+    Raises NotFound, Unavailable or Forbidden.
+    """
+
+    def suits(model: ServedModel) -> bool:
+        return model.pooling is not None and model.pooling.task in tasks
+
+    model = await models.resolve(name, caller, suits=suits)
+    if not suits(model):
         raise lacks_route(model, api)
+    return model

@@ -13,7 +13,7 @@ from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.pooling.collect import pool
 from tokenwire.coordinator.api.pooling.embeddings import InputFields
 from tokenwire.coordinator.api.pooling.encoding import bytes_per_number, encoded, wire_dtype
-from tokenwire.coordinator.api.pooling.fields import EncodingFields, check_route
+from tokenwire.coordinator.api.pooling.fields import EncodingFields, model_of_route
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.pooling.service import PoolingService
@@ -64,8 +64,7 @@ def result_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
     async def create_pooling(body: PoolRequest, request: Request) -> Response:
         body.check()
         headers = RequestHeaders.of(request)
-        model = await models.resolve(body.model, headers.caller, pools=True)
-        check_route(model, _ALL_TASKS, "Pooling API")
+        model = await model_of_route(models, body.model, headers.caller, _ALL_TASKS, "Pooling API")
         running, encoding = pool(pooling, body.to_pooling(model, headers), model, request), body.encoding()
         created = int(time.time())
         del body  # it may be large
@@ -78,8 +77,7 @@ def result_routes(pooling: PoolingService, models: ModelDirectory) -> ApiRouter:
     async def classify(body: ClassifyRequest, request: Request) -> Response:
         body.check()
         headers = RequestHeaders.of(request)
-        model = await models.resolve(body.model, headers.caller, pools=True)
-        check_route(model, ("classify",), "Classification API")
+        model = await model_of_route(models, body.model, headers.caller, ("classify",), "Classification API")
         running = pool(pooling, body.to_pooling(model, headers), model, request)
         created = int(time.time())
         del body  # it may be large

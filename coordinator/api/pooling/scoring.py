@@ -97,13 +97,17 @@ class _Scored:
     tokens: int
 
 
+def _scores(model: ServedModel) -> bool:
+    return model.pooling is not None and bool(model.pooling.score)
+
+
 async def _score(
     service: PoolingService, models: ModelDirectory, body: ScoringFields, given: tuple[Any, Any], request: Request
 ) -> _Scored:
     """Score the texts that are given; none of them is kept meanwhile. Raises what `pool` does."""
     body.check()
     headers = RequestHeaders.of(request)
-    model = await models.resolve(body.model, headers.caller, pools=True)
+    model = await models.resolve(body.model, headers.caller, suits=_scores)
     whole = ScoredTexts(*(_texts(each, model) for each in given))
     whole.check()
     whole.inputs(model)  # whether it scores at all

@@ -29,4 +29,5 @@ def test_no_message_tells_where_an_object_is() -> None:
 
     given = ValueError("cannot identify image file <_io.BytesIO object at 0x7fd030a13790>")
     assert translate(given).message == "cannot identify image file <_io.BytesIO object>"
+    assert translate(ValueError("\x1b[1mWeights only\x1b[0m load failed")).message == "Weights only load failed"
     assert translate(KeyError()).message == "KeyError"

@@ -91,7 +91,8 @@ ROWS = (6, WIDTH)
         ((0, WIDTH), [1, 4, 6], r"must have 2 dimensions \(tokens, 8\)"),
         ((5, WIDTH), [1, 4, 6], "has 5 rows, but its image_grid_thw .* has 6 places"),
         ((7, WIDTH), [1, 4, 6], "has 7 rows, but its image_grid_thw .* has 6 places"),
-        (ROWS, [1, 3, 8], "the last two multiples of 2"),
+        (ROWS, [1, 3, 8], "1 and two multiples of 2"),
+        (ROWS, [3, 4, 2], "1 and two multiples of 2"),  # a video's
         (ROWS, [1, -4, -6], "3 positive integers"),
         (ROWS, [4, 6], "3 positive integers"),
         (ROWS, [1, 4, 6.0], "3 positive integers"),

@@ -1,10 +1,15 @@
 """Fields of pooling requests."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from tests.coordinator.fakes import served_model
 from tests.coordinator.pooling.embedding import embedding_model
-from tokenwire.coordinator.api.pooling.fields import ChatFields, PoolingFields, check_route
+from tokenwire.coordinator.api.pooling.fields import ChatFields, PoolingFields, model_of_route
+from tokenwire.coordinator.auth.caller import ANYBODY, Caller
+from tokenwire.coordinator.types import ServedModel
 from tokenwire.errors import InvalidRequest, NotFound
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -38,9 +43,27 @@ def test_a_chat_is_rendered_without_the_beginning_of_a_reply() -> None:
         ChatFields(add_generation_prompt=True, continue_final_message=True).chat_prompt([])
 
 
-def test_a_model_has_the_routes_of_its_task() -> None:
-    """And no others."""
-    check_route(embedding_model(), ("embed",), "Embeddings API")
-    for model in (served_model(), embedding_model(task="classify")):
+class Directory:
+    """A directory of models that all have one name."""
+
+    def __init__(self, *models: ServedModel) -> None:
+        self._models = models
+
+    async def resolve(self, name: str | None, caller: Caller, *, suits: Callable[[ServedModel], bool]) -> ServedModel:
+        """Return the first one that suits, or else the first."""
+        return next(filter(suits, self._models), self._models[0])
+
+
+async def model_for_embeddings(*models: ServedModel) -> ServedModel:
+    """Return the model that a request for embeddings gets."""
+    directory: Any = Directory(*models)
+    return await model_of_route(directory, None, ANYBODY, ("embed",), "Embeddings API")
+
+
+async def test_a_model_has_the_routes_of_its_task() -> None:
+    """And no others; a request that names none gets the first one that has its route."""
+    embeds, classifies = embedding_model(), embedding_model(task="classify")
+    assert await model_for_embeddings(served_model(), classifies, embeds) is embeds
+    for model in (served_model(), classifies):
         with pytest.raises(NotFound, match="The model does not support Embeddings API: `digits` is for "):
-            check_route(model, ("embed",), "Embeddings API")
+            await model_for_embeddings(model)

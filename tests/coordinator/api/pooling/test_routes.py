@@ -36,7 +36,7 @@ class OneModel:
     def __init__(self, model: ServedModel) -> None:
         self._model = model
 
-    async def resolve(self, name: str | None, caller: object, pools: bool) -> ServedModel:
+    async def resolve(self, name: str | None, caller: object, suits: object) -> ServedModel:
         """Return it."""
         return self._model
 
