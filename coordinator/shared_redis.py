@@ -21,6 +21,7 @@ TIMEOUT_S = 0.25
 PAUSE_S = 2.0
 """How long it is skipped after an error."""
 _MAX_CONNECTIONS = 32
+_AT_ONCE = 16
 
 
 def check_url(url: str, flag: str) -> None:
@@ -62,6 +63,10 @@ class RedisHealth:
         self._instead = instead
         self._clock = clock
         self._paused_until: float | None = None
+        self.places = asyncio.Semaphore(_AT_ONCE)
+        """Of those who wait for an answer, and have to hold one: a burst that waits for connections would take a busy
+        Redis for one that is away.
+        """
 
     @property
     def is_paused(self) -> bool:
@@ -93,14 +98,15 @@ class RedisHealth:
     @asynccontextmanager
     async def answers(self, store: str, wait_s: float) -> AsyncIterator[None]:
         """Surround what waits for a store in this Redis. Raises Unavailable in place of errors, and after `wait_s`."""
-        if self.is_paused:
-            raise no_answer(store)
-        try:
-            async with asyncio.timeout(wait_s):
-                yield
-        except Exception as error:  # whatever a server says
-            self.on_error(error)
-            raise no_answer(store) from error
+        async with self.places:
+            if self.is_paused:
+                raise no_answer(store)
+            try:
+                async with asyncio.timeout(wait_s):
+                    yield
+            except Exception as error:  # whatever a server says
+                self.on_error(error)
+                raise no_answer(store) from error
         self.on_success()
 
 

@@ -153,14 +153,15 @@ class RedisLimitStore:
         await self._redis.aclose()
 
     async def _call(self, script: Any, keys: Sequence[bytes], limits: Limits, *arguments: Any) -> SharedUsage | None:
-        if self._health.is_paused:
-            return None
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                refused, requests, tokens = await script(keys, [*_per_minute(limits), *arguments])
-        except Exception as error:  # no server response may fail a request
-            self._on_error(error)
-            return None
+        async with self._health.places:
+            if self._health.is_paused:
+                return None
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    refused, requests, tokens = await script(keys, [*_per_minute(limits), *arguments])
+            except Exception as error:  # no server response may fail a request
+                self._on_error(error)
+                return None
         self._health.on_success()
         return SharedUsage(refused.decode(), float(requests), float(tokens))
 

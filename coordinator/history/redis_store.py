@@ -46,13 +46,16 @@ class RedisStore:
     async def find(self, keys: Sequence[bytes]) -> Sequence[Turn | None]:
         """Return the turn of each key."""
         misses: list[Turn | None] = [None] * len(keys)
-        if not keys or self._health.is_paused:
+        if not keys:
             return misses
-        try:
-            found = await self._find_in_time(keys)
-        except Exception as error:  # no server response may fail a request
-            self._health.on_error(error)
-            return misses
+        async with self._health.places:
+            if self._health.is_paused:
+                return misses
+            try:
+                found = await self._find_in_time(keys)
+            except Exception as error:  # no server response may fail a request
+                self._health.on_error(error)
+                return misses
         self._health.on_success()
         return found
 

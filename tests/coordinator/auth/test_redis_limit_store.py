@@ -63,6 +63,22 @@ async def test_requests_per_minute_are_taken_once(stores: list[RedisLimitStore])
     assert not refused((await stores[0].enter(b"another", limits))[1])
 
 
+async def test_a_burst_is_no_failure_of_redis(redis_url: str, redis: "Redis") -> None:
+    """What waits until others of its process were answered is counted all the same."""
+    store = RedisLimitStore(redis_url, PASSWORD, timeout_s=1.0)
+    for _ in range(16):
+        await store._health.places.acquire()
+    asked = asyncio.create_task(store.enter(KEY, Limits(requests_per_minute=1)))
+    await asyncio.wait([asked], timeout=1.2)
+    assert not asked.done()
+    for _ in range(16):
+        store._health.places.release()
+
+    assert not refused((await asked)[1])
+    assert store.failures == 0
+    await store.close()
+
+
 async def test_tokens_are_taken_and_given_back(stores: list[RedisLimitStore]) -> None:
     """Neither two processes get the last, nor does giving back fill it beyond the limit."""
     limits = Limits(tokens_per_minute=600)
