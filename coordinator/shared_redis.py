@@ -22,6 +22,8 @@ PAUSE_S = 2.0
 """How long it is skipped after an error."""
 _MAX_CONNECTIONS = 32
 _AT_ONCE = 16
+_TURN_S = 5.0
+"""How long a burst may wait for its turns."""
 
 
 def check_url(url: str, flag: str) -> None:
@@ -64,9 +66,7 @@ class RedisHealth:
         self._clock = clock
         self._paused_until: float | None = None
         self.places = asyncio.Semaphore(_AT_ONCE)
-        """Of those who wait for an answer, and have to hold one: a burst that waits for connections would take a busy
-        Redis for one that is away.
-        """
+        """Of those who wait for an answer."""
 
     @property
     def is_paused(self) -> bool:
@@ -96,17 +96,31 @@ class RedisHealth:
             self._paused_until = None
 
     @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for an answer among a few others: a burst that waits for connections would take a busy Redis for one
+        that is away. Raises TimeoutError if there is no place for long.
+        """
+        async with asyncio.timeout(_TURN_S):
+            await self.places.acquire()
+        try:
+            yield
+        finally:
+            self.places.release()
+
+    @asynccontextmanager
     async def answers(self, store: str, wait_s: float) -> AsyncIterator[None]:
         """Surround what waits for a store in this Redis. Raises Unavailable in place of errors, and after `wait_s`."""
-        async with self.places:
-            if self.is_paused:
-                raise no_answer(store)
-            try:
+        try:
+            async with self.turn():
+                if self.is_paused:
+                    raise no_answer(store)
                 async with asyncio.timeout(wait_s):
                     yield
-            except Exception as error:  # whatever a server says
-                self.on_error(error)
-                raise no_answer(store) from error
+        except Unavailable:
+            raise
+        except Exception as error:  # whatever a server says
+            self.on_error(error)
+            raise no_answer(store) from error
         self.on_success()
 
 

@@ -153,15 +153,15 @@ class RedisLimitStore:
         await self._redis.aclose()
 
     async def _call(self, script: Any, keys: Sequence[bytes], limits: Limits, *arguments: Any) -> SharedUsage | None:
-        async with self._health.places:
-            if self._health.is_paused:
-                return None
-            try:
+        try:
+            async with self._health.turn():
+                if self._health.is_paused:
+                    return None
                 async with asyncio.timeout(self._timeout_s):
                     refused, requests, tokens = await script(keys, [*_per_minute(limits), *arguments])
-            except Exception as error:  # no server response may fail a request
-                self._on_error(error)
-                return None
+        except Exception as error:  # no server response may fail a request
+            self._on_error(error)
+            return None
         self._health.on_success()
         return SharedUsage(refused.decode(), float(requests), float(tokens))
 

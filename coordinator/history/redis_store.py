@@ -48,14 +48,14 @@ class RedisStore:
         misses: list[Turn | None] = [None] * len(keys)
         if not keys:
             return misses
-        async with self._health.places:
-            if self._health.is_paused:
-                return misses
-            try:
+        try:
+            async with self._health.turn():
+                if self._health.is_paused:
+                    return misses
                 found = await self._find_in_time(keys)
-            except Exception as error:  # no server response may fail a request
-                self._health.on_error(error)
-                return misses
+        except Exception as error:  # no server response may fail a request
+            self._health.on_error(error)
+            return misses
         self._health.on_success()
         return found
 

@@ -54,7 +54,9 @@ class Deleted:
 
 
 class RedisResponseStore:
-    """Reads, writes and deletes responses. Whoever cannot be answered gets Unavailable, within half a second."""
+    """Reads, writes and deletes responses. Whoever cannot be answered gets Unavailable, within half a second
+    of its turn.
+    """
 
     def __init__(self, settings: ResponseStoreSettings) -> None:
         """Configure the client; it connects on first use."""
