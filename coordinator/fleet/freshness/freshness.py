@@ -66,7 +66,7 @@ class Freshness(PoolListener):
         versions, label = self._desired.versions(model), limits.min_version
         awaited = None if label is None or versions.epoch_of(label) is not None else (model, label)
         if awaited is not None:
-            self._check_awaited(awaited, submission.tenant)
+            self._check_awaited(awaited, placement.tenant)
         elif not self._desired.allows_stale_weights:  # no candidate lags behind
             placement = replace(placement, weights=None)
 
@@ -80,7 +80,7 @@ class Freshness(PoolListener):
         self._live.setdefault(model, {}).update(dict.fromkeys(live, handle))
         if awaited is not None and live:
             self._awaited[awaited] += len(live)
-            self._first_named.setdefault(awaited, submission.tenant)
+            self._first_named.setdefault(awaited, placement.tenant)
         return _LimitedHandle(handle, live)
 
     def on_workers_changed(self, model: str) -> None:

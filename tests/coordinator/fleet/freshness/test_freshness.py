@@ -62,9 +62,9 @@ class LayerScene:
     def submit(self, limits: WeightLimits | None, tenant: str = "") -> tuple[Listener, RequestHandle]:
         """Submit a request; return its listener and its handle."""
         listener = Listener()
-        placement = Placement(weights=limits)
+        placement = Placement(tenant=tenant, weights=limits)
         self.freshness.check_open(MODEL, 0, placement)
-        return listener, self.freshness.submit(MODEL, Submission(tenant=tenant), [listener], placement)
+        return listener, self.freshness.submit(MODEL, Submission(), [listener], placement)
 
     def update(self, epoch: int, label: str) -> None:
         """Let a worker announce newer weights."""
