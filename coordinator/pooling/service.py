@@ -59,9 +59,8 @@ class PoolingService:
 
     async def prepare(self, request: PoolingRequest, model: ServedModel, caller: Caller) -> PreparedPool:
         """Render, tokenize and check the inputs of a request. Raises InvalidRequest or Unavailable."""
-        adapter_id = 0 if model.lora is None else model.lora.id
         placement = Placement(tenant=caller.share, weight=caller.weight)
-        self._fleet.check_open(model.base_model, adapter_id, placement)
+        self._fleet.check_open(model.base_model, model.adapter_id, placement)
         check_sequences(1, len(request.inputs))
         inputs = await prepare_inputs(request, model)
         lengths = [len(ids) for ids in inputs.token_ids]

@@ -64,7 +64,7 @@ class RedisResponseStore:
         self._ttl_s = max(1, round(settings.ttl_s))
         self._max_queued_bytes = settings.max_bytes
         self._redis = open_redis(settings.store_url, settings.store_password)
-        self._written = open_redis(settings.store_url, settings.store_password, _WRITE_S)
+        self._redis_to_write = open_redis(settings.store_url, settings.store_password, _WRITE_S)
         self._health = RedisHealth("using only this process's responses")
         self._queue: asyncio.Queue[_Write] = asyncio.Queue(_MAX_QUEUED)
         self._queued_bytes = 0
@@ -131,7 +131,7 @@ class RedisResponseStore:
         if self._writer is not None:
             await self.flush()
             self._writer.cancel()
-        await asyncio.gather(self._redis.aclose(), self._written.aclose())
+        await asyncio.gather(self._redis.aclose(), self._redis_to_write.aclose())
 
     def _answer(self) -> AbstractAsyncContextManager[None]:
         return self._health.answers("The store of responses", _WAIT_S)
@@ -169,12 +169,14 @@ class RedisResponseStore:
     async def _write(self, write: _Write) -> None:
         name = _PREFIX + _name(write.key)
         if write.runs:
-            await self._written.set(_RUNS + _name(write.key), b"1", ex=_LEASE_S)
-            await self._written.delete(_STOP + _name(write.key))  # left for an earlier one with a client's own id
+            await self._redis_to_write.set(_RUNS + _name(write.key), b"1", ex=_LEASE_S)
+            await self._redis_to_write.delete(
+                _STOP + _name(write.key)
+            )  # left for an earlier one with a client's own id
         if write.done is None:
-            await self._written.eval(_PUT, 1, name, write.value, self._ttl_s)
+            await self._redis_to_write.eval(_PUT, 1, name, write.value, self._ttl_s)
             return
-        await self._written.set(name, _DELETED, ex=self._ttl_s)
+        await self._redis_to_write.set(name, _DELETED, ex=self._ttl_s)
         if not write.done.done():
             write.done.set_result(None)
 

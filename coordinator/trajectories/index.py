@@ -140,8 +140,8 @@ class PromptMessages:
     def __init__(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> None:
         self.messages = messages
         self.tools = tools
-        self.digests = b"".join([_digest(message) for message in messages])
-        self.tools_digest = b"" if tools is None else _digest({"tools": tools})
+        self.digests = b"".join([message_digest(message) for message in messages])
+        self.tools_digest = b"" if tools is None else message_digest({"tools": tools})
 
 
 class SessionIndexes:
@@ -192,6 +192,6 @@ def _shared(one: bytes, other: bytes) -> int:
     return count
 
 
-def _digest(message: Mapping[str, Any]) -> bytes:
+def message_digest(message: Mapping[str, Any]) -> bytes:
     """Return a digest that ignores the order of a message's fields, which clients may change."""
     return blake2b(stored_json({name: message[name] for name in sorted(message)}), digest_size=_MESSAGE_BYTES).digest()

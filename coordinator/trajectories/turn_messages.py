@@ -1,10 +1,12 @@
 """The messages of a turn's prompt, of which it keeps those alone that it adds to another's: sessions share them."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
-from tokenwire.coordinator.trajectories.stored_json import stored_json
+from tokenwire.coordinator.trajectories.index import message_digest
+
+_DIGEST_BYTES = 16
 
 
 class TurnMessages:
@@ -76,5 +78,5 @@ class TurnMessages:
 
 def _chained(digest: bytes, messages: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     for message in messages:
-        digest = hashlib.blake2b(digest + stored_json(sorted(message.items())), digest_size=16).digest()
+        digest = blake2b(digest + message_digest(message), digest_size=_DIGEST_BYTES).digest()
         yield digest

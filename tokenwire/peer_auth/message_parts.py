@@ -89,9 +89,8 @@ class _PartCount:
     def __init__(self, data: bytes, most_number_bytes: int) -> None:
         self._data = data
         self._parts = MOST_PARTS
-        self._number_bytes = most_number_bytes
-        self._few = most_number_bytes - _PLAIN_NUMBER_BYTES
-        """What is left of them if there are no more than need no floats."""
+        self._most_number_bytes = most_number_bytes
+        self._number_bytes = self._float_bytes = 0
 
     def fits(self, fields: _Fields) -> bool:
         """Return whether the message can be read, and has no more than it may."""
@@ -99,11 +98,12 @@ class _PartCount:
             self._look_at(0, len(self._data), fields)
         except (IndexError, _MalformedError):
             return False
-        return self._parts >= 0 and self._number_bytes >= max(0, self._few)
+        most = min(self._most_number_bytes, _PLAIN_NUMBER_BYTES + _MOST_OF_FLOATS * self._float_bytes)
+        return self._parts >= 0 and self._number_bytes <= most
 
     def _look_at(self, at: int, end: int, fields: _Fields) -> None:
         data = self._data
-        while at < end and self._parts >= 0 and self._number_bytes >= 0:
+        while at < end and self._parts >= 0 and self._number_bytes <= self._most_number_bytes:
             self._parts -= 1
             tag, at = (data[at], at + 1) if data[at] < 0x80 else self._varint(at)
             kind = tag & 7
@@ -111,9 +111,9 @@ class _PartCount:
                 size, at = (data[at], at + 1) if data[at] < 0x80 else self._varint(at)
                 inner = fields.get(tag >> 3, _NO_FIELDS)
                 if inner is None:
-                    self._number_bytes -= size
+                    self._number_bytes += size
                 elif inner is _FLOATS:
-                    self._few -= _MOST_OF_FLOATS * size
+                    self._float_bytes += size
                 elif inner:
                     self._look_at(at, min(at + size, end), inner)
                 at += size

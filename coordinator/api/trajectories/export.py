@@ -1,14 +1,15 @@
 """Training rows as JSON lines, or as a table of Arrow or Parquet, for which pyarrow is needed."""
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.api.trajectories.sessions import within_size
 from tokenwire.coordinator.trajectories.rows import TrainingRow
 from tokenwire.errors import Unsupported
+from tokenwire.process.batches import batches_by_size
 
 if TYPE_CHECKING:
     import pyarrow
@@ -20,9 +21,9 @@ FORMATS = {
 }
 """Content types by format."""
 _PAGE = "`limit` and `offset`"
-_GROUP_ROWS = 256
-_GROUP_SIZE = 65_536
-"""At most so many rows, of about so many ids and letters of rewards, become a table at a time: one takes 10 KB."""
+_TABLE_SIZE = 65_536
+_ROW_SIZE = 256
+"""About so much becomes a table at a time, at most 256 rows: each table takes 10 KB."""
 
 
 def encode(rows: Iterable[TrainingRow], form: str) -> bytes:
@@ -39,7 +40,8 @@ def encode(rows: Iterable[TrainingRow], form: str) -> bytes:
         message = f"The format {form!r} needs pyarrow on the server: pip install 'tokenwire[arrow]'"
         raise Unsupported(message, param="format") from error
     schema = _schema()
-    made = (pyarrow.Table.from_pylist(group, schema=schema) for group in _groups(rows))
+    groups = batches_by_size(rows, _size_of, _TABLE_SIZE)
+    made = (pyarrow.Table.from_pylist([*map(_flat, group)], schema=schema) for group in groups)
     parts = [*within_size(made, attrgetter("nbytes"), _PAGE)]
     table = pyarrow.concat_tables(parts) if parts else schema.empty_table()
     file = io.BytesIO()
@@ -51,18 +53,10 @@ def encode(rows: Iterable[TrainingRow], form: str) -> bytes:
     return file.getvalue()
 
 
-def _groups(rows: Iterable[TrainingRow]) -> Iterator[list[dict[str, Any]]]:
-    """Yield some rows at a time, as Arrow takes them."""
-    group, size = list[dict[str, Any]](), 0
-    for row in rows:
-        group.append(_flat(row))
-        size += len(row.prompt_ids) + len(row.completion_ids)
-        size += sum([len(name) for rewards in (row.rewards, *row.node_rewards.values()) for name in rewards])
-        if len(group) >= _GROUP_ROWS or size >= _GROUP_SIZE:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
+def _size_of(row: TrainingRow) -> int:
+    """Return about how many numbers and letters a row has, and what it takes itself."""
+    rewards = [len(name) for rewards in (row.rewards, *row.node_rewards.values()) for name in rewards]
+    return _ROW_SIZE + len(row.prompt_ids) + len(row.completion_ids) + sum(rewards)
 
 
 def _columns(row: TrainingRow) -> dict[str, object]:

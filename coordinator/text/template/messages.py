@@ -118,8 +118,8 @@ def parse_content(content: object, role: str, where: str, form: ContentFormat) -
     parts = [part for part in parsed if part is not None]
     if form == "string":
         parts = [part for part in parts if part.get("text") != ""]  # as vLLM, which joins no empty lines
-    if form == "string" and any(isinstance(part, PicturePart) for part in content):
-        return _with_placeholders(content, parts, role)
+        if any(isinstance(part, PicturePart) for part in content):
+            return _with_placeholders(content, parts, role)
     if role == "system":
         parts = [part for part in map(_without_billing_header, parts) if part is not None]
     # Tool results are a string in every template, except references that only templates can expand.

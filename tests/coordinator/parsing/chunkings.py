@@ -20,7 +20,7 @@ from tokenwire.coordinator.parsing.agreement import joined
 from tokenwire.coordinator.parsing.batching import ParserBudget
 from tokenwire.coordinator.parsing.held_calls import held_from
 from tokenwire.coordinator.parsing.message import MessageParser, ParserPlan, RawMessage
-from tokenwire.coordinator.parsing.rules import CheckedToolChoice, MessageRules, ParsedToolCall
+from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
 from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
 from tokenwire.v1 import inference_pb2 as pb
@@ -65,8 +65,7 @@ class KeptSteps:
 class Subject:
     """One of vLLM's parsers, with a tokenizer for its markup."""
 
-    def __init__(self, settings: ParserSettings, tool_choice: CheckedToolChoice = None) -> None:
-        """`tool_choice`: that of its requests, by default "auto"."""
+    def __init__(self, settings: ParserSettings, tool_choice: str) -> None:
         self.settings = settings
         tools, reasoning = settings.tool_call_parser, settings.reasoning_parser
         reasons = markups.REASONING.get(reasoning or "", markups.THINK)
@@ -78,10 +77,12 @@ class Subject:
         self.tokenizer = tiny.from_backend(_trained(self.markup))
         files = {"tokenizer.json": self.tokenizer.backend.to_str().encode(), "tokenizer_config.json": b"{}"}
         self._parsers = vllm_parsers.VllmParsers(settings, ModelFacts(), files)
+        named = {"type": "function", "function": {"name": tool_choice}}
+        choice = tool_choice if tool_choice in ("auto", "required") else named
         body: dict[str, Any] = {
             "messages": [{"role": "user", "content": "Hi"}],
             "chat_template_kwargs": {"thinking": True, "enable_thinking": True},
-        } | ({"tools": TOOLS, "tool_choice": tool_choice or "auto"} if tools else {})
+        } | ({"tools": TOOLS, "tool_choice": choice} if tools else {})
         plan = self._parsers.plan(body, check_tool_choice(body))
         assert plan is not None
         self.plan: ParserPlan = plan
@@ -182,16 +183,9 @@ def all_settings() -> Iterator[ParserSettings]:
 
 
 @cache
-def forced_subject(settings_name: str, tool: str | None) -> Subject:
-    """Return a subject whose requests require a call, of one tool if that is given."""
-    choice = {"type": "function", "function": {"name": tool}} if tool else "required"
-    return Subject(next(each for each in all_settings() if name_of(each) == settings_name), choice)
-
-
-@cache
-def subject(settings_name: str) -> Subject:
-    """Return a subject by its name, once."""
-    return Subject(next(each for each in all_settings() if name_of(each) == settings_name))
+def subject(settings_name: str, tool_choice: str = "auto") -> Subject:
+    """Return a subject by its name, once, with requests of a tool choice: "auto", "required", or the name of a tool."""
+    return Subject(next(each for each in all_settings() if name_of(each) == settings_name), tool_choice)
 
 
 def name_of(settings: ParserSettings) -> str:
