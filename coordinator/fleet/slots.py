@@ -166,7 +166,8 @@ class SlotTable:
             self.begun.remove(slot)
         if slot in self.kept.tenants:
             self.kept.remove(slot)
-        self.runs.end(slot)
+        if self.runs.recorded:
+            self.runs.end(slot)
         self._free.append(slot)
         self.open -= 1
         self.given_up -= listener is self.discard

@@ -14,7 +14,7 @@ from tokenwire.coordinator.generation.limits import (
 from tokenwire.coordinator.generation.prompts import encode_truncated, kept_ids
 from tokenwire.coordinator.pooling.pairs import BATCH_CHARS, EncodedPair, encode_pairs
 from tokenwire.coordinator.pooling.types import Input, PoolingRequest, TextPair
-from tokenwire.coordinator.types import ChatPrompt, ServedModel, TokenPrompt, Truncation
+from tokenwire.coordinator.types import ServedModel, TextPrompt, TokenPrompt, Truncation
 from tokenwire.errors import InvalidRequest
 from tokenwire.process.batches import batches_by_size
 from tokenwire.process.threads import in_thread
@@ -45,14 +45,14 @@ async def prepare_inputs(request: PoolingRequest, model: ServedModel) -> Prepare
     texts: dict[int, str] = {}
     pairs: list[TextPair] = []
     for position, each in enumerate(request.inputs):
-        if isinstance(each, TokenPrompt):
+        if isinstance(each, TextPrompt):
+            texts[position] = each.text
+        elif isinstance(each, TokenPrompt):
             token_ids[position] = _ids_of(each, request.truncation, limit)
         elif isinstance(each, TextPair):
             pairs.append(each)
-        elif isinstance(each, ChatPrompt):
-            texts[position] = await model.template.render_messages_async(each.messages, each.options)
         else:
-            texts[position] = each.text
+            texts[position] = await model.template.render_messages_async(each.messages, each.options)
         if position % _INPUTS_BETWEEN_YIELDS == _INPUTS_BETWEEN_YIELDS - 1:
             await asyncio.sleep(0)
     if pairs:

@@ -24,10 +24,10 @@ class PooledReply:
 
     def add(self, index: int, result: pb.Pooled) -> None:
         """Add the result of an input. Raises ProtocolError if it is none."""
-        count = math.prod(result.shape)
-        is_result = len(result.data) == count * self._number_bytes and 1 <= len(result.shape) <= 2
-        if not is_result or count > self._most_numbers[index]:
-            raise ProtocolError(f"the worker sent {len(result.data)} bytes for a result of shape {[*result.shape]}")
+        shape, size = result.shape, len(result.data)
+        count = math.prod(shape)
+        if size != count * self._number_bytes or not 1 <= len(shape) <= 2 or count > self._most_numbers[index]:
+            raise ProtocolError(f"the worker sent {size} bytes for a result of shape {[*shape]}")
         self._results[index] = result
         self._open -= 1
         if not self._open:
@@ -84,8 +84,9 @@ class InputListener:
         if token_ids or finish is None:
             raise ProtocolError("the worker sent tokens for an input that it pools")
         if finish.HasField("pooled"):
-            self.cached_tokens = finish.pooled.cached_tokens
-            self._reply.add(self._index, finish.pooled)
+            pooled = finish.pooled
+            self.cached_tokens = pooled.cached_tokens
+            self._reply.add(self._index, pooled)
         elif finish.reason == pb.FINISH_REASON_ABORT:
             self._reply.fail(Unavailable("The request was aborted.", retry_after_s=1))
         elif finish.reason == pb.FINISH_REASON_ERROR:

@@ -6,6 +6,7 @@ behind it, as long as no added token has a space itself.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
@@ -44,21 +45,20 @@ class WordIds:
         """
         known = self._known
         before, after = (self._before, self._after) if add_special_tokens else ([], [])
-        encoded = []
-        for text in texts:
-            ids = before.copy()
-            for word in text.split(" "):
-                ids += known[word] if word in known else found[word]
-            ids += after
-            encoded.append(ids)
-        self._keep(found)
-        return encoded
+        known.update(found)
+        try:
+            ids_of = known.__getitem__
+            return [[*before, *chain.from_iterable(map(ids_of, text.split(" "))), *after] for text in texts]
+        finally:
+            self._drop(found)
 
-    def _keep(self, found: Mapping[str, list[int]]) -> None:
-        short = {word: ids for word, ids in found.items() if len(word) <= _MOST_CHARS}
-        if len(self._known) + len(short) > _MOST_WORDS:
+    def _drop(self, found: Mapping[str, list[int]]) -> None:
+        """Drop what is not kept of words that were found: those that are long, and all if they are too many."""
+        if len(self._known) > _MOST_WORDS:
             self._known = {}
-        self._known.update(short)
+        for word in found:
+            if len(word) > _MOST_CHARS:
+                self._known.pop(word, None)
 
 
 def word_ids_of(backend: Tokenizer) -> WordIds | None:

@@ -19,8 +19,8 @@ _PLAIN_NUMBER_BYTES = 8 * 2**20
 _MOST_OF_FLOATS = 2
 """Bytes of an id and a rank for those of their log-probability."""
 
-_UNSUSPICIOUS_BYTES = 64 * 1024
-"""A message of this size has no more parts than take some milliseconds."""
+_UNSUSPICIOUS_BYTES = 2 * MOST_PARTS
+"""A message of this size has no more parts than it may: each takes two bytes at least."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SIZES = {_FIXED64: 8, _FIXED32: 4}
 _COPIED = {
