@@ -165,15 +165,17 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Stop the timeout: uvicorn handles idle connections."""
+        """Stop the timeout, because uvicorn handles idle connections, and read on."""
         if self._parser_skips_body():
             return
         self._delivered = True
         self._stop_waiting()
-        if self.pipeline:
-            self._waiting_bytes += self._received_bytes()
         self._receives = False
         super().on_message_complete()
+        if self.pipeline:
+            self._waiting_bytes += self._received_bytes()
+        else:  # uvicorn reads no more after a large piece; then nobody would notice that the client leaves
+            self.flow.resume_reading()
 
     def on_response_complete(self) -> None:
         """Forget the request, while the connection is idle."""
