@@ -305,7 +305,8 @@ class WorkerPool(SessionListener[WorkerSession]):
         session, part = decision.worker, listeners[:sequences]
         self.sequences_by_revision[session.model_name, session.revision.digest] += sequences
         placement.on_placed(session, submission, sequences)
-        placed = PlacedRequest(decision, session.submit(submission, part, decision.new), part)
+        tenant = placement.tenant if placement.shared else ""
+        placed = PlacedRequest(decision, session.submit(submission, part, decision.new, tenant), part)
         if placement.keeps_place:
             session.keep_places(placed.slots, placement.tenant)
         return placed
@@ -325,7 +326,14 @@ class WorkerPool(SessionListener[WorkerSession]):
         if placement.keeps_place:
             tenant, processes = placement.tenant, self._processes
             found = [session for session in found if session.room_to_keep(tenant, processes) > 0]
+        if placement.shared and not placement.resumed:
+            found = [session for session in found if session.workload.prompts.has_room(placement.tenant)]
         return found
+
+    def has_room_for_prompt(self, model: str, adapter_id: int, placement: Placement) -> bool:
+        """Return whether a worker that may take a request has few prompts of its tenant, or there is none."""
+        found = self._candidates_for(model, adapter_id, placement.revision)
+        return not found or any(session.workload.prompts.has_room(placement.tenant) for session in found)
 
     def _able(
         self, candidates: list[WorkerSession], model: str, submission: Submission, placement: Placement

@@ -54,6 +54,8 @@ class Placement:
     the same tokenizer may take it, if there are no workers of its own."""
     seeded_noise: str = ""
     """That of the engines that may take it, for a seeded reply that has begun; empty: any."""
+    shared: bool = False
+    """Whether other tenants may use its workers."""
     keeps_place: bool = False
     """Whether its replies cannot be taken back for another tenant, and there may be one."""
     weights: WeightLimits | None = None

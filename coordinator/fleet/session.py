@@ -192,20 +192,23 @@ class WorkerSession:
 
     # Commands.
 
-    def submit(self, submission: Submission, listeners: Sequence[SlotListener], new_tokens: int = 0) -> list[int]:
+    def submit(
+        self, submission: Submission, listeners: Sequence[SlotListener], new_tokens: int = 0, tenant: str = ""
+    ) -> list[int]:
         """Start a request, one listener per sequence; return the slots.
 
-        `new_tokens` of the prompt are expected to be computed, the rest to be in the worker's prefix cache.
+        `new_tokens` of the prompt are expected to be computed, the rest to be in the worker's prefix cache. `tenant`:
+        empty where there is only one.
         """
         for listener in listeners:  # before taking slots, because a listener may raise
             listener.weights(self.labels.current)
         most_tokens = self._most_tokens(submission)
         slots = [self._slots.take(listener, most_tokens) for listener in listeners]
         if submission.pooled is None:
-            self.workload.on_submit(slots, new_tokens)
+            self.workload.on_submit(slots, new_tokens, tenant)
         else:
             start = submission.start
-            self.workload.on_pool(slots, submission.pooled.lengths[start : start + len(slots)])
+            self.workload.on_pool(slots, submission.pooled.lengths[start : start + len(slots)], tenant)
         self.recent_starts.on_submit(slots, submission)
         if submission.sampled:
             self._record(submission, slots)
@@ -549,7 +552,7 @@ class WorkerSession:
         if stopped:
             self._count_served(len(stopped))  # their listeners have all that they want
             self.abort(stopped)
-        if frame.finishes:
+        if frame.finishes or frame.prefills:  # or there is room for prompts
             self._listener.on_slots_freed()
 
 

@@ -1,6 +1,7 @@
 """This coordinator's estimate of one worker's workload and free capacity."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from tokenwire.coordinator.fleet.slots import SlotTable
@@ -24,6 +25,54 @@ _HALF_OPEN_SEQUENCES = 8
 _FULL_CACHE = 0.9
 _STALE_S = 2.0
 """Workers report their load with each step and twice a second; older reports are ignored."""
+MOST_PROMPT_TOKENS = 32 * 1024
+"""Of a tenant where there are several, before the last one that it sends: some steps of an engine."""
+
+
+class PromptsAhead:
+    """The prompts that one worker has not computed yet, by slot.
+
+    An engine computes prompts in the order in which they come. Whoever sends very many at once would have it to
+    themselves for as long as these take, however many places are free.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: dict[int, int] = {}
+        """By slot, until the slot's first token or its end."""
+        self.total = 0
+        """Tokens of all."""
+        self._tenants: dict[int, str] = {}
+        """By slot, where there are several."""
+        self._of_tenant = Counter[str]()
+
+    def add(self, slots: Sequence[int], tokens: Sequence[int], tenant: str = "") -> None:
+        """Add prompts with the tokens to compute of each. tenant: empty where there is only one."""
+        self.tokens.update(zip(slots, tokens, strict=True))
+        added = sum(tokens)
+        self.total += added
+        if tenant:
+            self._tenants.update(dict.fromkeys(slots, tenant))
+            self._of_tenant[tenant] += added
+
+    def remove(self, slot: int) -> None:
+        """Remove a slot's prompt, if it has one."""
+        tokens = self.tokens.pop(slot, 0)
+        self.total -= tokens
+        if self._tenants and (tenant := self._tenants.pop(slot, "")):
+            self._of_tenant[tenant] -= tokens
+            if not self._of_tenant[tenant]:
+                del self._of_tenant[tenant]
+
+    def clear(self) -> None:
+        """Remove all."""
+        self.tokens.clear()
+        self._tenants.clear()
+        self._of_tenant.clear()
+        self.total = 0
+
+    def has_room(self, tenant: str) -> bool:
+        """Return whether a tenant may send another prompt."""
+        return self._of_tenant[tenant] < MOST_PROMPT_TOKENS
 
 
 class Workload:
@@ -32,9 +81,7 @@ class Workload:
     def __init__(self, slots: SlotTable, clock: Callable[[], float] = time.monotonic) -> None:
         self._slots = slots
         self._clock = clock
-        self._prompts: dict[int, int] = {}
-        """Tokens of prompts in flight, by slot; removed with the slot's first tokens or its end."""
-        self._prompt_tokens = 0
+        self.prompts = PromptsAhead()
         self._max_sequences = 0
         self.capacity = 0
         """How many sequences the worker runs at a time; 0 before it was ever connected."""
@@ -51,8 +98,7 @@ class Workload:
 
     def begin(self, max_sequences: int, load: pb.Load, pools: bool = False) -> None:
         """Reset for a new session; `max_sequences` is how many the worker runs at a time, 0 if unknown."""
-        self._prompts.clear()
-        self._prompt_tokens = 0
+        self.prompts.clear()
         max_sequences = min(max_sequences, MOST_SEQUENCES)
         self._max_sequences = max_sequences
         self.capacity = max_sequences or _UNLIMITED
@@ -75,26 +121,24 @@ class Workload:
         self.load, self._load_at, self._own_at_load = load, self._clock(), self._slots.open - ended
         self.unseen = 0
 
-    def on_submit(self, slots: Sequence[int], tokens: int) -> None:
-        """Add a request's sequences, and the prompt tokens to compute."""
+    def on_submit(self, slots: Sequence[int], tokens: int, tenant: str = "") -> None:
+        """Add a request's sequences, and the prompt tokens to compute. tenant: empty where there is only one."""
         self.unseen += len(slots)
-        self._prompts[slots[0]] = tokens
-        self._prompt_tokens += tokens
+        self.prompts.add(slots[:1], (tokens,), tenant)
 
-    def on_pool(self, slots: Sequence[int], tokens: Sequence[int]) -> None:
+    def on_pool(self, slots: Sequence[int], tokens: Sequence[int], tenant: str = "") -> None:
         """Add inputs, each with its tokens to compute."""
         self.unseen += len(slots)
-        self._prompts.update(zip(slots, tokens, strict=True))
-        self._prompt_tokens += sum(tokens)
+        self.prompts.add(slots, tokens, tenant)
 
     def on_prefilled(self, slot: int) -> None:
         """Remove a slot's prompt."""
-        self._prompt_tokens -= self._prompts.pop(slot, 0)
+        self.prompts.remove(slot)
 
     @property
     def prompt_tokens(self) -> int:
         """Tokens of prompts in flight."""
-        return self._prompt_tokens
+        return self.prompts.total
 
     @property
     def sequences(self) -> int:
@@ -123,12 +167,12 @@ class Workload:
         """Return the work ahead of a new request, in prompt tokens to compute."""
         others, load = self._others(), self.load
         sequences = self._slots.open + others
-        waiting = max(0, load.waiting - len(self._prompts)) if others else 0
+        waiting = max(0, load.waiting - len(self.prompts.tokens)) if others else 0
         if load.kv_cache_usage > _MEMORY_FULL and self._slots.open:
             waiting = load.waiting
         if self._max_sequences:
             waiting = max(waiting, sequences + 1 - self._max_sequences)
-        return self._prompt_tokens + sequences * SEQUENCE_TOKENS + waiting * QUEUED_TOKENS
+        return self.prompts.total + sequences * SEQUENCE_TOKENS + waiting * QUEUED_TOKENS
 
     def _others(self) -> int:
         load = self.load

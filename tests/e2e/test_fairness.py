@@ -128,6 +128,33 @@ async def test_places_are_taken_back_for_a_tenant_that_waits(tmp_path: Path) -> 
     assert any("x-tokenwire-resumed" in each.headers or each.json()["choices"][0].get("resumed") for each in replies)
 
 
+@pytest.mark.parametrize("pools", [False, True])
+async def test_the_prompts_of_one_tenant_do_not_wait_for_all_of_anothers(tmp_path: Path, pools: bool) -> None:
+    """Of twenty, which take a minute together, it sends as many as a tenant may have at a worker."""
+    keys = [{"tenant": tenant, "key": f"{tenant}-key"} for tenant in ("greedy", "small")]
+    (tmp_path / "keys.json").write_text(json.dumps(keys))
+    options = ["--api-keys-file", str(tmp_path / "keys.json")]
+    engine = ["--sim-step-ms", "10", "--sim-prefill-rate", "10000", "--sim-max-model-len", "32768"]
+    path, field = ("/v1/embeddings", "input") if pools else ("/v1/completions", "prompt")
+    prompts = [[10 + number] * 30_000 for number in range(20)]
+    engine += ["--sim-embedding-width", "8"] if pools else []
+
+    async def send(tenant: str, client: httpx.AsyncClient, value: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {tenant}-key"}
+        return await client.post(path, json={"model": "simulated", field: value}, headers=headers)
+
+    with simulated_service(tmp_path, *engine, coordinator_options=options) as service:
+        async with clients_of(service) as client, clients_of(service) as own:
+            many = asyncio.create_task(send("greedy", client, prompts))
+            await until(lambda: service.server_info().open_slots > 0)
+            reply = await send("small", own, "hi")
+            open_slots, has_ended = service.server_info().open_slots, many.done()
+            many.cancel()
+
+    assert (reply.status_code, has_ended) == (200, False)
+    assert open_slots <= 3
+
+
 async def test_a_place_is_left_by_replies_that_cannot_be_taken_back(tmp_path: Path) -> None:
     """A request with choices for the whole worker, which would have to be replayed, leaves one for another tenant."""
     keys = [{"tenant": tenant, "key": f"{tenant}-key"} for tenant in ("greedy", "small")]

@@ -326,6 +326,10 @@ class QueueWitness:
         """Return the workers that may take a request."""
         return self._pool.candidates_to_place(model, adapter_id, placement)
 
+    def has_room_for_prompt(self, model: str, adapter_id: int, placement: Placement) -> bool:
+        """Return whether a worker may take another prompt of its tenant."""
+        return self._pool.has_room_for_prompt(model, adapter_id, placement)
+
     def scarce_needs(self, model: str, submission: Submission) -> frozenset[str]:
         """Return what a request needs that not every worker has."""
         return self._pool.scarce_needs(model, submission)

@@ -140,8 +140,8 @@ def _of_session(session: WorkerSession) -> Iterator[str]:
             f"slots that {session.address} may starve": slots.silent,
             f"waits of slots that {session.address} never had": session._starvation._waits.keys() - slots_taken,
             f"requests that {session.address} has just started": starts._started,
-            f"prompts of {session.address}": session.workload._prompts,
-            f"tokens of prompts of {session.address}": session.workload._prompt_tokens,
+            f"prompts of {session.address}": session.workload.prompts.tokens,
+            f"tokens of prompts of {session.address}": session.workload.prompts.total,
         }
     )
     if any(frame + _RECENT_FRAMES <= starts._frames for frame, _, _ in starts._prefilled):

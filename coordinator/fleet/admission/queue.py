@@ -52,6 +52,9 @@ class AdmissionWorkers(Protocol):
     def candidates_to_place(self, model: str, adapter_id: int, placement: Placement) -> Sequence[WorkerSession]:
         """Return the workers that may take a request, whether they have capacity or not."""
 
+    def has_room_for_prompt(self, model: str, adapter_id: int, placement: Placement) -> bool:
+        """Return whether a worker that may take a request has few prompts of its tenant, or there is none."""
+
     def free_capacity(
         self, model: str, adapter_id: int = 0, revision: ModelRevision | None = None, seeded_noise: str = ""
     ) -> int:
@@ -92,6 +95,8 @@ class AdmissionQueue(PoolListener):
         self._throughputs = defaultdict[str, ThroughputEstimate](ThroughputEstimate)
         self._check: asyncio.Handle | None = None
         self._checks_soon = False
+        self._prompts_wait = False
+        """Whether a tenant's wait until others of its own are computed."""
         workers.subscribe(self)
 
     def lengths(self) -> Mapping[str, tuple[int, int]]:
@@ -169,7 +174,7 @@ class AdmissionQueue(PoolListener):
         waiting = [queue for queue in self._queues.values() if queue.requests]
         for queue in waiting:
             queue.read_work()
-        heads = ((queue, head) for queue in waiting for head in queue.heads(self._has_memory_share))
+        heads = ((queue, head) for queue in waiting for head in queue.heads(self._may_go))
         heads = ((queue, head) for queue, head in heads if head.waits_since < since)
         allows = self.placed_memory.allows  # for memory no worker can make room
         return [self._late_tenant(queue, head) for queue, head in heads if allows(head.placement.memory)]
@@ -238,7 +243,8 @@ class AdmissionQueue(PoolListener):
         self.placed_memory.wait(entry.waits_for_memory)
         self._memory.add(entry)
         self._start_timer(entry)
-        if queue.is_divided or self.placed_memory.has_refused:  # those before it may wait for what it does not
+        # Those before it may wait for what it does not.
+        if queue.is_divided or self.placed_memory.has_refused or self._prompts_wait or not self._has_prompt_room(entry):
             self.on_capacity()
         self._check_later()
 
@@ -278,7 +284,7 @@ class AdmissionQueue(PoolListener):
             self._check = asyncio.get_running_loop().call_later(_POLL_S, self._move_all)
 
     def _move_all(self) -> None:
-        self._check, self._checks_soon = None, False
+        self._check, self._checks_soon, self._prompts_wait = None, False, False
         for_each(self._queues.values(), self._move)
         self._check_later()
 
@@ -286,12 +292,20 @@ class AdmissionQueue(PoolListener):
         """Place the first entry for which a worker has capacity, as long as there is one."""
         if queue.requests:
             queue.read_work()
-        while queue.requests and any(self._start(entry) for entry in queue.heads(self._has_memory_share)):
+        while queue.requests and any(self._start(entry) for entry in queue.heads(self._may_go)):
             pass
 
-    def _has_memory_share(self, entry: QueuedRequest) -> bool:
-        """Return whether a request is not to wait until others of its tenant give memory back."""
-        return self.placed_memory.is_within_share(entry.placement.memory)
+    def _may_go(self, entry: QueuedRequest) -> bool:
+        """Return whether a request is not to wait until others of its tenant give memory back, or are computed."""
+        return self.placed_memory.is_within_share(entry.placement.memory) and self._has_prompt_room(entry)
+
+    def _has_prompt_room(self, entry: QueuedRequest) -> bool:
+        placement = entry.placement
+        if not placement.shared or placement.resumed:
+            return True
+        has_room = self._workers.has_room_for_prompt(entry.model, entry.submission.lora.id, placement)
+        self._prompts_wait |= not has_room
+        return has_room
 
     def _start(self, entry: QueuedRequest) -> bool:
         """Place as much of a request as a worker has capacity for; return whether any was placed, or it failed."""

@@ -146,8 +146,9 @@ class Failover(PoolListener):
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> ChoiceHandle:
         """Send a request to a worker of a model, and its remainder to another one when that is lost."""
-        if self._is_shared(placement) and self._keeps_place(model, submission, placement):
-            placement = replace(placement, keeps_place=True)
+        if self._is_shared(placement):
+            kept = self._keeps_place(model, submission, placement)
+            placement = replace(placement, shared=True, keeps_place=kept)
         self.poison_cache.check(model, submission)
         if not self._settings.attempts and not submission.sampled:  # a sequence keeps what is recorded
             return self._below.submit(model, submission, listeners, placement)

@@ -24,7 +24,8 @@ def late_in_engines(live: Iterable[ResumableSequence], after_s: float) -> list[L
         session = sequence.session
         if session is None or sequence.gained or not session.workload.load.waiting:
             continue
-        if now - sequence.placed_at > after_s + session.workload.prompt_tokens * PREFILL_S_PER_TOKEN:
+        own_tokens = len(sequence.request.submission.prompt_token_ids)  # those of others are what it waits for
+        if now - sequence.placed_at > after_s + own_tokens * PREFILL_S_PER_TOKEN:
             placement, priority = sequence.request.placement, sequence.request.submission.priority
             tenant = LateTenant(placement, priority, 1, [session], lambda other: True)
             late.setdefault((session, placement.tenant, priority), tenant)
@@ -37,7 +38,7 @@ def choose(
     """Return which sequences to take back for a tenant: of others that have more, by their weights, even without them.
 
     Those with the fewest tokens go, since they are the cheapest to compute again, and with them those of their tenants
-    that wait in the same engines: else these would come next.
+    that wait in the same engines: else these would come next. If none has tokens, the newest that wait go.
     """
     placed = [each for each in live if each.session in late.workers]
     held = Counter(each.request.placement.tenant for each in placed)
@@ -46,7 +47,7 @@ def choose(
     running = sorted((each for each in candidates if each.gained), key=_recomputed)
     waiting = [each for each in candidates if not each.gained]
     taken: list[ResumableSequence] = []
-    left = running + waiting
+    left = running + waiting[::-1]
     for _ in range(min(late.sequences, MOST_AT_ONCE)):
         own = (held[late.placement.tenant] + 1) / late.placement.weight
         tenants = {each.request.placement.tenant for each in left}
@@ -58,7 +59,7 @@ def choose(
         left.remove(taken[-1])
         held[richest] -= 1
         held[late.placement.tenant] += 1
-    return taken + _waiting_behind(taken, waiting)
+    return taken + _waiting_behind(taken, waiting, placed)
 
 
 def _goes_after(sequence: ResumableSequence, late: LateTenant) -> bool:
@@ -74,9 +75,12 @@ def _recomputed(sequence: ResumableSequence) -> int:
 
 
 def _waiting_behind(
-    taken: Sequence[ResumableSequence], waiting: Sequence[ResumableSequence]
+    taken: Sequence[ResumableSequence], waiting: Sequence[ResumableSequence], placed: Sequence[ResumableSequence]
 ) -> list[ResumableSequence]:
-    """Return what waits of the same tenants in the same engines: of each as many as it says that wait, the newest."""
+    """Return what waits of the same tenants in the same engines: of each as many as it says that wait, the newest.
+
+    The others are computed already. What waits of other tenants, or is taken, counts among those that wait.
+    """
     found: list[ResumableSequence] = []
     for session in dict.fromkeys(each.session for each in taken):
         tenants = {each.request.placement.tenant for each in taken if each.session is session}
@@ -85,6 +89,7 @@ def _waiting_behind(
             for each in waiting
             if each.session is session and each.request.placement.tenant in tenants and each not in taken
         ]
-        count = 0 if session is None else session.workload.load.waiting
+        others = [each for each in placed if each.session is session and not each.gained and each not in own]
+        count = 0 if session is None else max(0, session.workload.load.waiting - len(others))
         found += own[len(own) - count :] if count < len(own) else own
     return found

@@ -5,7 +5,13 @@ import math
 import pytest
 
 from tests.coordinator.fleet.loaded_worker import LoadedWorker
-from tokenwire.coordinator.fleet.workload import MOST_SEQUENCES, QUEUED_TOKENS, SEQUENCE_TOKENS
+from tokenwire.coordinator.fleet.workload import (
+    MOST_PROMPT_TOKENS,
+    MOST_SEQUENCES,
+    QUEUED_TOKENS,
+    SEQUENCE_TOKENS,
+    PromptsAhead,
+)
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -106,3 +112,41 @@ def test_a_worker_that_was_lost_gets_a_few_to_probe_it() -> None:
     worker.workload.begin(0, pb.Load())
     worker.take(sequences=100)
     assert worker.workload.free_capacity() == worker.workload.capacity
+
+
+def test_a_tenant_sends_prompts_until_it_has_enough_there() -> None:
+    """The last one may be long."""
+    prompts = PromptsAhead()
+    prompts.add([0], [MOST_PROMPT_TOKENS - 1], "one")
+    assert prompts.has_room("one")
+    prompts.add([1], [100_000], "one")
+
+    assert not prompts.has_room("one")
+    assert prompts.has_room("two")
+
+
+def test_a_prompt_that_is_computed_or_ended_makes_room() -> None:
+    """Once; nothing is kept of it."""
+    prompts = PromptsAhead()
+    prompts.add(range(3), [MOST_PROMPT_TOKENS, 1, 2], "one")
+    prompts.add([3], [5])
+
+    prompts.remove(0)
+    prompts.remove(0)
+
+    assert prompts.has_room("one")
+    assert (prompts.total, prompts.tokens) == (8, {1: 1, 2: 2, 3: 5})
+    for slot in (1, 2, 3):
+        prompts.remove(slot)
+    assert not any((prompts.total, prompts.tokens, prompts._tenants, prompts._of_tenant))
+
+
+def test_a_lost_worker_has_none() -> None:
+    """They are counted where they go next."""
+    prompts = PromptsAhead()
+    prompts.add([0], [MOST_PROMPT_TOKENS], "one")
+
+    prompts.clear()
+
+    assert prompts.has_room("one")
+    assert prompts.total == 0

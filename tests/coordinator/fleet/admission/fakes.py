@@ -67,6 +67,8 @@ class CapacityWorkers:
         self.capacities = {0: free}
         self.scarce: dict[str, frozenset[str]] = {}
         """What requests need that not every worker has, by their ids."""
+        self.full_of_prompts: set[str] = set()
+        """Tenants with many."""
         self.absent = absence
         self.worker = WorkerSession("nowhere", "test", accept)
         self.parts: list[QueuedPart] = []
@@ -84,6 +86,10 @@ class CapacityWorkers:
     def candidates_to_place(self, model: str, adapter_id: int, placement: Placement) -> Sequence[WorkerSession]:
         """Return one worker."""
         return [self.worker]
+
+    def has_room_for_prompt(self, model: str, adapter_id: int, placement: Placement) -> bool:
+        """Return whether it was not set that this tenant's prompts are to wait."""
+        return placement.tenant not in self.full_of_prompts
 
     def scarce_needs(self, model: str, submission: Submission) -> frozenset[str]:
         """Return what the test set."""
@@ -114,7 +120,7 @@ class CapacityWorkers:
     ) -> QueuedPart | None:
         """Take as much of a request as there is capacity for."""
         capacity = self.capacities.get(submission.lora.id, 0)
-        if capacity <= 0:
+        if capacity <= 0 or placement.tenant in self.full_of_prompts:
             return None
         if self.absent:
             raise Unavailable(self.absent)

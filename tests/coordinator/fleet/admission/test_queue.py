@@ -78,6 +78,24 @@ async def test_a_missing_adapter_blocks_no_other_request() -> None:
     assert workers.started == ["plain", "adapted"]
 
 
+async def test_a_tenant_with_many_prompts_at_the_workers_blocks_no_other() -> None:
+    """Others are looked at as they come, and it goes on once some are computed."""
+    workers = CapacityWorkers(free=9)
+    workers.full_of_prompts = {"greedy"}
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    greedy, small = (Placement(tenant=name, shared=True) for name in ("greedy", "small"))
+    enqueue(queue, "first", greedy)
+    enqueue(queue, "second", greedy)
+
+    enqueue(queue, "small", small)
+    await asyncio.sleep(0)
+    assert workers.started == ["small"]
+    workers.full_of_prompts.clear()
+    await workers.add_capacity()
+
+    assert workers.started == ["small", "first", "second"]
+
+
 def parts(workers: CapacityWorkers) -> list[tuple[str, int, int]]:
     """Return what the workers got: the request, the position of the first sequence and the number of sequences."""
     return [(part.request_id, part.submission.start, len(part.listeners)) for part in workers.parts]

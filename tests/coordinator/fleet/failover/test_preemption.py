@@ -64,6 +64,15 @@ def test_what_waits_in_the_same_engine_goes_too() -> None:
     assert choose(late_for(session), live, may_move) == [live[1], *live[3:]]
 
 
+def test_of_what_has_no_tokens_the_newest_goes() -> None:
+    """An engine computes the oldest: of four of greedy's it says that three wait, and one of the late tenant."""
+    session = busy_worker(waiting=4)
+    live = placed_for(session, "greedy", [0, 0, 0, 0])
+    late = placed_for(session, "late", [0])
+
+    assert choose(late_for(session), [*live, *late], may_move) == [live[3], live[1], live[2]]
+
+
 def test_nobody_is_left_with_less_than_the_one_that_waits_has_then() -> None:
     """So places go back and forth for nobody."""
     session = busy_worker()
@@ -106,7 +115,7 @@ def test_who_would_be_next_again_keeps_its_places() -> None:
 
 
 def test_a_sequence_that_waits_in_an_engine_is_late() -> None:
-    """After that time, and the time that prompts on the way to it take."""
+    """After that time, and the time that its own prompt takes: others may wait behind it."""
     session, idle = busy_worker(waiting=1), busy_worker()
     waiting, generating = placed_for(session, "small", [0, 5])
     others = placed_for(idle, "small", [0])
@@ -116,6 +125,8 @@ def test_a_sequence_that_waits_in_an_engine_is_late() -> None:
     (late,) = late_in_engines([waiting, generating, *others], 5)
     assert (late.placement.tenant, late.sequences, late.workers) == ("small", 1, [session])
     assert not late_in_engines([waiting], 60)
-    session.workload.on_submit([0], 10_000)
+    session.workload.on_submit([0], 1_000_000)
+    assert late_in_engines([waiting], 5)
+    waiting.request.submission.prompt_token_ids = [1] * 10_000
 
     assert not late_in_engines([waiting], 5)
