@@ -18,6 +18,8 @@ _JPEG_OTHERS = frozenset({0xC4, 0xCC, 0xDB, 0xDC, 0xDD, *range(0xE0, 0xF0), 0xFE
 """Markers of other segments. Of any further marker decoders think differently."""
 _JPEG_MARKER = re.compile(rb"\xff([^\0\xff])", re.DOTALL)
 _JPEG_SCAN = 0xDA
+_MOST_SCANS = 64
+"""Of a JPEG: encoders write about ten. Each takes as long as its pixels, however few bytes it has."""
 _MOST_PADDING = 2**16
 """Bytes before the pixels of a JPEG that are in no segment."""
 _GIF_TABLE, _GIF_TABLE_SIZE = 0x80, 7
@@ -154,6 +156,7 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
         padding -= found.start() - position
         (marker,), position = found[1], found.end()
         if marker == _JPEG_SCAN:
+            _check_scans(data, position)
             return width, height
         if marker in _JPEG_BARE:
             continue
@@ -165,6 +168,14 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
             return None
         position += max(2, struct.unpack_from(">H", data, position)[0])
     return None
+
+
+def _check_scans(data: bytes, start: int) -> None:
+    """Check how often the pixels of a JPEG are gone through, by all that may be a scan behind the first one."""
+    scans = 1 + data.count(bytes((0xFF, _JPEG_SCAN)), start)
+    if scans > _MOST_SCANS:
+        message = f"Failed to load image: the JPEG has {scans} scans, and may have {_MOST_SCANS}."
+        raise InvalidRequest(message, param="messages")
 
 
 def _exactly(data: bytes, start: int, count: int) -> bytes:

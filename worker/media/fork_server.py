@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from tokenwire.worker.media.framing import receive, send
 
 READY = b"ready"
+_BUSY_FACTOR = 2.5
+"""By the clock a job may take so many times as much: 50 s by default, where coordinators wait for 60."""
 Buffers = Sequence[memoryview | bytes]
 ForkHandler = Callable[[bytes], tuple[bytes, Buffers]]
 """Takes a job; returns an answer, with buffers that the caller gets in shared memory, one after the other."""
@@ -47,15 +49,17 @@ def main(descriptor: int, module: str) -> None:
 
 
 def _serve(handler: ForkHandler, descriptor: int, seconds: int) -> None:
-    """Handle jobs until the caller closes the socket; a job that takes too long ends this process."""
+    """Handle jobs until the caller closes the socket; one that takes so many seconds of CPU time ends this process."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     connection = socket.socket(fileno=descriptor)
     try:
         while True:
             job, _ = receive(connection)
-            signal.alarm(seconds)
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+            signal.setitimer(signal.ITIMER_REAL, seconds * _BUSY_FACTOR)
             answer, buffers = handler(job)
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
             _respond(connection, answer, buffers)
     except EOFError:
         pass

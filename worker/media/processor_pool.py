@@ -26,14 +26,16 @@ log = logging.getLogger(__name__)
 # The threads here only wait for a socket: all work is in the processes, each with one thread.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": ""}
 _MOST_WAITING, _MOST_OF_TENANT = 4096, 1024
+_TIMEOUT_S = 60.0
+"""Without an answer, in which the process would have ended."""
 _TOO_MANY = "Too many media wait to be processed."
 
 
 class ProcessorPool:
     """A fork server and its processes. Those that died are replaced by the next job."""
 
-    def __init__(self, module: str, configuration: bytes, processes: int, job_seconds: int = 60) -> None:
-        """`module` is the fork server's; a job that takes longer ends its process."""
+    def __init__(self, module: str, configuration: bytes, processes: int, job_seconds: int = 20) -> None:
+        """`module` is the fork server's; a job that takes more CPU time ends its process."""
         self._module = module
         self._configuration = configuration
         self._job_seconds = job_seconds
@@ -119,7 +121,9 @@ class ProcessorPool:
                 raise EngineFailed("The media processors were stopped.") from error
             self.died += 1
             log.warning("a process of media processors died of its job")
-            raise InvalidRequest("Failed to load image: its decoder died of it.", param="messages") from error
+            raise InvalidRequest(
+                "Failed to load image: its decoder died of it, or took too long.", param="messages"
+            ) from error
         finally:
             with self._lock:
                 self.busy_s += time.monotonic() - began
@@ -134,7 +138,7 @@ class ProcessorPool:
 
     def _fork(self) -> socket.socket:
         ours, theirs = socket.socketpair()
-        ours.settimeout(self._job_seconds + 10)
+        ours.settimeout(_TIMEOUT_S)
         with theirs, self._lock:
             if self._control is None:
                 raise EngineFailed("The media processors are not running.")

@@ -33,6 +33,16 @@ def test_a_jpeg_with_two_sizes_counts_as_the_larger_one() -> None:
     assert read_header(small[:at] + size + small[at:]).pixels == 60_000**2
 
 
+def test_a_jpeg_with_very_many_scans_is_refused() -> None:
+    """Thirty bytes for each keep a decoder busy for as long as all of its pixels take."""
+    once = pictures.jpeg(4000, 4000)
+    scan = once[once.index(b"\xff\xda") : -2]
+    assert read_header(once[:-2] + 60 * scan + once[-2:]).width == 4000
+
+    with pytest.raises(InvalidRequest, match="has 10001 scans, and may have 64"):
+        read_header(once[:-2] + 10_000 * scan + once[-2:])
+
+
 def hidden(*parts: bytes) -> bytes:
     """Return a JPEG of 1 x 1 pixels with something before its size."""
     small = pictures.jpeg(1, 1)

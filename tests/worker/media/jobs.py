@@ -26,6 +26,9 @@ def load_handler(configuration: bytes) -> ForkHandler:
             case b"hang":
                 while True:
                     time.sleep(60)
+            case b"busy":
+                while True:
+                    pass
             case b"large":
                 return b"large", [memoryview(bytes(range(256)) * 40_000), b"end"]
         return configuration + b" " + job, ()

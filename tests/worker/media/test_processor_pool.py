@@ -19,7 +19,7 @@ JOBS = "tests.worker.media.jobs"
 
 @asynccontextmanager
 async def pool_of_processes(
-    configuration: bytes = b"config", processes: int = 2, seconds: int = 60
+    configuration: bytes = b"config", processes: int = 2, seconds: int = 20
 ) -> AsyncIterator[ProcessorPool]:
     """Run a pool."""
     pool = ProcessorPool(JOBS, configuration, processes, seconds)
@@ -63,11 +63,12 @@ async def test_a_job_that_kills_its_process_fails_alone(job: bytes) -> None:
         assert pool.waiting == 0
 
 
-async def test_a_job_without_end_is_ended() -> None:
-    """A process that takes too long for a job is ended, and the job fails."""
+@pytest.mark.parametrize("job", [b"busy", b"hang"])
+async def test_a_job_without_end_is_ended(job: bytes) -> None:
+    """A process that takes too long for a job is ended, by its CPU time or by the clock, and the job fails."""
     async with pool_of_processes(seconds=1) as pool:
-        with pytest.raises(InvalidRequest, match="died"):
-            await pool.run(lambda: b"hang")
+        with pytest.raises(InvalidRequest, match="took too long"):
+            await pool.run(lambda: job)
 
 
 async def test_processors_that_cannot_be_loaded_fail_their_jobs_with_the_reason() -> None:
