@@ -30,6 +30,8 @@ _WAIT_S = 2 * TIMEOUT_S
 """A request waits no longer."""
 _WRITE_S = 5.0
 """Nobody waits for a write, and that of a response of many MB takes longer than a request may wait."""
+_FIND_S = 2.0
+"""To read one of many MB takes long, too, where others are read and written: Redis is there, and answers."""
 _MAX_QUEUED = 1024
 _PUT = """
 if redis.call('exists', KEYS[1]) == 1 and redis.call('strlen', KEYS[1]) == 0 then return 0 end
@@ -54,8 +56,8 @@ class Deleted:
 
 
 class RedisResponseStore:
-    """Reads, writes and deletes responses. Whoever cannot be answered gets Unavailable, within half a second
-    of its turn.
+    """Reads, writes and deletes responses. Whoever cannot be answered gets Unavailable: within half a second of
+    its turn, or two where it reads responses.
     """
 
     def __init__(self, settings: ResponseStoreSettings) -> None:
@@ -64,7 +66,7 @@ class RedisResponseStore:
         self._ttl_s = max(1, round(settings.ttl_s))
         self._max_queued_bytes = settings.max_bytes
         self._redis = open_redis(settings.store_url, settings.store_password)
-        self._redis_to_write = open_redis(settings.store_url, settings.store_password, _WRITE_S)
+        self._redis_for_values = open_redis(settings.store_url, settings.store_password, _WRITE_S)
         self._health = RedisHealth("using only this process's responses")
         self._queue: asyncio.Queue[_Write] = asyncio.Queue(_MAX_QUEUED)
         self._queued_bytes = 0
@@ -72,7 +74,7 @@ class RedisResponseStore:
 
     async def find(self, keys: Sequence[ResponseKey]) -> list[StoredResponse | type[Deleted] | None]:
         """Return each response, and keep it for longer. Raises Unavailable."""
-        async with self._answer(), self._redis.pipeline(transaction=False) as pipe:
+        async with self._answer(_FIND_S), self._redis_for_values.pipeline(transaction=False) as pipe:
             for key in keys:
                 pipe.getex(_PREFIX + _name(key), ex=self._ttl_s)
             found = await pipe.execute()
@@ -131,10 +133,10 @@ class RedisResponseStore:
         if self._writer is not None:
             await self.flush()
             self._writer.cancel()
-        await asyncio.gather(self._redis.aclose(), self._redis_to_write.aclose())
+        await asyncio.gather(self._redis.aclose(), self._redis_for_values.aclose())
 
-    def _answer(self) -> AbstractAsyncContextManager[None]:
-        return self._health.answers("The store of responses", _WAIT_S)
+    def _answer(self, wait_s: float = _WAIT_S) -> AbstractAsyncContextManager[None]:
+        return self._health.answers("The store of responses", wait_s)
 
     def _enqueue(self, write: _Write) -> bool:
         """Queue a write; return whether there was room for it."""
@@ -169,14 +171,14 @@ class RedisResponseStore:
     async def _write(self, write: _Write) -> None:
         name = _PREFIX + _name(write.key)
         if write.runs:
-            await self._redis_to_write.set(_RUNS + _name(write.key), b"1", ex=_LEASE_S)
-            await self._redis_to_write.delete(
+            await self._redis_for_values.set(_RUNS + _name(write.key), b"1", ex=_LEASE_S)
+            await self._redis_for_values.delete(
                 _STOP + _name(write.key)
             )  # left for an earlier one with a client's own id
         if write.done is None:
-            await self._redis_to_write.eval(_PUT, 1, name, write.value, self._ttl_s)
+            await self._redis_for_values.eval(_PUT, 1, name, write.value, self._ttl_s)
             return
-        await self._redis_to_write.set(name, _DELETED, ex=self._ttl_s)
+        await self._redis_for_values.set(name, _DELETED, ex=self._ttl_s)
         if not write.done.done():
             write.done.set_result(None)
 
