@@ -43,12 +43,12 @@ class TokenHistory:
             [target.template_key, model.name, model.tokenizer_digest],
             [history.tenant, history.cache_salt, history.conversation_id],
         )
-        transcript = Transcript(scope, prompt.messages, form)
+        transcript = Transcript(scope, prompt.messages, form, prompt.options.tools)
         stored = await self._find_stored(prompt, transcript, target) if transcript.replies else None
         unfinished = None
         if prompt.options.continue_final_message:
             unfinished = prompt.messages[-1]
-            transcript = Transcript(scope, prompt.messages[:-1], form)
+            transcript = Transcript(scope, prompt.messages[:-1], form, prompt.options.tools)
         kept = history.keeps and not (history.prefix is not None and history.prefix.required)
         return RequestHistory(stored, Destination(self._store, transcript, unfinished) if kept else None)
 

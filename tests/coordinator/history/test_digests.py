@@ -1,5 +1,6 @@
 """Keys are equal for equivalent conversations, and different for others."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,12 +11,32 @@ from tokenwire.errors import InvalidRequest
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1, "b": [2]}'}}
 SCOPE = digest("scope")
+PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "all": {"type": "boolean", "default": False},
+        "most": {"type": "number", "default": 5.0},
+        "tags": {"type": "array", "default": []},
+        "at": {"type": "object", "properties": {"line": {"type": "integer", "default": 1}}},
+        "parts": {"type": "array", "items": {"type": "object", "properties": {"a": {"default": None}}}},
+        "bare": True,
+    },
+}
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "function": {"name": "f", "parameters": PARAMETERS}},
+    {"type": "function", "function": {"name": "g", "parameters": None}},
+]
 
 
-def key(message: dict[str, Any], form: Any = "string", scope: bytes = SCOPE) -> bytes:
+def key(
+    message: dict[str, Any],
+    form: Any = "string",
+    scope: bytes = SCOPE,
+    tools: Sequence[dict[str, Any]] | None = None,
+) -> bytes:
     """Return the key of a conversation that ends with an assistant message."""
     messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", **message}]
-    return Transcript(scope, messages, form).key(1)
+    return Transcript(scope, messages, form, tools).key(1)
 
 
 def message_with_call(**function: Any) -> dict[str, Any]:
@@ -67,6 +88,48 @@ def test_equivalent_messages_have_the_same_key(one: dict[str, Any], other: dict[
 def test_edited_messages_have_another_key(one: dict[str, Any], other: dict[str, Any]) -> None:
     """An edited reply is not the one that was generated."""
     assert key(one) != key(other)
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        '"all": false',
+        '"all": false, "most": 5, "tags": []',
+        '"most": 5.0',
+        '"at": {"line": 1}',
+        '"parts": [{"a": null}, {"a": null}]',
+    ],
+)
+def test_defaults_of_a_tools_schema_make_no_difference(added: str) -> None:
+    """Some clients send calls back with them; only the tool's own schema says what they are."""
+    empty = {"at": '"at": {}', "parts": '"parts": [{}, {}]'}.get(added.split('"')[1], "")
+    before, after = (message_with_call(arguments=f"{{{given}}}") for given in (empty, added))
+
+    assert key(after, tools=TOOLS) == key(before, tools=TOOLS)
+    assert key(after) != key(before)
+    assert key(after | {"content": "a"}, tools=TOOLS) != key(before, tools=TOOLS)
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        *('"all": true', '"all": 0', '"all": null', '"all": "false"', '"most": 6', '"tags": [1]', '"tags": {}'),
+        *('"other": false', '"bare": false', '"at": {"line": 2}', '"at": {"all": false}', '"parts": [{"a": 1}]'),
+    ],
+)
+def test_other_values_than_defaults_make_another_conversation(added: str) -> None:
+    """They mean something else, or no schema says what they mean."""
+    before, after = (message_with_call(arguments=f"{{{given}}}") for given in ("", added))
+
+    assert key(after, tools=TOOLS) != key(before, tools=TOOLS)
+
+
+@pytest.mark.parametrize("name", ["g", "h", 1, None])
+def test_a_call_of_a_tool_without_a_schema_keeps_its_arguments(name: object) -> None:
+    """Another tool's defaults are not its own."""
+    before, after = (message_with_call(name=name, arguments=given) for given in ("{}", '{"all": false}'))
+
+    assert key(after, tools=TOOLS) != key(before, tools=TOOLS)
 
 
 def test_content_parts_are_digested_in_the_templates_format() -> None:
