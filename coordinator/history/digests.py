@@ -116,12 +116,17 @@ def message_text(message: Mapping[str, Any], position: int, form: ContentFormat)
     return f"{content}\n{more}" if more else content
 
 
+def picture_digests(message: Mapping[str, Any]) -> Sequence[bytes]:
+    """Return the digests of a message's pictures."""
+    content = message.get("content")
+    return [part.digest for part in content if isinstance(part, PicturePart)] if isinstance(content, list) else ()
+
+
 def _frame(message: Mapping[str, Any], position: int, form: ContentFormat, schemas: _Schemas) -> bytes:
     """Return a message's bytes in the chain, prefixed with their length, so that no two chains are ambiguous."""
     content = _content_of(message, position, form)
     body = f"{content}\n{'' if message.keys() == _PLAIN else _more(message, schemas)}"
-    if isinstance(given := message.get("content"), list):
-        body += "".join(f"\n{part.digest.hex()}" for part in given if isinstance(part, PicturePart))
+    body += "".join([f"\n{each.hex()}" for each in picture_digests(message)])
     return f"{message.get('role')}:{len(content)}:{len(body)}:{body}".encode(errors="surrogatepass")
 
 

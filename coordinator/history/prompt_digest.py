@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tokenwire.coordinator.history.digests import message_text
+from tokenwire.coordinator.history.digests import message_text, picture_digests
 from tokenwire.coordinator.text.template.content_format import ContentFormat
 
 BLOCK_TOKENS = 64
@@ -23,7 +23,7 @@ class PromptDigest:
     messages: list[int]
     """Of each whole message."""
     pieces: "list[array[int]]"
-    """Of each piece of each message's text."""
+    """Of each message's role and pictures, and of each piece of its text."""
     blocks: "array[int]"
     """Of each whole block of ids."""
     tokens: int
@@ -75,7 +75,8 @@ def text_at_difference(
 ) -> str:
     """Return the text of a message with these pieces around the first one that another message does not have."""
     text = message_text(message, position, form)
-    start = _piece_chars(text) * _common(old[1:], pieces[1:])
+    common = _common(old[1:], pieces[1:])
+    start = _piece_chars(text) * common if old[1:] != pieces[1:] else 0  # another role or picture: where it begins
     return text[max(0, start - SHOWN_CHARS) : start + SHOWN_CHARS]
 
 
@@ -87,11 +88,11 @@ def _hash_of(message: Mapping[str, Any]) -> int:
 
 
 def _pieces(message: Mapping[str, Any], position: int, form: ContentFormat) -> "array[int]":
-    """Return the hash of a message's role, and those of the pieces of its text."""
+    """Return the hash of a message's role and pictures, and those of the pieces of its text."""
     text = message_text(message, position, form)
     size = _piece_chars(text)
     hashes = [hash(text[start : start + size]) for start in range(0, len(text), size)]
-    return array("q", [hash(message.get("role")), *hashes])
+    return array("q", [hash((message.get("role"), *picture_digests(message))), *hashes])
 
 
 def _piece_chars(text: str) -> int:

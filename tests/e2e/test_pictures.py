@@ -73,7 +73,7 @@ def test_a_session_with_pictures_is_recorded_with_their_digests(service: Service
         [{"type": "text", "text": "What?"}, {"type": "image", "sha256": hashlib.sha256(each).hexdigest()}]
         for each in (CAT, DOG)
     ]
-    assert "cause=" in replies[1].headers["X-Tokenwire-Prefix"]
+    assert replies[1].headers["X-Tokenwire-Prefix"].startswith("cause=branch; tokens=0; message=0; text=")
 
 
 def test_a_streamed_reply_is_the_whole_one(service: Service) -> None:

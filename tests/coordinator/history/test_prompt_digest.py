@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tokenwire.coordinator.history.prompt_digest import digest_prompt, text_at_difference
+from tokenwire.coordinator.text.template.pictures import PicturePart
 
 FORM: Any = "string"
 
@@ -43,6 +44,20 @@ def test_the_difference_is_shown(place: int) -> None:
 
     assert "X" in shown
     assert len(shown) <= 160
+
+
+def test_a_replaced_picture_is_another_message() -> None:
+    """Its text has only a placeholder, which is equal for all; what is shown is where the message begins."""
+    old, new = (
+        [{"role": "user", "content": ["What?" * 100, PicturePart("<image>", {}, data)]}, *messages_of("b")]
+        for data in (b"cat", b"dog")
+    )
+    first = digest_prompt(old, FORM, [])
+    edited = digest_prompt(new, FORM, [], [first])
+
+    assert digest_prompt(old, FORM, []).alike(first) == (2, 2)
+    assert edited.alike(first) == (0, 1)
+    assert text_at_difference(new[0], 0, FORM, edited.pieces[0], first.pieces[0]).startswith("<image>\nWhat?")
 
 
 def test_ids_are_compared_in_blocks() -> None:
