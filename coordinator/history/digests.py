@@ -35,12 +35,13 @@ def digest(*parts: object) -> bytes:
 class Transcript:
     """The keys of a request's messages: one for each assistant message, of the conversation up to it."""
 
-    __slots__ = ("_digests", "_form", "_hasher", "_schemas", "length", "reasoning", "replies")
+    __slots__ = ("_digests", "_form", "_hasher", "_schemas", "length", "reasoning", "replies", "scope")
 
     def __init__(
         self, scope: bytes, messages: Sequence[Mapping[str, Any]], form: ContentFormat, tools: Tools = None
     ) -> None:
         """`scope`: a digest of everything else that must be equal, also of the tools. Raises InvalidRequest."""
+        self.scope = scope
         self._form = form
         self._schemas = _Schemas(tools)
         self._hasher = blake2b(scope, digest_size=_DIGEST_BYTES)

@@ -14,6 +14,7 @@ from tokenwire.coordinator.history.prompt_digest import (
     digest_prompt,
     text_at_difference,
 )
+from tokenwire.coordinator.history.request_history import RequestHistory, SentReplies
 from tokenwire.coordinator.observability.record import PrefixCause, PrefixDivergence, RequestRecord
 from tokenwire.coordinator.output.choice import Reply
 from tokenwire.coordinator.text.template.content_format import ContentFormat
@@ -39,8 +40,15 @@ class Branch:
     model: str
     salt: str | None
     adapter_id: int = 0
+    sent: SentReplies | None = None
+    """Its replies; None if they are not stored."""
     worker: str = ""
     weights: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        """Its approximate memory."""
+        return self.digest.size_bytes + (0 if self.sent is None else self.sent.size_bytes)
 
 
 class PrefixWatch:
@@ -70,7 +78,7 @@ class PrefixWatch:
         """Keep a prompt, in place of the one that it continues."""
         kept = [each for each in self.branches(key) if each is not replaced][1 - _BRANCHES :]
         branches = [*kept, branch]
-        self._sessions.put(key, branches, "", _ENTRY_BYTES + sum(each.digest.size_bytes for each in branches))
+        self._sessions.put(key, branches, "", _ENTRY_BYTES + sum(each.size_bytes for each in branches))
 
 
 class WatchedPrompt:
@@ -91,7 +99,9 @@ class WatchedPrompt:
         """Return a reply that passes everything on."""
         return _WatchedReply(self, reply)
 
-    def compare(self, model: ServedModel, token_ids: Sequence[int], salt: str | None) -> None:
+    def compare(
+        self, model: ServedModel, token_ids: Sequence[int], salt: str | None, history: RequestHistory | None
+    ) -> None:
         """Compare the prompt with the last ones. To be called once it was submitted, so that nobody waits for it."""
         messages: Sequence[Mapping[str, Any]] = ()
         form: ContentFormat = "string"
@@ -99,13 +109,13 @@ class WatchedPrompt:
             messages, form = self._prompt.messages, model.template.identity(self._prompt.options)[1]
         known = self._watch.branches(self._key)
         digest = digest_prompt(messages, form, token_ids, [each.digest for each in known])
-        self._new = new = Branch(digest, model.name, salt, model.adapter_id)
+        self._new = new = Branch(digest, model.name, salt, model.adapter_id, None if history is None else history.sent)
         likeness = digest.alike if messages else digest.alike_ids
         own = [each for each in known if (each.model, each.salt) == (new.model, salt)]  # only there is anything cached
         self._old = old = max(reversed(own or known), key=lambda each: likeness(each.digest), default=None)
         if old is not None:
             self._common = digest.common_tokens(old.digest)
-            self._found = self._difference(old, new, messages, form)
+            self._found = self._difference(old, new, messages, form) or self._edited_reply(old, history)
             if self._found is not None and self._found.cause in _OF_IDS and not self._found.text:
                 shown = token_ids[self._common : self._common + BLOCK_TOKENS]
                 self._found = replace(self._found, text=model.tokenizer.decode(shown, False)[: 2 * SHOWN_CHARS])
@@ -146,6 +156,13 @@ class WatchedPrompt:
             return PrefixDivergence("template", token=self._common)
         first, same = new.digest.alike_ids(old.digest)
         return PrefixDivergence(_kind(old.digest, new.digest, first, same), token=self._common)
+
+    def _edited_reply(self, old: Branch, history: RequestHistory | None) -> PrefixDivergence | None:
+        """Return that a prompt begins as the last one and goes on with another reply than was sent; None if not."""
+        position = len(old.digest.messages)
+        if old.sent is None or history is None or not history.edits(old.sent, position):
+            return None
+        return PrefixDivergence("edited", position, token=self._common)
 
     def _loss(self, old: Branch, new: Branch, cached: int) -> PrefixCause:
         """Return why a prompt that begins as the last one was not found in the cache; none if it was."""

@@ -16,6 +16,8 @@ from tokenwire.coordinator.types import Finish
 
 Source = Literal["required_prefix_token_ids", "message", "stored"]
 
+_SENT_BYTES, _KEY_BYTES = 200, 64
+
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
@@ -46,6 +48,21 @@ class Destination:
         return None if first is None else [first, *reply[1:]]
 
 
+@dataclass(frozen=True, slots=True)
+class SentReplies:
+    """The keys of a request's replies, which tell whether a client sends them back as it got them."""
+
+    scope: bytes
+    choices: int
+    keys: list[bytes] = field(default_factory=list)
+    """Of those that have ended: with and without reasoning."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Their approximate memory, once all have ended."""
+        return _SENT_BYTES + 2 * _KEY_BYTES * self.choices
+
+
 class RequestHistory:
     """What one request reuses of its conversation, and adds to it."""
 
@@ -54,6 +71,8 @@ class RequestHistory:
         self._continued = continued
         self._destination = destination
         self._prompt: Turn | None = None
+        self.sent: SentReplies | None = None
+        """What its writer stores; None without one."""
         self.reused = 0
         """Number of the prompt's ids that come from an earlier prompt and completion."""
         self.token_ids: array[int] | None = None
@@ -84,9 +103,20 @@ class RequestHistory:
         self, prompt: Sequence[int], choices: int, *, parsed: bool, end_token_ids: Collection[int]
     ) -> "HistoryWriter | None":
         """Return what stores the choices of the reply to a prompt; None if they are not stored."""
-        if not self.is_stored:
+        if self._destination is None:
             return None
+        self.sent = SentReplies(self._destination.transcript.scope, choices)
         return HistoryWriter(self, prompt, choices, parsed=parsed, end_token_ids=end_token_ids)
+
+    def edits(self, sent: SentReplies, position: int) -> bool:
+        """Return whether the reply at a position, where an earlier request had its own, is none of those."""
+        if self._destination is None or not sent.keys or (self.position is not None and self.position >= position):
+            return False
+        transcript = self._destination.transcript
+        places = [place for place in transcript.replies if place >= position]
+        if transcript.scope != sent.scope or position not in places:
+            return False
+        return not any(transcript.key(place) in sent.keys for place in places)
 
     @property
     def source(self) -> Source | None:
@@ -111,7 +141,10 @@ class RequestHistory:
             if (stated := reasoning_digest(message)) is not None
         )
         turn = Turn(array("I", completion), self._prompt, ending, reasoning)
-        destination.store.put(transcript.reply_keys(messages), turn)
+        keys = transcript.reply_keys(messages)
+        destination.store.put(keys, turn)
+        if self.sent is not None:
+            self.sent.keys.extend(keys)
 
     def _given(self, destination: Destination) -> bool:
         """Return whether the reply continues a message whose reasoning was not generated here."""

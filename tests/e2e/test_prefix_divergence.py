@@ -81,6 +81,21 @@ def test_a_conversation_that_goes_on_has_no_cause(client: httpx.Client) -> None:
         assert explained(client, "on", messages)["cause"] == "none"
 
 
+@pytest.mark.parametrize(("mode", "cause"), [("auto", "edited"), ("template", "none")])
+def test_a_reply_that_is_not_sent_back_as_it_was_is_an_edit(client: httpx.Client, mode: str, cause: str) -> None:
+    """Its ids are lost to the next prompt, though all of the last one was cached; only the history knows it."""
+    messages, session = [system("same"), question("Go.")], f"reply-{mode}"
+    explained(client, session, messages, token_history=mode)
+    messages[-1] = {**messages[-1], "content": messages[-1]["content"] + "!"}
+    messages.append(question("On."))
+    found = explained(client, session, messages, token_history=mode)
+    messages.append(question("And on."))
+
+    assert (found["cause"], found.get("message")) == (cause, "2" if cause == "edited" else None)
+    assert "text" in found or cause == "none"
+    assert explained(client, session, messages, token_history=mode)["cause"] == "none"
+
+
 def test_branches_compaction_and_salts(client: httpx.Client) -> None:
     """What else makes a prompt leave the last one is told apart."""
     first = [system("a"), question("Go."), question("More."), question("Most.")]

@@ -3,6 +3,7 @@
 from tests.clock import Clock
 from tokenwire.coordinator.history.prefix_watch import Branch, PrefixWatch
 from tokenwire.coordinator.history.prompt_digest import digest_prompt
+from tokenwire.coordinator.history.request_history import SentReplies
 
 
 def branch_of(text: str) -> Branch:
@@ -33,6 +34,18 @@ def test_the_least_recent_session_goes_first() -> None:
     assert len(watch) == 3
     assert not watch.branches(0)
     assert watch.size == 3 * size.size
+
+
+def test_keys_of_replies_are_counted() -> None:
+    """A request may have many choices."""
+    sizes = []
+    for choices in (1, 100):
+        watch, branch = PrefixWatch(), branch_of("a")
+        branch.sent = SentReplies(b"", choices)
+        watch.put("s", branch, None)
+        sizes.append(watch.size)
+
+    assert sizes[1] - sizes[0] > 99 * 2 * 16
 
 
 def test_sessions_expire() -> None:

@@ -13,7 +13,7 @@ from tests.coordinator.history.dialogues import Dialogue
 from tests.coordinator.history.models import TWICE, decoded, encoded, small_model
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.history.digests import Transcript
-from tokenwire.coordinator.history.request_history import Destination, HistoryWriter, RequestHistory
+from tokenwire.coordinator.history.request_history import Destination, HistoryWriter, RequestHistory, SentReplies
 from tokenwire.coordinator.history.store import MemoryStore
 from tokenwire.coordinator.history.turns import Ending, Turn
 from tokenwire.coordinator.output.collect import CollectedReply
@@ -270,6 +270,45 @@ async def test_a_requests_own_writer_stores_its_reply_for_the_next_one() -> None
     assert turn is not None
     assert (list(turn.all_ids()), turn.ending) == ([1, 2, 3, 7], "token")
     assert RequestHistory(None, None).writer([1], 1, parsed=False, end_token_ids=[]) is None
+
+
+async def test_a_later_request_tells_another_reply_from_those_sent() -> None:
+    """Each choice may come back, in several messages too, with or without reasoning; other inputs tell nothing."""
+    store = MemoryStore(1 << 20, 60.0)
+
+    def of(*messages: ChatMessage, scope: bytes = b"") -> RequestHistory:
+        return RequestHistory(None, Destination(store, Transcript(scope, messages, "string"), None))
+
+    def reply(content: str, **fields: str) -> ChatMessage:
+        return {"role": "assistant", "content": content, **fields}
+
+    first = of(USER)
+    assert first.writer([1], 2, parsed=True, end_token_ids=[]) is not None
+    sent = first.sent
+    assert sent is not None
+    assert not of(USER, reply("c"), MORE).edits(sent, 1)  # none has ended
+    first.store([1], [reply("a", reasoning="r")], [2], "token")
+    first.store([1], [reply("b"), reply("b")], [2], "token")
+
+    for same in ([reply("a")], [reply("a", reasoning="r")], [reply("b"), reply("b")], [MORE], [MORE, reply("c")]):
+        assert not of(USER, *same, MORE).edits(sent, 1)
+    for other in ([reply("c")], [reply("a", reasoning="R")], [reply("b")], [reply("b"), reply("c")]):
+        assert of(USER, *other, MORE).edits(sent, 1)
+    assert not of(USER, reply("c"), scope=b"other").edits(sent, 1)
+    assert not RequestHistory(None, None).edits(sent, 1)
+
+
+async def test_a_reply_whose_ids_were_found_is_no_other_one(model: ServedModel) -> None:
+    """It may be that of a request beside the one that it is compared with."""
+    dialogue = Dialogue(model)
+    dialogue.answer(await dialogue.prepare(USER), encoded(model, "Yes<|im_end|>"), content="Yes")
+    found = (await dialogue.prepare(MORE)).history
+
+    assert found is not None
+    assert found.writer([1], 1, parsed=True, end_token_ids=[]) is not None
+    assert found.sent is not None
+    assert not found.edits(SentReplies(found.sent.scope, 1, [b"another"]), 1)
+    assert found.anew().edits(SentReplies(found.sent.scope, 1, [b"another"]), 1)
 
 
 async def test_prefills_and_first_tokens_pass_through() -> None:
