@@ -337,8 +337,7 @@ class GenerationService:
                 handle.handles.append(fleet.submit(model.base_model, submission, choices, placement))
                 await _yield_to_others(position)
             if watched is not None:  # its messages were rendered, so they can be read
-                prompt = prepared.prompts[0]
-                watched.compare(model, prompt.token_ids, request.cache_salt, prompt.history)
+                watched.compare(model, prepared.prompts[0].token_ids, request.cache_salt, prepared.prompts[0].history)
         except BaseException:
             handle.abort()
             handle.settle(0)

@@ -24,8 +24,6 @@ _LEAST_WITH_EXPONENT = 1e21
 _SCHEMA_LEVELS = 8
 """How deep a tool's schema is searched for defaults."""
 
-Tools = Sequence[Mapping[str, Any]] | None
-
 
 def digest(*parts: object) -> bytes:
     """Return a digest of JSON values that ignores the order of keys."""
@@ -38,7 +36,11 @@ class Transcript:
     __slots__ = ("_digests", "_form", "_hasher", "_schemas", "length", "reasoning", "replies", "scope")
 
     def __init__(
-        self, scope: bytes, messages: Sequence[Mapping[str, Any]], form: ContentFormat, tools: Tools = None
+        self,
+        scope: bytes,
+        messages: Sequence[Mapping[str, Any]],
+        form: ContentFormat,
+        tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         """`scope`: a digest of everything else that must be equal, also of the tools. Raises InvalidRequest."""
         self.scope = scope
@@ -77,7 +79,7 @@ class _Schemas:
 
     __slots__ = ("_by_name", "_tools")
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: Sequence[Mapping[str, Any]] | None) -> None:
         self._tools = tools
         self._by_name: dict[object, object] | None = None if tools else {}
 
@@ -127,7 +129,8 @@ def _frame(message: Mapping[str, Any], position: int, form: ContentFormat, schem
     """Return a message's bytes in the chain, prefixed with their length, so that no two chains are ambiguous."""
     content = _content_of(message, position, form)
     body = f"{content}\n{'' if message.keys() == _PLAIN else _more(message, schemas)}"
-    body += "".join([f"\n{each.hex()}" for each in picture_digests(message)])
+    if isinstance(message.get("content"), list):
+        body += "".join([f"\n{each.hex()}" for each in picture_digests(message)])
     return f"{message.get('role')}:{len(content)}:{len(body)}:{body}".encode(errors="surrogatepass")
 
 

@@ -45,14 +45,11 @@ async def test_a_call_may_come_back_with_its_tools_defaults(sent: str, is_found:
     """As Claude Code sends its edits back: what it adds changes nothing, another value does."""
     schema = {"properties": {"all": {"type": "boolean", "default": False}}}
     tools = [{"type": "function", "function": {"name": "edit", "parameters": schema}}]
-    calls, back = (
-        [{"id": "1", "type": "function", "function": {"name": "edit", "arguments": arguments}}]
-        for arguments in ('{"file": "a"}', f'{{"all": {sent}, "file": "a"}}')
-    )
-    model = small_model()
-    dialogue = Dialogue(model, options=TemplateOptions(tools=tools))
-    dialogue.answer(await dialogue.prepare(USER), encoded(model, REPLY), content="Yes", tool_calls=calls)
-    dialogue.messages[-1] = {"role": "assistant", "content": "Yes", "tool_calls": back}
+    dialogue = Dialogue(model := small_model(), options=TemplateOptions(tools=tools))
+    call = {"id": "1", "type": "function", "function": {"name": "edit", "arguments": '{"file": "a"}'}}
+    dialogue.answer(await dialogue.prepare(USER), encoded(model, REPLY), content="Yes", tool_calls=[call])
+    back = {**call, "function": {"name": "edit", "arguments": f'{{"all": {sent}, "file": "a"}}'}}
+    dialogue.messages[-1] = {"role": "assistant", "content": "Yes", "tool_calls": [back]}
 
     assert (await dialogue.prepare(MORE)).reused == is_found * len(dialogue.ids)
 
