@@ -204,29 +204,6 @@ async def test_a_slow_body_times_out() -> None:
         assert await client.read_all() == b""
 
 
-@pytest.mark.parametrize("size", [1, 100_000, 300_000, 1_000_000])
-@pytest.mark.parametrize("pieces", [1, 2])
-async def test_a_client_that_leaves_is_noticed_whatever_it_has_sent(size: int, pieces: int) -> None:
-    """Before a reply has begun: nothing that is written would fail."""
-    waits = asyncio.Event()
-    left = asyncio.Event()
-
-    async def route(exchange: Exchange) -> None:
-        exchange.watch()
-        waits.set()
-        await exchange.lost.wait()
-        left.set()
-
-    async with serving(route, lent=True) as port:
-        async with connected_to(port) as client:
-            await client.send_raw(HEAD + b"Content-Length: %d\r\n\r\n" % size)
-            for piece in range(pieces):
-                await client.send_raw(b"x" * (size * (piece + 1) // pieces - size * piece // pieces))
-            await waits.wait()
-
-        await left.wait()
-
-
 async def test_a_reply_may_take_longer_than_a_request() -> None:
     """Timeouts end with the request, and do not apply to one that waits behind another."""
     limits = ProtocolLimits(head_timeout_s=1.0, body_timeout_s=1.0)

@@ -1,6 +1,8 @@
-"""The lent transport: slow readers."""
+"""The lent transport: slow readers, and clients that leave."""
 
 import asyncio
+
+import pytest
 
 from tests.coordinator.serving import Exchange, connected_to, serving
 
@@ -48,3 +50,26 @@ async def test_a_client_that_reads_slowly_is_not_cut() -> None:
         reply = await client.read_reply()
 
         assert (len(reply.body), reply.complete) == (sizes[0], True)
+
+
+@pytest.mark.parametrize("size", [1, 100_000, 300_000, 1_000_000])
+@pytest.mark.parametrize("pieces", [1, 2])
+async def test_a_client_that_leaves_is_noticed_whatever_it_has_sent(size: int, pieces: int) -> None:
+    """Before a reply has begun: nothing that is written would fail."""
+    waits = asyncio.Event()
+    left = asyncio.Event()
+
+    async def route(exchange: Exchange) -> None:
+        exchange.watch()
+        waits.set()
+        await exchange.lost.wait()
+        left.set()
+
+    async with serving(route, lent=True) as port:
+        async with connected_to(port) as client:
+            await client.send_raw(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
+            for piece in range(pieces):
+                await client.send_raw(b"x" * (size * (piece + 1) // pieces - size * piece // pieces))
+            await waits.wait()
+
+        await left.wait()
