@@ -1,4 +1,4 @@
-"""Implements Parsers with vLLM's own; only this module and vllm_output.py of the coordinator import vLLM."""
+"""Implements Parsers with vLLM's own; only this module, vllm_output.py and harmony.py here import vLLM."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from transformers import PreTrainedTokenizerFast
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-from vllm.entrypoints.openai.parser import harmony_utils
 from vllm.exceptions import VLLMClientError
 from vllm.parser import Parser, ParserManager
 from vllm.reasoning import ReasoningParserManager
@@ -20,8 +19,9 @@ from tokenwire.coordinator.parsing.batching import ParserBudget, SpareTime
 from tokenwire.coordinator.parsing.brief_logs import shorten_errors
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
 from tokenwire.coordinator.parsing.disagreements import Disagreements
-from tokenwire.coordinator.parsing.folders import folder_of, harmony_vocabulary
+from tokenwire.coordinator.parsing.folders import folder_of
 from tokenwire.coordinator.parsing.gradual_release import releasing_gradually
+from tokenwire.coordinator.parsing.harmony import as_vllm_takes, harmony_prompt, load_harmony
 from tokenwire.coordinator.parsing.held_calls import HeldCalls, held_from
 from tokenwire.coordinator.parsing.message import MessageParser, ParserPlan, ParserUnusable, RawParser
 from tokenwire.coordinator.parsing.request_model import RequestModel
@@ -42,6 +42,12 @@ T = TypeVar("T")
 
 class FailFastChatRequest(RequestModel, ChatCompletionRequest):  # type: ignore[misc]
     """vLLM's request with lists that fail at their first invalid item."""
+
+
+class RequestWithAnyMessages(FailFastChatRequest):
+    """One whose messages it does not check, since parsers only count the calls in them: rendering checks them."""
+
+    messages: list[dict[str, Any]]
 
 
 def check_names(settings: ParserSettings) -> None:
@@ -78,7 +84,7 @@ class VllmParsers:
         self.model_config = model.as_config(settings)
         self.tokenizer = load_tokenizer(files) if tokenizer is None else tokenizer
         if self.is_harmony:  # before a parser tries to download it
-            _load_harmony(files)
+            load_harmony(files)
         self.parser_cls = cls = self._parser_class(model.name)
         shorten_errors(part for part in (cls, cls.reasoning_parser_cls, cls.tool_parser_cls) if part is not None)
         self.answer_parser_cls = type("AnswerParser", (cls,), {"reasoning_parser_cls": None})
@@ -102,14 +108,18 @@ class VllmParsers:
             require_tool_parser(choice, self.settings.enable_auto_tool_choice)
         if self._changes_nothing(choice, body):
             return None
-        request = _as_request(lambda: FailFastChatRequest.model_validate(copy_body(body)))
-        return VllmPlan(self, request)
+        return VllmPlan(self, _as_request(lambda: self._request(copy_body(body))))
 
     @property
     def incremental(self) -> bool:
         """Whether the parsers accept deltas of any size: those on vLLM's parser engine do."""
         parts = (self.parser_cls.reasoning_parser_cls, self.parser_cls.tool_parser_cls)
         return not self.is_harmony and all(part is None or part.engine_based_streaming for part in parts)
+
+    def _request(self, body: dict[str, Any]) -> ChatCompletionRequest:
+        if not self.is_harmony:
+            return RequestWithAnyMessages.model_validate(body)
+        return FailFastChatRequest.model_validate({**body, "messages": list(map(as_vllm_takes, body["messages"]))})
 
     def _changes_nothing(self, choice: CheckedToolChoice, body: Mapping[str, Any]) -> bool:
         # A tool parser passes text on if no calls are requested, unless it belongs to vLLM's parser engine.
@@ -153,7 +163,7 @@ class VllmPlan:
         self.prompt_token_ids: Sequence[int] | None = None
         if parsers.is_harmony:
             request = _as_request(lambda: self._new_parser(request).adjust_request(request))
-            self.prompt_token_ids = _as_request(lambda: _harmony_prompt(request))
+            self.prompt_token_ids = _as_request(lambda: harmony_prompt(request))
         elif parsers.always_adjusts or request.tool_choice != "none":
             request = _as_request(lambda: self._new_parser(request).adjust_request(request))
         self._request = request
@@ -241,29 +251,6 @@ def load_tokenizer(files: Mapping[str, bytes]) -> Any:
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ParserUnusable(f"The tokenizer cannot be loaded for the parsers: {error}") from error
     return get_cached_tokenizer(tokenizer)
-
-
-def _load_harmony(files: Mapping[str, bytes]) -> None:
-    try:
-        with harmony_vocabulary(files):
-            harmony_utils.get_encoding()
-    except Exception as error:  # the library's errors have no common base class
-        raise ParserUnusable(f"gpt-oss's vocabulary cannot be loaded: {error}") from error
-
-
-def _harmony_prompt(request: ChatCompletionRequest) -> list[int]:
-    # gpt-oss needs no template: its messages are rendered to ids directly.
-    if request.reasoning_effort == "none":
-        raise InvalidRequest("Harmony does not support reasoning_effort='none'", param="reasoning_effort")
-    instructions, messages = harmony_utils.extract_instructions_from_messages(list(request.messages))
-    preamble = harmony_utils.build_harmony_preamble(
-        instructions=instructions,
-        tools=request.tools,
-        reasoning_effort=request.reasoning_effort,
-        with_custom_tools=request.tools is not None,
-    )
-    conversation = harmony_utils.parse_chat_inputs_to_harmony_messages(messages)
-    return list(harmony_utils.render_for_completion([*preamble, *conversation]))
 
 
 def _template_kwargs(parsers: VllmParsers, request: ChatCompletionRequest) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from tests.coordinator.parsing import loaded
 from tests.tokenizers import npm_tokenizer_files
 from tokenwire.coordinator.api.openai.message import joined_message
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser
+from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
 from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 
 pytestmark = [pytest.mark.engine, pytest.mark.npm, pytest.mark.filterwarnings("ignore")]
@@ -101,3 +102,45 @@ def test_calls_after_a_continued_message_are_complete(tools: str, stream: bool) 
     content, reasoning, calls = read(plan.parser(prompt), stream, REST + "\n" + CALLS[tools])
 
     assert (content.strip(), reasoning, calls) == (REST.strip(), "", CALLED)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        {"role": "user", "content": "Hi", "name": None},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"city": "x"}}}]},
+    ],
+    ids=["input_text", "null name", "arguments"],
+)
+@pytest.mark.parametrize("tools", CALLS)
+def test_messages_are_left_to_the_template(tools: str, message: dict[str, Any]) -> None:
+    """What it takes, the parsers' own request does not reject."""
+    body = body_of(tools)
+    body["messages"].insert(1, message)
+
+    plan = loaded.plan_of(loaded.parsers(tools, "qwen3", "qwen3"), body)
+
+    assert plan is not None
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["full", "streamed"])
+def test_calls_of_earlier_messages_are_counted(stream: bool) -> None:
+    """Kimi's ids number the calls of a conversation."""
+    settings = ParserSettings("granite", None, enable_auto_tool_choice=True)
+    files, theirs = npm_tokenizer_files("qwen3"), loaded.parsers("hermes", "qwen3", "qwen3").tokenizer
+    parsers = loaded.vllm_parsers.VllmParsers(settings, ModelFacts(model_type="kimi_k2"), files, tokenizer=theirs)
+    earlier = {"function": {"name": "f", "arguments": {}}}
+    history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": [earlier, earlier]}]
+    body = {"model": "m", "messages": history, "tools": body_of("granite")["tools"], "tool_choice": "required"}
+    plan = loaded.plan_of(parsers, body)
+    assert plan is not None
+    text, parser = '[{"name": "f", "parameters": {}}, {"name": "g", "parameters": {}}]', plan.parser([])
+
+    if stream:
+        delta = parser.delta(text, tokenizer().encode(text), True)
+        ids = [call.id for call in delta.tool_calls if call.id] if delta else []
+    else:
+        ids = [call.id for call in parser.full(text, tokenizer().encode(text), "stop").tool_calls]
+
+    assert ids == ["functions.f:2", "functions.g:3"]
