@@ -94,6 +94,11 @@ class ModelTokenizer:
         """The ids that `skip_special_tokens` skips."""
         return frozenset(index for index, token in self.backend.get_added_tokens_decoder().items() if token.special)
 
+    def is_end(self, token_id: int) -> bool:
+        """Return whether a token may be an end of replies: a special one, or EOS, which some models don't mark so."""
+        text = self.added_token_ids.get(token_id)
+        return token_id in self.special_token_ids or (text is not None and text == self.special_tokens.get("eos_token"))
+
     @cached_property
     def visible_ids(self) -> list[int]:
         """The ids of some visible text."""

@@ -65,7 +65,7 @@ class GivenChoice(RequestModel):
         if self.finish_reason != "stop" or not self.token_ids:
             return False
         last = self.token_ids[-1]
-        return last == self.stop_reason or (self.stop_reason is None and last in model.tokenizer.special_token_ids)
+        return last == self.stop_reason or (self.stop_reason is None and model.tokenizer.is_end(last))
 
 
 class GivenChunkChoice(GivenChoice):

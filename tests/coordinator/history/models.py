@@ -85,7 +85,7 @@ def small_model(template: str = CHATML, eos: str = "<|im_end|>", **mark: bool) -
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     marks = sorted({eos, *_MARKS.findall(template)})
-    backend.add_tokens([AddedToken(text, special=True, normalized=False, **mark) for text in marks])
+    backend.add_tokens([AddedToken(text, **{"special": True, "normalized": False, **mark}) for text in marks])
     files = {
         "tokenizer.json": backend.to_str().encode(),
         "tokenizer_config.json": json.dumps({"eos_token": eos, "chat_template": template}).encode(),

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from tests.coordinator.history.models import small_model
+from tests.coordinator.history.models import encoded, small_model
 from tokenwire.coordinator.api.openai.derender_request import DerenderCompletionRequest, GivenChoice, GivenScore
 from tokenwire.errors import InvalidRequest
 
@@ -27,6 +27,16 @@ def test_a_special_token_at_the_end_is_taken_for_its_end() -> None:
     assert GivenChoice(index=0, token_ids=[3, end]).is_terminated(model)
     assert not GivenChoice(index=0, token_ids=[end, 3]).is_terminated(model)
     assert not GivenChoice(index=0, token_ids=[]).is_terminated(model)
+
+
+def test_the_models_eos_need_not_be_special() -> None:
+    """Some models' is not marked so, and others of their tokens, such as those around calls, neither."""
+    model = small_model(special=False)
+    (end,), (call,) = encoded(model, "<|im_end|>"), encoded(model, "</tool_call>")
+
+    assert not model.tokenizer.special_token_ids
+    assert GivenChoice(index=0, token_ids=[3, end]).is_terminated(model)
+    assert not GivenChoice(index=0, token_ids=[3, call]).is_terminated(model)
 
 
 def test_a_stream_has_one_prompt() -> None:
