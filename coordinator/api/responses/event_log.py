@@ -74,7 +74,7 @@ class EventLog:
 
     def check(self, after: int) -> None:
         """Check that the events after a number are kept. Raises InvalidRequest."""
-        check_kept(self.first, after)
+        check_kept(self.first, after, self.first + len(self._events) if self._ended else None)
 
     async def read(self, after: int) -> AsyncIterator[bytes]:
         """Yield the events after a number, as they come, in parts; end early for a reader too slow to get all."""
@@ -105,12 +105,20 @@ class EventLog:
         self._changed = asyncio.Event()
 
 
-def check_kept(first: int, after: int) -> None:
-    """Check that the events after a number are kept, of which the first one is given. Raises InvalidRequest."""
+def check_kept(first: int, after: int, end: int | None = None) -> None:
+    """Check that the events after a number are kept. Raises InvalidRequest.
+
+    first: the number of the first one that is kept. end: that behind the last one; None: more may come.
+    """
     if after + 1 < first:
         raise InvalidRequest(
             f"The events of this response before number {first} are no longer kept: retrieve it whole, or "
             f"with `starting_after` from {first - 1} on.",
+            param="starting_after",
+        )
+    if end is not None and after >= end > 0:
+        raise InvalidRequest(
+            f"`starting_after` is {after}, but the last event of this response has the number {end - 1}.",
             param="starting_after",
         )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import cached_property
 from weakref import WeakValueDictionary
 
 from tokenwire.coordinator.api.as_read import byte_parts
@@ -22,7 +23,12 @@ class StoredLog:
 
     def check(self, after: int) -> None:
         """Check that the events after a number are kept. Raises InvalidRequest."""
-        check_kept(self.first, after)
+        check_kept(self.first, after, self._end)
+
+    @cached_property
+    def _end(self) -> int:
+        """The number behind that of the last event; counting them takes 2 ms for a megabyte."""
+        return self.first + self.events.count(END)
 
     async def read(self, after: int) -> AsyncIterator[bytes]:
         """Yield the events after a number, in parts that do not end where events do."""

@@ -54,6 +54,22 @@ async def test_a_full_log_drops_the_oldest_events() -> None:
     assert raised.value.param == "starting_after"
 
 
+async def test_only_a_log_that_has_ended_has_a_last_number() -> None:
+    """Before, an event of any number may come; a log that ended without any has none."""
+    log, empty = EventLog(1000), EventLog(1000)
+    log.write(logged_events(0, 1))
+    log.check(7)
+    log.end()
+    empty.end()
+
+    log.check(1)
+    empty.check(-1)
+    empty.check(0)
+    with pytest.raises(InvalidRequest, match=r"is 2, .* has the number 1") as raised:
+        log.check(2)
+    assert raised.value.param == "starting_after"
+
+
 async def test_readers_take_a_part_at_a_time() -> None:
     """Small events come together, whole; a large one alone, in parts. Who reads slowly misses what is dropped."""
     large = b"data: %b\n\n" % (b"x" * 3 * PART_BYTES)

@@ -20,7 +20,7 @@ async def read_parts(log: StoredLog, after: int = -1) -> list[bytes]:
     return [each async for each in log.read(after)]
 
 
-@pytest.mark.parametrize("after", [1, 2, 3, 9])
+@pytest.mark.parametrize("after", [1, 2, 3, 4])
 async def test_events_are_read_from_any_number_on(after: int) -> None:
     """With the numbers that they had when they were stored; those before the first one are no longer kept."""
     log = StoredLog(stored_event(2) + stored_event(3) + stored_event(4), 2)
@@ -31,6 +31,16 @@ async def test_events_are_read_from_any_number_on(after: int) -> None:
     )
     with pytest.raises(InvalidRequest, match="before number 2") as raised:
         log.check(0)
+    assert raised.value.param == "starting_after"
+
+
+def test_there_is_nothing_after_events_that_never_were() -> None:
+    """A client that asks for it has a wrong number; none after the last one is right."""
+    log = StoredLog(stored_event(2) + stored_event(3), 2)
+
+    log.check(3)
+    with pytest.raises(InvalidRequest, match=r"is 4, .* has the number 3") as raised:
+        log.check(4)
     assert raised.value.param == "starting_after"
 
 
