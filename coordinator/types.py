@@ -195,6 +195,10 @@ class Usage:
     reasoning_tokens: int | None = None
     """Reasoning tokens of the completion; None without a reasoning parser."""
 
+    def add_cache(self, counted: "Prefill | Usage") -> None:
+        """Add what of the prompt was read from the cache, and what was written to it."""
+        self.cached_tokens, self.created_cache_tokens = counted.cached_tokens, counted.created_cache_tokens
+
 
 @value_class
 class Prefill:

@@ -134,8 +134,8 @@ class PartStream:
         """The message's only part, once it has ended, if it has log-probabilities, which take long to render."""
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
-        """Record how much of the prompt was cached."""
-        self._prefill.cached_tokens = prefill.cached_tokens
+        """Record how much of the prompt was read from the cache, and written to it."""
+        self._prefill.add_cache(prefill)
 
     def opening(self) -> Iterator[bytes]:
         """Render the events before the first delta."""
@@ -182,12 +182,12 @@ class PartStream:
     def closing(self, usage: Usage) -> bytes | Iterator[bytes]:
         """Render the events after the last part."""
         if self._scored is not None:
-            usage.cached_tokens = self._prefill.cached_tokens
+            usage.add_cache(self._prefill)
             return self._renderer.ending(self._scored, self._finish, usage)
         error = abort_error(self._finish.reason)
         if error is not None:
             return self.error(error)
-        usage.cached_tokens = self._prefill.cached_tokens
+        usage.add_cache(self._prefill)
         if self._token_ids is not None and self._parser is not None:
             usage.reasoning_tokens = self._parser.reasoning_tokens(self._token_ids)
         return self._renderer.closing(self._parts, self._finish, usage).encode()

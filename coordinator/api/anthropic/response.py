@@ -78,11 +78,15 @@ def _is_json(text: str) -> bool:
 
 
 def shown_usage(usage: Usage, shows_cached: bool) -> dict[str, Any]:
-    """Return Anthropic's usage, whose input tokens exclude cached ones."""
+    """Return Anthropic's usage, whose input tokens exclude those read from the cache and written to it."""
     shown: dict[str, Any] = {"input_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
     if shows_cached and usage.cached_tokens is not None:
         shown["input_tokens"] -= usage.cached_tokens
         shown["cache_read_input_tokens"] = usage.cached_tokens
+        if usage.created_cache_tokens is not None:
+            shown["input_tokens"] -= usage.created_cache_tokens
+            shown["cache_creation_input_tokens"] = usage.created_cache_tokens
+        shown["input_tokens"] = max(0, shown["input_tokens"])  # as in vLLM, whatever its engine counts
     if usage.reasoning_tokens is not None:
         shown["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
     return shown

@@ -201,8 +201,7 @@ async def parse_choices(call: ChatCall, choices: list[CollectedChoice]) -> tuple
     usage = Usage(prepared.prompt_tokens, sum(len(choice.token_ids) for choice in choices))
     if call.api.prompt_tokens_details:
         usage.multimodal_tokens = prepared.multimodal_tokens
-        usage.cached_tokens = choices[0].prefill.cached_tokens
-        usage.created_cache_tokens = choices[0].prefill.created_cache_tokens
+        usage.add_cache(choices[0].prefill)
     if call.plan is None:
         return [ParsedMessage(choice.text, None, (), choice.finish.reason) for choice in choices], usage
     # Parsers take a second for 32,000 tokens.

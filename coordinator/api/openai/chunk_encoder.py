@@ -201,8 +201,7 @@ class ChatChunks(ChunkWriter):
                 yield self._opening(index, {"content": self._echo}, first=False)
 
     def _add_details(self, usage: Usage, prefill: Prefill) -> None:
-        super()._add_details(usage, prefill)
-        usage.created_cache_tokens = prefill.created_cache_tokens
+        usage.add_cache(prefill)
         usage.multimodal_tokens = self._prepared.multimodal_tokens
 
     def _opening(self, index: int, delta: dict[str, Any], first: bool) -> bytes:

@@ -28,11 +28,12 @@ class ThinkingDetails(BaseModel):
 
 
 class MessagesUsage(BaseModel):
-    """Token counts; input tokens are those that were not cached."""
+    """Token counts; input tokens are those that were neither read from the cache nor written to it."""
 
     input_tokens: int
     output_tokens: int
     cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
     output_tokens_details: ThinkingDetails | None = None
 
 

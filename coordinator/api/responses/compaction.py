@@ -151,7 +151,7 @@ def summary_item(text: str, reason: str, usage: Usage) -> dict[str, Any]:
 async def finished_summary(call: ChatCall, choice: CollectedChoice) -> tuple[dict[str, Any], Usage]:
     """Return the item of a finished summary. Raises InvalidRequest, EngineFailed, WorkerLost or ParserFailed."""
     (message,), usage = await parse_choices(call, [choice])
-    usage.cached_tokens = choice.prefill.cached_tokens
+    usage.add_cache(choice.prefill)
     error = abort_error(choice.finish.reason)
     if error is not None:
         raise error

@@ -159,7 +159,7 @@ async def _full_response(response: ResponseObject, call: ChatCall, choices: list
     choice = choices[0]
     style = call.body.logprob_style(call.api)
     messages, usage = await parse_choices(call, choices)
-    usage.cached_tokens = choice.prefill.cached_tokens
+    usage.add_cache(choice.prefill)
     parts = full_parts(messages[0], choice.logprobs)
     statuses = [status_of(choice.finish if part.last else None) for part in parts]
     items = [

@@ -36,7 +36,6 @@ _RESPONSE: dict[str, tuple[Any, Any]] = {
 _MESSAGE: dict[str, tuple[Any, Any]] = {
     "id": ("msg", "chatcmpl"),
     "stop_sequence": (None, ABSENT),
-    "cache_creation_input_tokens": (ABSENT, 0),
 }
 _CUT: dict[str, tuple[Any, Any]] = {
     "status": ("incomplete", "completed"),
@@ -75,7 +74,8 @@ def fields_of_messages(request: Request, path: str, ours: Any, theirs: Any) -> b
     """The object has Anthropic's ids and fields."""
     if request.path != MESSAGES:
         return False
-    caching = path.endswith("message.usage.cache_read_input_tokens") and (ours, theirs) == (0, ABSENT)
+    counts = ("message.usage.cache_read_input_tokens", "message.usage.cache_creation_input_tokens")
+    caching = path.endswith(counts) and (ours, theirs) == (0, ABSENT)
     return caching or _MESSAGE.get(path.rpartition(".")[2]) == (ours, theirs)
 
 

@@ -21,6 +21,7 @@ from tokenwire.coordinator.types import Finish, GenerationRequest, Prefill, Toke
 from tokenwire.v1 import inference_pb2 as pb
 
 STOP = Finish("stop")
+UNCACHED = Prefill(0)
 
 
 class ScriptedMessageParser:
@@ -124,11 +125,15 @@ def events_of(data: bytes) -> list[ServerSentEvent]:
 
 
 def streamed(
-    call: ChatCall, renderer: PartRenderer, steps: Sequence[str], finish: Finish = STOP, cached_tokens: int = 0
+    call: ChatCall,
+    renderer: PartRenderer,
+    steps: Sequence[str],
+    finish: Finish = STOP,
+    prefill: Prefill = UNCACHED,
 ) -> list[ServerSentEvent]:
     """Stream a call with these texts, one step and one token each; the last one has the finish."""
     stream = PartStream(call, renderer)
-    stream.prefilled(0, Prefill(cached_tokens))
+    stream.prefilled(0, prefill)
     data = b"".join(stream.opening())
     for i, text in enumerate(steps):
         data += bytes_of(stream.delta(0, text, [i], finish if i == len(steps) - 1 else None))

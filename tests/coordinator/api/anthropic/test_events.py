@@ -1,20 +1,20 @@
 """The events of a streamed message."""
 
-from tests.coordinator.api.replies import STOP, ServerSentEvent, call_of, events_of, streamed, tool_call
+from tests.coordinator.api.replies import STOP, UNCACHED, ServerSentEvent, call_of, events_of, streamed, tool_call
 from tokenwire.coordinator.api.anthropic.events import MessageEvents
 from tokenwire.coordinator.api.message_parts import PartStream
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.message import MessageDelta
-from tokenwire.coordinator.types import Finish
+from tokenwire.coordinator.types import Finish, Prefill
 from tokenwire.errors import WorkerLost
 
 
 def message_events(
-    call: ChatCall, steps: list[str], finish: Finish = STOP, cached_tokens: int = 0
+    call: ChatCall, steps: list[str], finish: Finish = STOP, prefill: Prefill = UNCACHED
 ) -> list[ServerSentEvent]:
     """Return the events of a call."""
-    return streamed(call, MessageEvents(call), steps, finish, cached_tokens)
+    return streamed(call, MessageEvents(call), steps, finish, prefill)
 
 
 def test_events_come_in_order() -> None:
@@ -52,11 +52,20 @@ def test_events_come_in_order() -> None:
 
 def test_cached_tokens_are_not_input_tokens() -> None:
     """If the server reports cached tokens, a prompt's tokens are split as by Anthropic."""
-    events = message_events(call_of(api=ApiSettings(prompt_tokens_details=True)), ["a"], cached_tokens=1)
+    events = message_events(call_of(api=ApiSettings(prompt_tokens_details=True)), ["a"], prefill=Prefill(1))
 
     started, ended = events[0].data["message"]["usage"], events[-2].data["usage"]
     assert started == {"input_tokens": 1, "cache_read_input_tokens": 1, "output_tokens": 0}
     assert ended == {"input_tokens": 1, "cache_read_input_tokens": 1, "output_tokens": 1}
+
+
+def test_tokens_written_to_the_cache_are_not_input_tokens() -> None:
+    """They are counted apart, as in vLLM: all three counts together are the prompt's."""
+    events = message_events(call_of(api=ApiSettings(prompt_tokens_details=True)), ["a"], prefill=Prefill(0, 2))
+
+    expected = {"input_tokens": 0, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 2}
+    assert events[0].data["message"]["usage"] == {**expected, "output_tokens": 0}
+    assert events[-2].data["usage"] == {**expected, "output_tokens": 1}
 
 
 def test_errors_mid_stream_are_events() -> None:

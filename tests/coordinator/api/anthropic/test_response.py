@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.api.anthropic.response import full_block, stop
+from tokenwire.coordinator.api.anthropic.response import full_block, shown_usage, stop
 from tokenwire.coordinator.api.message_parts import MessagePart
-from tokenwire.coordinator.types import Finish
+from tokenwire.coordinator.types import Finish, Usage
 
 
 def call_part(arguments: str) -> MessagePart:
@@ -31,6 +31,20 @@ def call_part(arguments: str) -> MessagePart:
 def test_stop_reasons(parts: list[MessagePart], finish: Finish, reason: str, sequence: str | None) -> None:
     """The limit wins, then complete calls, then a stop sequence."""
     assert stop(parts, finish) == {"stop_reason": reason, "stop_sequence": sequence}
+
+
+def test_usage_counts_each_token_of_a_prompt_once() -> None:
+    """As input, as read from the cache, or as written to it; all are input where the server shows no details."""
+    usage = Usage(9, 1, cached_tokens=4, created_cache_tokens=2)
+
+    assert shown_usage(usage, False) == {"input_tokens": 9, "output_tokens": 1}
+    assert shown_usage(usage, True) == {
+        "input_tokens": 3,
+        "output_tokens": 1,
+        "cache_read_input_tokens": 4,
+        "cache_creation_input_tokens": 2,
+    }
+    assert shown_usage(Usage(3, 1, cached_tokens=2, created_cache_tokens=2), True)["input_tokens"] == 0
 
 
 @pytest.mark.parametrize(

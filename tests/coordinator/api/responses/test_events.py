@@ -13,7 +13,18 @@ from tokenwire.coordinator.api.responses.request import ResponsesRequest
 from tokenwire.coordinator.api.responses.response import ResponseObject
 from tokenwire.coordinator.parsing.message import MessageDelta
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
-from tokenwire.coordinator.types import Usage
+from tokenwire.coordinator.types import Prefill, Usage
+
+
+def test_usage_has_what_was_read_from_the_cache_and_written_to_it() -> None:
+    """As vLLM's; nothing where the engine reports nothing."""
+    known, unknown = response_events(call_of(), ["a"], prefill=Prefill(1, 1)), response_events(call_of(), ["a"])
+
+    details = [events[-1].data["response"]["usage"]["input_tokens_details"] for events in (known, unknown)]
+    assert details == [
+        {"cached_tokens": 1, "cache_write_tokens": 1},
+        {"cached_tokens": 0, "cache_write_tokens": 0},
+    ]
 
 
 def test_events_come_in_order_and_are_numbered() -> None:
