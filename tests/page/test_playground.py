@@ -105,20 +105,29 @@ def test_errors_are_the_servers_messages(playground: Page) -> None:
     wait_replies(playground, 1)
 
 
-DROP = """{{
+DROP = """() => {{
     const bytes = Uint8Array.from(atob("{data}"), each => each.charCodeAt(0)), dataTransfer = new DataTransfer();
     for (const [name, type] of [["cat.png", "image/png"], ["a.txt", "text/plain"], ["dog.png", "image/png"]])
         dataTransfer.items.add(new File([bytes], name, {{type}}));
-    document.querySelector("#chat-form").dispatchEvent(new DragEvent("drop", {{dataTransfer, cancelable: true}}));
+    const event = new DragEvent("drop", {{dataTransfer, cancelable: true, bubbles: true}});
+    document.querySelector("{place}").dispatchEvent(event);
+    return event.defaultPrevented;
 }}"""
+PENDING = "document.querySelectorAll('#chat-pictures img').length"
+
+
+def drop_pictures(page: Page, place: str = "#chat-form") -> None:
+    """Drop two pictures and another file; the browser does not open them instead of the page."""
+    data = base64.b64encode(pictures.png(20, 10)).decode()
+    assert page.evaluate(f"({DROP.format(data=data, place=place)})()") is True
+    page.wait_for(f"{PENDING} === 2")
 
 
 def test_pictures_are_dropped_into_a_message(playground: Page, service: Service) -> None:
     """They can be removed before it is sent, stay in the conversation, and are shown again after a reload."""
-    playground.evaluate(DROP.format(data=base64.b64encode(pictures.png(20, 10)).decode()))
-    playground.wait_for("document.querySelectorAll('#chat-pictures img').length === 2")
+    drop_pictures(playground)
     playground.click("#chat-pictures [title='Remove cat.png']")
-    playground.wait_for("document.querySelectorAll('#chat-pictures img').length === 1")
+    playground.wait_for(f"{PENDING} === 1")
 
     send_message(playground, "What?", max_tokens=5)
     wait_replies(playground, 1)
@@ -131,3 +140,48 @@ def test_pictures_are_dropped_into_a_message(playground: Page, service: Service)
     playground.open("about:blank")
     playground.open(f"{service.url}/#playground")
     playground.wait_for("document.querySelectorAll('.user img').length === 1")
+
+
+def test_pictures_need_no_text(playground: Page) -> None:
+    """Nor a place in the form to be dropped at; without either, nothing is sent."""
+    send_message(playground, "", max_tokens=5)
+    assert playground.evaluate("document.querySelector('#chat-log').childElementCount") == 0
+
+    drop_pictures(playground, place="body")
+    send_message(playground, "", max_tokens=5)
+    wait_replies(playground, 1)
+
+    assert playground.evaluate("document.querySelectorAll('.user img').length") == 2
+    content = playground.evaluate("JSON.parse(sessionStorage.getItem('tokenwire-conversation'))[0].content")
+    assert content == ""
+
+
+def test_files_that_are_dropped_on_the_status_do_nothing(playground: Page) -> None:
+    """The browser would open them, in place of the page."""
+    playground.evaluate("void (location.hash = '#status')")
+    playground.wait_for("document.querySelector('#playground-view').hidden")
+
+    data = base64.b64encode(pictures.png(20, 10)).decode()
+    assert playground.evaluate(f"({DROP.format(data=data, place='body')})()") is True
+    playground.evaluate("void (location.hash = '#playground')")
+    send_message(playground, "Hello", max_tokens=5)
+    wait_replies(playground, 1)
+
+    assert playground.evaluate("document.querySelectorAll('.user img').length") == 0
+
+
+def test_a_refused_message_is_kept(playground: Page) -> None:
+    """With its pictures, to be changed and sent again; it is not part of the conversation."""
+    drop_pictures(playground)
+    send_message(playground, "Hello", max_tokens=3, stop="x" * 5000)
+    playground.wait_for("document.querySelector('#chat-note').textContent.includes('4096')")
+    playground.wait_for(IDLE)
+    playground.problems.clear()  # the browser itself names every 400
+    assert playground.evaluate("document.querySelector('#chat-text').value") == "Hello"
+    assert playground.evaluate(PENDING) == 2
+    assert playground.evaluate("document.querySelector('#chat-log').childElementCount") == 0
+
+    playground.fill("#chat-stop", "")
+    playground.click("#chat-send")
+    wait_replies(playground, 1)
+    assert playground.evaluate("document.querySelectorAll('.user img').length") == 2

@@ -2,7 +2,7 @@
 
 import { addTurns, allTurns, clearTurns, message, messages } from "./conversation.js";
 import { byId, setText } from "./elements.js";
-import { shownPictures, startPictures, takePictures } from "./pictures.js";
+import { returnPictures, shownPictures, startPictures, takePictures } from "./pictures.js";
 import { Reply, addEntry } from "./reply.js";
 import { stream } from "./server.js";
 
@@ -35,16 +35,19 @@ export function startChat() {
 }
 
 async function send(text) {
-  const own = { role: "user", content: text, pictures: takePictures() };
+  const pictures = takePictures();
+  const own = { role: "user", content: text, pictures: pictures.map(({ url }) => url) };
   const history = [...messages(), message(own)];
-  showOwn(own);
+  const item = showOwn(own);
   byId("chat-text").value = "";
   const controller = (running = new AbortController());
   const reply = new Reply(byId("chat-log"), byId("chat-model").value);
   setText(byId("chat-note"), "");
   setBusy(true);
+  let begun = false;
   try {
     for await (const piece of stream("v1/chat/completions", request(history), controller.signal)) {
+      begun = true;
       if (piece instanceof Response) reply.begin(piece.headers);
       else followed(() => reply.take(piece));
     }
@@ -53,9 +56,19 @@ async function send(text) {
   }
   followed(() => reply.end());
   // A reply that was cleared meanwhile belongs to no conversation.
-  if (reply.isShown() && reply.turn.content) addTurns(own, reply.turn);
+  if (reply.isShown() && !begun) {
+    reply.remove();
+    item.remove();
+    returnToForm(text, pictures);
+  } else if (reply.isShown() && reply.turn.content) addTurns(own, reply.turn);
   running = null;
   setBusy(false);
+}
+
+/** Let a message that was refused be changed and sent again, before what was typed meanwhile. */
+function returnToForm(text, pictures) {
+  byId("chat-text").value = [text, byId("chat-text").value].filter(Boolean).join("\n");
+  returnPictures(pictures);
 }
 
 function request(history) {
@@ -75,11 +88,13 @@ function request(history) {
 }
 
 function showOwn({ content, pictures = [] }) {
+  let entry;
   followed(() => {
-    const { text } = addEntry(byId("chat-log"), "user", "you");
-    text.append(content);
-    text.after(...shownPictures(pictures));
+    entry = addEntry(byId("chat-log"), "user", "you");
+    entry.text.append(content);
+    entry.text.after(...shownPictures(pictures));
   });
+  return entry.item;
 }
 
 /** Make a change to the log, and keep its end in view if it was. */

@@ -13,7 +13,7 @@ export const messages = () => turns.map(message);
 export function message({ role, content, pictures = [] }) {
   if (!pictures.length) return { role, content };
   const parts = pictures.map((url) => ({ type: "image_url", image_url: { url } }));
-  return { role, content: [...parts, { type: "text", text: content }] };
+  return { role, content: content ? [...parts, { type: "text", text: content }] : parts };
 }
 
 export function addTurns(...added) {

@@ -6,27 +6,33 @@ const pending = [];
 
 /** Set up the ways in which pictures are added. */
 export function startPictures() {
-  const form = byId("chat-form");
   byId("chat-picture").addEventListener("change", async ({ target }) => {
     await addFiles(target.files);
     target.value = "";
   });
-  form.addEventListener("dragover", (event) => {
+  // On the whole page: a file that is dropped beside the form would replace the page, and the conversation with it.
+  document.addEventListener("dragover", (event) => {
     if (event.dataTransfer.types.includes("Files")) event.preventDefault();
   });
-  form.addEventListener("drop", (event) => {
+  document.addEventListener("drop", (event) => {
     if (!event.dataTransfer.files.length) return;
     event.preventDefault();
-    addFiles(event.dataTransfer.files);
+    if (!byId("playground-view").hidden) addFiles(event.dataTransfer.files);
   });
   byId("chat-text").addEventListener("paste", (event) => addFiles(event.clipboardData.files));
 }
 
-/** Return the pictures as data URLs, and begin anew. */
+/** Return the pictures, each with its name and its data URL, and begin anew. */
 export function takePictures() {
-  const urls = pending.splice(0).map(({ url }) => url);
+  const taken = pending.splice(0);
   show();
-  return urls;
+  return taken;
+}
+
+/** Put pictures back, before those that came meanwhile. */
+export function returnPictures(taken) {
+  pending.unshift(...taken);
+  show();
 }
 
 /** Return the elements that show pictures. */
@@ -39,6 +45,7 @@ async function addFiles(files) {
 }
 
 function show() {
+  byId("chat-text").required = !pending.length;
   byId("chat-pictures").replaceChildren(
     ...pending.map((picture) => {
       const remove = make("button");

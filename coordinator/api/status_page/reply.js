@@ -38,6 +38,10 @@ export class Reply {
     return this._entry.item.isConnected;
   }
 
+  remove() {
+    this._entry.item.remove();
+  }
+
   /** Read the response's headers: with --enable-debug-headers, the worker of the request. */
   begin(headers) {
     const worker = headers.get("X-Tokenwire-Worker");
