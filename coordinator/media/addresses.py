@@ -7,7 +7,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # Explicit where versions of Python differ in what they call global.
-_NOT_PUBLIC = tuple(
+NOT_PUBLIC = tuple(
     ipaddress.ip_network(network)
     for network in (
         *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
@@ -39,7 +39,7 @@ def is_public(address: Address, allowed: Iterable[Network] = ()) -> bool:
         if address not in _UNICAST or (int(address) >> 32 & _32_BITS) in _ISATAP:
             return False
     return address.is_global and not any(
-        address.version == network.version and address in network for network in _NOT_PUBLIC
+        address.version == network.version and address in network for network in NOT_PUBLIC
     )
 
 

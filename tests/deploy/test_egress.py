@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.deploy.cases import SWITCHES
 from tests.deploy.rendering import Manifest, of_kind, render
-from tokenwire.coordinator.media.addresses import is_public
+from tokenwire.coordinator.media.addresses import NOT_PUBLIC, is_public
 
 DNS = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
 
@@ -49,6 +49,13 @@ def test_coordinators_that_fetch_nothing_reach_no_internet() -> None:
     assert [port["port"] for port in https[3]["ports"]] == [443]
 
 
+def test_an_allowed_address_is_a_network_of_one() -> None:
+    """Coordinators take it without a mask, and Kubernetes does not."""
+    options = {"allowed-media-network": ["10.1.0.7", "fd00::7", "10.2.0.0/16"]}
+    pictures = egress({**SWITCHES["egress"], "coordinator": {"options": options}})["coordinator-egress"][3]
+    assert networks_of(pictures)[2:] == ["10.1.0.7/32", "fd00::7/128", "10.2.0.0/16"]
+
+
 def test_workers_reach_the_hub_only_to_download_models() -> None:
     """Those with files or without a network reach their own nodes, and what the values add."""
     rules = egress(SWITCHES["egress"])
@@ -62,9 +69,10 @@ def test_workers_reach_the_hub_only_to_download_models() -> None:
 
 
 def test_what_is_excepted_is_what_coordinators_do_not_fetch_from() -> None:
-    """So that the two lists agree: both ends of each network, and every half of a /16 of the rest."""
+    """The two lists are the same; both ends of each network are shut, and every half of a /16 of the rest is open."""
     *_, pictures, _ = egress(SWITCHES["egress"])["coordinator-egress"]
     excepted = [ipaddress.ip_network(each) for peer in pictures["to"][:2] for each in peer["ipBlock"]["except"]]
+    assert sorted(map(str, excepted)) == sorted(map(str, NOT_PUBLIC))
     assert not any(is_public(address) for network in excepted for address in (network[0], network[-1]))
     shut = [(int(network[0]), int(network[-1])) for network in excepted if network.version == 4]
     for number in range(0, 2**32, 2**15):
