@@ -14,7 +14,7 @@ from tokenwire.coordinator.api.fields.wire_values import checked_prompts
 from tokenwire.coordinator.api.json_pieces import JsonPieces, object_pieces, text_in_parts
 from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.pooling.collect import pool
-from tokenwire.coordinator.api.pooling.fields import PoolingFields, repeated_bytes
+from tokenwire.coordinator.api.pooling.fields import UNSUPPORTED, PoolingFields, repeated_bytes
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.pooling.scores import ScoredTexts, pair_scores, ranked
@@ -36,6 +36,10 @@ class ScoringFields(PoolingFields):
     # Without effect, as in vLLM: they are for templates for pairs, which a server has only if it is given one.
     instruction: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+
+    def check(self) -> None:
+        """Reject fields that are not served. Those that vLLM has removed elsewhere have no effect here, as there."""
+        UNSUPPORTED.check_body(self)
 
     def repeated(self) -> Sequence[Any]:
         """Return what a response repeats of the request."""

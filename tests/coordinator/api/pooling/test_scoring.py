@@ -47,6 +47,12 @@ async def test_embeddings_rank_documents(tmp_path: Path) -> None:
         assert (await ranking(client, query="redder", max_tokens_per_query=3))[0]["relevance_score"] == pytest.approx(1)
 
 
+async def test_fields_that_other_routes_lost_have_no_effect(tmp_path: Path) -> None:
+    """These never had them, and ignore them as vLLM does."""
+    async with served(tmp_path, embedding_width=16) as client:
+        assert await ranking(client, normalize=True, task="score") == await ranking(client)
+
+
 @pytest.mark.parametrize(("width", "task"), [(16, "embed"), (1, "classify")])
 async def test_fields_of_templates_for_pairs_have_no_effect(tmp_path: Path, width: int, task: str) -> None:
     """No server has such a template by itself, and vLLM ignores them then."""
