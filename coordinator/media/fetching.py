@@ -148,7 +148,7 @@ class GuardedFetcher:
             raise MediaUnavailable(
                 f"The picture could not be fetched: its server answered {response.status}.", param="messages"
             )
-        if response.headers.get("Content-Encoding", "identity") != "identity":
+        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise MediaUnavailable("The picture's server sent it compressed.", param="messages")
         data = bytearray()
         async for chunk in response.content.iter_chunked(_CHUNK_BYTES):

@@ -95,7 +95,8 @@ async def server(location: str = "") -> AsyncIterator[int]:
         return web.Response(body=b"x", headers={"Content-Encoding": "gzip"})
 
     async def picture(request: web.Request) -> web.Response:
-        return web.Response(body=pictures.png(), headers={"Content-Type": "text/html"})
+        headers = {"Content-Type": "text/html", "Content-Encoding": request.query.get("coding", "identity")}
+        return web.Response(body=pictures.png(), headers=headers)
 
     app = web.Application()
     app.router.add_get("/picture", picture)
@@ -130,6 +131,11 @@ async def fetch_from_server(url: str, settings: MediaSettings = HTTP, **names: A
 async def test_a_picture_is_fetched_from_the_address_that_was_checked() -> None:
     """The address that the name resolved to is dialled, and what its server sends is returned."""
     assert await fetch_from_server("http://pictures.test/picture") == (pictures.png(), [PUBLIC])
+
+
+async def test_codings_have_no_case() -> None:
+    """A picture that says in capitals that it is not compressed is taken."""
+    assert (await fetch_from_server("http://pictures.test/picture?coding=IDENTITY"))[0] == pictures.png()
 
 
 async def test_a_fetch_looks_up_names_in_the_turns_of_its_share() -> None:
