@@ -93,6 +93,7 @@ JSON_FOR = {
     "http/bounded_protocol.py": "clients: errors of their connection",
     "observability/metrics/exposition.py": "the processes of a port",
     "parsing/grammar.py": "workers",
+    "parsing/harmony.py": "prompts",
     "response_store/stored_response.py": "the coordinators of a shared store",
     "trajectories/directory_store.py": "the processes of a host",
     "trajectories/redis_store.py": "the coordinators of a shared store",

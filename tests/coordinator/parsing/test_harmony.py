@@ -11,7 +11,7 @@ from tokenwire.errors import InvalidRequest
 pytestmark = [pytest.mark.engine, pytest.mark.npm, pytest.mark.filterwarnings("ignore")]
 
 
-def prompt_of(user: Any, call: dict[str, Any], **fields: Any) -> list[int]:
+def prompt_with_call(user: Any, call: dict[str, Any], **fields: Any) -> list[int]:
     """Return the prompt of a conversation with a call, whose first message has more fields."""
     history = [
         {"role": "user", "content": user, **fields},
@@ -27,12 +27,12 @@ def prompt_of(user: Any, call: dict[str, Any], **fields: Any) -> list[int]:
 def test_messages_are_taken_as_with_templates() -> None:
     """Arguments as an object, calls without an id or a type, a name that is null, and parts of the Responses API."""
     function = {"name": "write", "arguments": '{"path": "a", "mode": 3}'}
-    usual = prompt_of([{"type": "text", "text": "Hi"}], {"id": "c", "type": "function", "function": function})
+    usual = prompt_with_call([{"type": "text", "text": "Hi"}], {"id": "c", "type": "function", "function": function})
 
     as_object = {"function": {"name": "write", "arguments": {"path": "a", "mode": 3}}}
 
-    assert prompt_of([{"type": "input_text", "text": "Hi"}], as_object, name=None) == usual
-    assert prompt_of("Hi", {"id": "c", **as_object}, tool_calls=None) == usual
+    assert prompt_with_call([{"type": "input_text", "text": "Hi"}], as_object, name=None) == usual
+    assert prompt_with_call("Hi", {"id": "c", **as_object}, tool_calls=None) == usual
 
 
 @pytest.mark.parametrize("call", ["write", {"id": "c", "type": "function"}])
