@@ -327,13 +327,13 @@ class WorkerPool(SessionListener[WorkerSession]):
             tenant, processes = placement.tenant, self._processes
             found = [session for session in found if session.room_to_keep(tenant, processes) > 0]
         if placement.shared and not placement.resumed:
-            found = [session for session in found if session.workload.prompts.has_room(placement.tenant)]
+            found = [session for session in found if session.workload.has_room_for_prompt(placement.tenant)]
         return found
 
     def has_room_for_prompt(self, model: str, adapter_id: int, placement: Placement) -> bool:
         """Return whether a worker that may take a request has few prompts of its tenant, or there is none."""
         found = self._candidates_for(model, adapter_id, placement.revision)
-        return not found or any(session.workload.prompts.has_room(placement.tenant) for session in found)
+        return not found or any(session.workload.has_room_for_prompt(placement.tenant) for session in found)
 
     def _able(
         self, candidates: list[WorkerSession], model: str, submission: Submission, placement: Placement

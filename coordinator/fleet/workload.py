@@ -27,6 +27,8 @@ _STALE_S = 2.0
 """Workers report their load with each step and twice a second; older reports are ignored."""
 MOST_PROMPT_TOKENS = 32 * 1024
 """Of a tenant where there are several, before the last one that it sends: some steps of an engine."""
+_PROMPT_TOKENS_PER_PLACE = 128
+"""As many for each place, if that is more: a worker with many has several engines, or a fast one."""
 
 
 class PromptsAhead:
@@ -70,9 +72,9 @@ class PromptsAhead:
         self._of_tenant.clear()
         self.total = 0
 
-    def has_room(self, tenant: str) -> bool:
-        """Return whether a tenant may send another prompt."""
-        return self._of_tenant[tenant] < MOST_PROMPT_TOKENS
+    def has_room(self, tenant: str, places: int = 0) -> bool:
+        """Return whether a tenant may send another prompt to a worker that runs so many sequences at a time."""
+        return self._of_tenant[tenant] < max(MOST_PROMPT_TOKENS, _PROMPT_TOKENS_PER_PLACE * places)
 
 
 class Workload:
@@ -139,6 +141,10 @@ class Workload:
     def prompt_tokens(self) -> int:
         """Tokens of prompts in flight."""
         return self.prompts.total
+
+    def has_room_for_prompt(self, tenant: str) -> bool:
+        """Return whether a tenant may send another prompt, where there are several."""
+        return self.prompts.has_room(tenant, self._max_sequences)
 
     @property
     def sequences(self) -> int:

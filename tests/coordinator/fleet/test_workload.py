@@ -123,6 +123,8 @@ def test_a_tenant_sends_prompts_until_it_has_enough_there() -> None:
 
     assert not prompts.has_room("one")
     assert prompts.has_room("two")
+    assert not prompts.has_room("one", places=256)
+    assert prompts.has_room("one", places=2048)
 
 
 def test_a_prompt_that_is_computed_or_ended_makes_room() -> None:
