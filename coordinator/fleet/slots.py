@@ -139,7 +139,7 @@ class SlotTable:
 
     def is_awaited(self, slot: int) -> bool:
         """Return whether a slot is open and not aborted."""
-        return self.is_open(slot) and self.listeners[slot] is not self.discard
+        return slot < len(self.listeners) and not isinstance(self.listeners[slot], DiscardListener)
 
     def holder(self, slot: int) -> SlotListener:
         """Return the listener of an open slot. Raises ProtocolError for any other slot."""
