@@ -25,9 +25,9 @@ class PooledReply:
     def add(self, index: int, result: pb.Pooled) -> None:
         """Add the result of an input. Raises ProtocolError if it is none."""
         shape, size = result.shape, len(result.data)
-        count = math.prod(shape)
-        if size != count * self._number_bytes or not 1 <= len(shape) <= 2 or count > self._most_numbers[index]:
-            raise ProtocolError(f"the worker sent {size} bytes for a result of shape {[*shape]}")
+        count = math.prod(shape) if len(shape) <= 2 else 0  # of very many it would take minutes
+        if not 0 < count <= self._most_numbers[index] or size != count * self._number_bytes or not shape:
+            raise ProtocolError(f"the worker sent {size} bytes for a result of shape {[*shape[:4]]}")
         self._results[index] = result
         self._open -= 1
         if not self._open:

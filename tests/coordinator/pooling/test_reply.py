@@ -52,6 +52,9 @@ async def test_an_input_without_a_result_fails_the_reply(finish: pb.Finish, erro
         end_with(pb.Pooled(shape=[2], data=bytes(4))),
         end_with(pb.Pooled(data=bytes(4))),
         end_with(pb.Pooled(shape=[1, 1, 1], data=bytes(4))),
+        end_with(pb.Pooled(shape=[2**32 - 1] * 10**6, data=bytes(4))),
+        end_with(pb.Pooled(shape=[0])),
+        end_with(pb.Pooled(shape=[0, 0])),
         end_with(pb.Pooled(shape=[3], data=bytes(12))),
     ],
 )
