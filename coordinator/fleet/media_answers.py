@@ -76,7 +76,8 @@ def expansion_of(
     spans = [(span.offset, span.length) for span in response.spans]
     ends = [0, *(offset + count for offset, count in spans)]
     in_order = all(offset >= end for (offset, _), end in zip(spans, ends, strict=False))
-    if not in_order or ends[-1] > length:
+    is_empty = any(not count for _, count in spans)
+    if not in_order or is_empty or ends[-1] > length:
         raise ProtocolError(f"the worker has put {len(items)} media at {spans[:8]} of {length} ids")
     if response.features_json or features_json == b"":
         raise ProtocolError("the worker returned features of pictures that were not asked for, or none that were")

@@ -52,6 +52,7 @@ log = logging.getLogger(__name__)
 FetchFiles = Callable[[], Awaitable[dict[str, bytes]]]
 Prepare = Callable[[pb.Model, FetchFiles], Awaitable[None]]
 """Called with a worker's model, and a way to fetch its tokenizer files, before the worker gets requests."""
+_MOST_ERROR_CHARS = 64 * 1024
 
 
 class WorkerSession:
@@ -469,13 +470,18 @@ class WorkerSession:
         self._listener.on_session_change(self)
 
     def _count_ends(self, finishes: Sequence[pb.Finish]) -> None:
-        """Count requests that end with an error, each once for all of its sequences, and sequences that it served."""
+        """Count requests that end with an error, each once for all of its sequences, and sequences that it served.
+
+        Raises ProtocolError for an error without end: others may try what it fails, and each keeps its own.
+        """
         failed, served = set(), 0
         for finish in finishes:
             if finish.handed_back or not self._slots.is_awaited(finish.slot):
                 continue
             if finish.reason == pb.FINISH_REASON_ERROR:
                 failed.add(id(self.recent_starts.submission_of(finish.slot)))
+                if len(finish.error_message) > _MOST_ERROR_CHARS:
+                    raise ProtocolError(f"the worker sent an error of {len(finish.error_message)} characters")
             elif finish.reason != pb.FINISH_REASON_ABORT:
                 served += 1
         self.errors = min(self.errors + len(failed), 2 * MOST_ERRORS)

@@ -30,6 +30,7 @@ def test_an_expansion_has_the_ids_and_a_place_for_each_item() -> None:
         pb.ExpandResponse(token_ids=[1]),
         pb.ExpandResponse(token_ids=[1], spans=[SPAN]),
         pb.ExpandResponse(token_ids=[1] * 9, spans=[SPAN, SPAN]),
+        pb.ExpandResponse(spans=[pb.MediaSpan()]),
         pb.ExpandResponse(token_ids=[1] * (MOST + 1), spans=[SPAN]),
         pb.ExpandResponse(length=MOST),
         pb.ExpandResponse(token_ids=[1] * MOST, spans=[SPAN], features_json=b"{}"),

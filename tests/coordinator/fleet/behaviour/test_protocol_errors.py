@@ -57,6 +57,7 @@ def refusal(*slots: int) -> pb.SessionResponse:
         lambda slot: refusal(slot, slot),
         lambda slot: frame(slots=[slot], counts=[2**16], token_ids=[1] * 2**16),
         lambda slot: frame(slots=[slot], token_ids=[1], weight_version="v" * 1000),
+        lambda slot: frame(finishes=[pb.Finish(slot=slot, reason=pb.FINISH_REASON_ERROR, error_message="e" * 100_000)]),
         lambda slot: welcome(),
     ],
     ids=[
@@ -68,6 +69,7 @@ def refusal(*slots: int) -> pb.SessionResponse:
         "two refusals",
         "too many tokens",
         "a long label",
+        "a long error",
         "welcome",
     ],
 )
