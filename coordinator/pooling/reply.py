@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 
+from tokenwire.coordinator.pooling.types import PooledResult
 from tokenwire.errors import EngineFailed, ProtocolError, TokenwireError, Unavailable
 from tokenwire.protocol.vllm_names import NUMBER_BYTES
 from tokenwire.v1 import inference_pb2 as pb
@@ -15,7 +16,7 @@ class PooledReply:
     def __init__(self, most_numbers: Sequence[int], dtype: str) -> None:
         """`most_numbers`: of each input's result, by what its model announces."""
         self._most_numbers = most_numbers
-        self._results: list[pb.Pooled | None] = [None] * len(most_numbers)
+        self._results: list[PooledResult | None] = [None] * len(most_numbers)
         self._open = len(most_numbers)
         self._number_bytes = NUMBER_BYTES[dtype]
         self._done: asyncio.Future[TokenwireError | None] = asyncio.get_running_loop().create_future()
@@ -24,11 +25,11 @@ class PooledReply:
 
     def add(self, index: int, result: pb.Pooled) -> None:
         """Add the result of an input. Raises ProtocolError if it is none."""
-        shape, size = result.shape, len(result.data)
+        shape, data = result.shape, result.data
         count = math.prod(shape) if len(shape) <= 2 else 0  # of very many it would take minutes
-        if not 0 < count <= self._most_numbers[index] or size != count * self._number_bytes or not shape:
-            raise ProtocolError(f"the worker sent {size} bytes for a result of shape {[*shape[:4]]}")
-        self._results[index] = result
+        if not 0 < count <= self._most_numbers[index] or len(data) != count * self._number_bytes or not shape:
+            raise ProtocolError(f"the worker sent {len(data)} bytes for a result of shape {[*shape[:4]]}")
+        self._results[index] = PooledResult(shape[:], data, result.cached_tokens)
         self._open -= 1
         if not self._open:
             self._end(None)
@@ -41,7 +42,7 @@ class PooledReply:
         """End `wait`, because the client has disconnected."""
         self._end(None)
 
-    async def wait(self) -> list[pb.Pooled]:
+    async def wait(self) -> list[PooledResult]:
         """Wait for the last result. Raises the error of the first one that failed; returns fewer if it was given up."""
         error = await self._done
         if error is not None:

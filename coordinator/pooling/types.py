@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tokenwire.coordinator.types import ChatPrompt, TextPrompt, TokenPrompt, Truncation
 from tokenwire.process.value_class import value_class
@@ -46,12 +46,20 @@ class PoolingRequest:
     """What texts take that the response repeats."""
 
 
+class PooledResult(NamedTuple):
+    """The result of an input. Of its message nothing is kept: that would keep what came with it, too."""
+
+    shape: Sequence[int]
+    data: bytes
+    cached_tokens: int
+
+
 @value_class
 class Results:
     """The results of a request, in the order of its inputs."""
 
     request_id: str
-    pooled: Sequence[pb.Pooled]
+    pooled: Sequence[PooledResult]
     lengths: Sequence[int]
     """Tokens of each input."""
 

@@ -12,9 +12,8 @@ from starlette.responses import Response
 from tokenwire.coordinator.api.json_text import json_bytes
 from tokenwire.coordinator.api.long_response import long_response
 from tokenwire.coordinator.api.pooling.fields import EncodingFields
-from tokenwire.coordinator.pooling.types import Results, numbers
+from tokenwire.coordinator.pooling.types import PooledResult, Results, numbers
 from tokenwire.protocol.vllm_names import NUMBER_BYTES
-from tokenwire.v1 import inference_pb2 as pb
 
 _TYPECODES = {2: "H", 4: "I"}
 _GROUP_BYTES = 16 * 1024
@@ -60,7 +59,7 @@ def encoded(results: Results, fields: EncodingFields, body: Mapping[str, Any], k
     return long_response({**body, "data": elements()}, "data")
 
 
-def _groups(pooled: Sequence[pb.Pooled]) -> Iterator[tuple[int, Sequence[pb.Pooled]]]:
+def _groups(pooled: Sequence[PooledResult]) -> Iterator[tuple[int, Sequence[PooledResult]]]:
     """Yield results that become a piece of JSON together, with the position of the first."""
     size = max(1, _GROUP_BYTES // max(1, len(pooled[0].data))) if pooled else 1
     return ((start, pooled[start : start + size]) for start in range(0, len(pooled), size))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.coordinator.fakes import served_model
-from tokenwire.coordinator.pooling.types import Input, PoolingRequest
+from tokenwire.coordinator.pooling.types import Input, PooledResult, PoolingRequest
 from tokenwire.coordinator.types import ServedModel
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -24,6 +24,12 @@ def pooling_request(*inputs: Input, **options: Any) -> PoolingRequest:
     return PoolingRequest("r", inputs, PARAMS, **options)
 
 
-def pooled_result(values: Sequence[float], shape: Sequence[int] | None = None) -> pb.Pooled:
-    """Return a worker's result with these numbers."""
-    return pb.Pooled(shape=shape or [len(values)], data=struct.pack(f"<{len(values)}f", *values), cached_tokens=1)
+def pooled_result(values: Sequence[float], shape: Sequence[int] | None = None) -> PooledResult:
+    """Return a result as it is kept."""
+    return PooledResult(shape or [len(values)], struct.pack(f"<{len(values)}f", *values), 1)
+
+
+def pooled_message(values: Sequence[float]) -> pb.Pooled:
+    """Return a result as a worker sends it."""
+    result = pooled_result(values)
+    return pb.Pooled(shape=result.shape, data=result.data, cached_tokens=result.cached_tokens)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.coordinator.pooling.embedding import pooled_result
+from tests.coordinator.pooling.embedding import pooled_message, pooled_result
 from tokenwire.coordinator.pooling.reply import InputListener, PooledReply
 from tokenwire.errors import EngineFailed, ProtocolError, Unavailable, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
@@ -18,8 +18,8 @@ async def test_results_come_in_any_order() -> None:
     reply = PooledReply([2] * 2, "float32")
     listeners = [InputListener(index, reply) for index in range(2)]
 
-    listeners[1].step([], end_with(pooled_result([1.0])))
-    listeners[0].step([], end_with(pooled_result([2.0])))
+    listeners[1].step([], end_with(pooled_message([1.0])))
+    listeners[0].step([], end_with(pooled_message([2.0])))
 
     assert await reply.wait() == [pooled_result([2.0]), pooled_result([1.0])]
     assert [listener.cached_tokens for listener in listeners] == [1, 1]
@@ -42,6 +42,17 @@ async def test_an_input_without_a_result_fails_the_reply(finish: pb.Finish, erro
     with pytest.raises(error):
         await reply.wait()
     assert isinstance(reply.failure, error)
+
+
+async def test_nothing_is_kept_of_what_comes_with_a_result() -> None:
+    """A worker's megabytes beside each of them would stay until the last one comes."""
+    reply = PooledReply([1], "float32")
+    finish = end_with(pooled_message([2.0]))
+    finish.error_message = "e" * 1000
+    InputListener(0, reply).step([], finish)
+
+    (result,) = await reply.wait()
+    assert [type(each) for each in result] == [list, bytes, int]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from tests.coordinator.fakes import request_context
 from tests.coordinator.generation.fakes import FakeFleet
-from tests.coordinator.pooling.embedding import embedding_model, pooled_result, pooling_request
+from tests.coordinator.pooling.embedding import embedding_model, pooled_message, pooling_request
 from tests.workers import until
 from tokenwire.coordinator.api.pooling.collect import pool
 from tokenwire.coordinator.generation.context import CONTEXT
@@ -43,7 +43,7 @@ class PooledCall:
 async def test_results_are_returned_and_recorded() -> None:
     """With the tokens that came from a cache."""
     call = PooledCall()
-    await call.end(pb.Finish(reason=pb.FINISH_REASON_STOP, pooled=pooled_result([0.5])))
+    await call.end(pb.Finish(reason=pb.FINISH_REASON_STOP, pooled=pooled_message([0.5])))
 
     results = await call.task
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.coordinator.fakes import request_context
 from tests.coordinator.generation.fakes import FakeFleet
-from tests.coordinator.pooling.embedding import embedding_model, pooled_result
+from tests.coordinator.pooling.embedding import embedding_model, pooled_message
 from tests.workers import until
 from tokenwire.coordinator.api.pooling.routes import pooling_routes
 from tokenwire.coordinator.generation.context import CONTEXT
@@ -73,6 +73,6 @@ async def test_bodies_are_not_kept_while_inputs_are_pooled(path: str) -> None:
     await until(lambda: context.body.budget.held_bytes == 0)
 
     for listener in fleet.parts[0].listeners:
-        listener.step([], pb.Finish(reason=pb.FINISH_REASON_STOP, pooled=pooled_result([0.5, 0.5])))
+        listener.step([], pb.Finish(reason=pb.FINISH_REASON_STOP, pooled=pooled_message([0.5, 0.5])))
     await serving
     assert json.loads(b"".join(sent))
