@@ -17,6 +17,8 @@ _NOT_LABELLED = [(0, "")]
 """The weight versions of a choice whose worker's weights never had a label."""
 _ROWS_AT_ONCE = 16
 """Of a long prompt, which has up to the vocabulary's log-probabilities in each."""
+_MOST_TRANSFER_CHARS = 2**20
+"""Of what a reply says of its cache, which is kept until all choices have ended: a block of 16 tokens takes about six."""
 MOST_DECODED = 16 * 1024
 """Log-probabilities of a prompt that are decoded at once, in a hundredth of a second."""
 
@@ -237,5 +239,8 @@ def _finish_of(finish: pb.Finish, resumed: bool, versions: list[WeightSpan] | No
     if finish.reason == pb.FINISH_REASON_REPETITION:
         return Finish("repetition", _REPEATED, None, resumed, versions)
     stop_id = finish.stop_token_id if finish.WhichOneof("matched") == "stop_token_id" else None
-    kv_transfer_params = json.loads(finish.kv_transfer_params_json) if finish.kv_transfer_params_json else None
+    transfer = finish.kv_transfer_params_json
+    if len(transfer) > _MOST_TRANSFER_CHARS:
+        raise ProtocolError(f"the worker sent parameters of {len(transfer)} characters for a transfer of its cache")
+    kv_transfer_params = json.loads(transfer) if transfer else None
     return Finish(_REASONS.get(finish.reason, "stop"), stop_id, kv_transfer_params, resumed, versions)

@@ -242,6 +242,12 @@ def test_kv_transfer_parameters_are_kept(choice: Choice, reply: RecordedReply) -
     assert reply.deltas[-1][3] == Finish("length", None, {"block": 1})
 
 
+def test_parameters_of_megabytes_are_the_workers_error(choice: Choice) -> None:
+    """They are kept until all choices have ended."""
+    with pytest.raises(ProtocolError, match="parameters of 2000002 characters"):
+        choice.step([0], pb.Finish(reason=pb.FINISH_REASON_LENGTH, kv_transfer_params_json=f'"{"x" * 2_000_000}"'))
+
+
 def test_tokens_of_a_frame_can_be_passed_one_by_one(reply: RecordedReply) -> None:
     """With `token_by_token` each token is a delta with its log-probabilities; the last one has the finish."""
     choice = Choice(0, Letters(), reply, Scores, token_by_token=True)
