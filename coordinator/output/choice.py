@@ -18,7 +18,7 @@ _NOT_LABELLED = [(0, "")]
 _ROWS_AT_ONCE = 16
 """Of a long prompt, which has up to the vocabulary's log-probabilities in each."""
 _MOST_TRANSFER_CHARS = 2**20
-"""Of what a reply says of its cache, which is kept until all choices have ended: a block of 16 tokens takes about six."""
+"""Of what a reply says of its cache, which is kept until all choices have ended: a block takes about six."""
 MOST_DECODED = 16 * 1024
 """Log-probabilities of a prompt that are decoded at once, in a hundredth of a second."""
 
