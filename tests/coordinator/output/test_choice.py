@@ -228,10 +228,8 @@ def test_log_probabilities_of_long_prompts_are_decoded_as_they_are_read(reply: R
     choice.prefilled(pb.PrefillInfo(prompt_logprobs=rows_of_ids(*ids)))
     assert sizes == [16]
 
-    found = reply.prefills[0].logprobs
-    assert found is not None
     for _ in range(2):
-        assert [*found] == [None, *[scored(4)] * 20_000]
+        assert [*(reply.prefills[0].logprobs or ())] == [None, *[scored(4)] * 20_000]
     assert max(sizes) == 16
 
 
