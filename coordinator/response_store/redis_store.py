@@ -169,16 +169,14 @@ class RedisResponseStore:
         return True
 
     async def _write(self, write: _Write) -> None:
-        name = _PREFIX + _name(write.key)
+        redis, name = self._redis_for_values, _PREFIX + _name(write.key)
         if write.runs:
-            await self._redis_for_values.set(_RUNS + _name(write.key), b"1", ex=_LEASE_S)
-            await self._redis_for_values.delete(
-                _STOP + _name(write.key)
-            )  # left for an earlier one with a client's own id
+            await redis.set(_RUNS + _name(write.key), b"1", ex=_LEASE_S)
+            await redis.delete(_STOP + _name(write.key))  # left for an earlier one with a client's own id
         if write.done is None:
-            await self._redis_for_values.eval(_PUT, 1, name, write.value, self._ttl_s)
+            await redis.eval(_PUT, 1, name, write.value, self._ttl_s)
             return
-        await self._redis_for_values.set(name, _DELETED, ex=self._ttl_s)
+        await redis.set(name, _DELETED, ex=self._ttl_s)
         if not write.done.done():
             write.done.set_result(None)
 

@@ -89,7 +89,7 @@ def _waiting_behind(
             for each in waiting
             if each.session is session and each.request.placement.tenant in tenants and each not in taken
         ]
-        others = [each for each in placed if each.session is session and not each.gained and each not in own]
-        count = 0 if session is None else max(0, session.workload.load.waiting - len(others))
+        others = sum(each.session is session and not each.gained for each in placed) - len(own)
+        count = 0 if session is None else max(0, session.workload.load.waiting - others)
         found += own[len(own) - count :] if count < len(own) else own
     return found
