@@ -1,10 +1,20 @@
 """What the store of shares counts, in this process and by a clock: for queues that share workers in virtual time."""
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tokenwire.coordinator.fleet.admission.redis_share_store import LIFE_S, MOST_TENANTS
 from tokenwire.coordinator.fleet.admission.share_store import SharedTags, ShareReport
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """What one has reported last, by tenant."""
+
+    at: float
+    waiting: dict[str, int]
+    ahead: dict[str, float]
 
 
 @dataclass(slots=True)
@@ -14,8 +24,7 @@ class _Period:
     name: str
     virtual_time: float = 0.0
     tags: dict[str, float] = field(default_factory=dict)
-    processes: dict[str, tuple[float, dict[str, int]]] = field(default_factory=dict)
-    """When each reported last, and what waits there by tenant."""
+    processes: dict[str, _Process] = field(default_factory=dict)
 
 
 class ShareLedger:
@@ -33,21 +42,22 @@ class ShareLedger:
         if period is None:
             self._begun += 1
             period = _Period(f"period {self._begun}")
-        alive = {name: each for name, each in period.processes.items() if now - each[0] <= LIFE_S}
-        _, before = alive.pop(process, (now, dict[str, int]()))
-        elsewhere: dict[str, int] = {}
-        for _, waiting in alive.values():
-            for tenant, count in waiting.items():
-                elsewhere[tenant] = elsewhere.get(tenant, 0) + count
-        self._charge(period, report, {*before, *elsewhere})
-        own = {tenant: each.waiting for tenant, each in report.tenants.items() if each.waiting}
+        alive = {name: each for name, each in period.processes.items() if now - each.at <= LIFE_S}
+        before = alive.pop(process, _Process(now, {}, {}))
+        elsewhere = Counter[str]()
+        for other in alive.values():
+            elsewhere.update(other.waiting)
+        self._charge(period, report, {*before.waiting, *elsewhere})
+        tenants = report.tenants.items()
+        own = {tenant: each.waiting for tenant, each in tenants if each.waiting}
+        own_ahead = {tenant: each.ahead for tenant, each in tenants if each.ahead}
         if not own and not elsewhere:
             self._periods.pop(report.name, None)
             return None
         self._periods[report.name] = period
-        period.processes = {**alive, process: (now, own)} if own else alive
+        period.processes = {**alive, process: _Process(now, own, own_ahead)} if own or own_ahead else alive
         self._advance(period, {*own, *elsewhere})
-        return SharedTags(period.name, period.virtual_time, dict(period.tags), elsewhere)
+        return SharedTags(period.name, period.virtual_time, dict(period.tags), dict(elsewhere))
 
     def _charge(self, period: _Period, report: ShareReport, waiting: set[str]) -> None:
         for tenant, each in report.tenants.items():
@@ -57,12 +67,17 @@ class ShareLedger:
             period.tags[tenant] = tag + (each.work if report.period == period.name else each.in_advance)
 
     def _advance(self, period: _Period, waiting: set[str]) -> None:
-        least = min(period.tags.get(tenant, period.virtual_time) for tenant in waiting)
-        period.virtual_time = max(period.virtual_time, least)
-        ahead = {tenant: tag for tenant, tag in period.tags.items() if tenant in waiting or tag > period.virtual_time}
-        if len(ahead) - len(waiting) > MOST_TENANTS:
-            ahead = {tenant: tag for tenant, tag in ahead.items() if tenant in waiting}
-        period.tags = ahead
+        ahead = defaultdict[str, float](float)
+        for process in period.processes.values():
+            for tenant, work in process.ahead.items():
+                ahead[tenant] += work
+        tags = {tenant: period.tags.get(tenant, period.virtual_time) for tenant in waiting}
+        _, done = min((tag, tag - ahead[tenant]) for tenant, tag in tags.items())
+        period.virtual_time = max(period.virtual_time, done)
+        kept = {tenant: tag for tenant, tag in period.tags.items() if tenant in waiting or tag > period.virtual_time}
+        if len(kept) - len(waiting) > MOST_TENANTS:
+            kept = {tenant: tag for tenant, tag in kept.items() if tenant in waiting}
+        period.tags = kept
 
 
 class LedgerStore:

@@ -85,7 +85,7 @@ def _start_long_ago(core: Core) -> None:
                 _queue(core)
                 .shares.setdefault(0, Shares())
                 .of("t", 1)
-                .meters.update({WorkMeter(QueuedPart(Submission(), []), [], False): None})
+                .meters.update({WorkMeter(QueuedPart(Submission(), []), [], 0): None})
             ),
             "keeps 1 shares in use",
         ),

@@ -103,7 +103,7 @@ class QueuedRequest:
         sent, share, meter = len(part.listeners), self.share, None
         listeners = self.listeners[:sent]
         if share is not None and self.placement.tenant:  # without tenants there is nobody to share with
-            meter = WorkMeter(part, listeners, not self.placement.preempted)
+            meter = WorkMeter(part, listeners, self._prompt_tokens(sent))
             share.meters[meter] = None
         self.parts.append((part, listeners, meter))
         self.listeners = self.listeners[sent:]
@@ -128,5 +128,7 @@ class QueuedRequest:
 
     def tokens(self, sequences: int) -> int:
         """Return the approximate work of so many of its sequences; what is computed again is not its tenant's."""
-        prompt_tokens = 0 if self.placement.preempted else self.submission.prompt_tokens(sequences)
-        return prompt_tokens + REPLY_TOKENS * sequences
+        return self._prompt_tokens(sequences) + REPLY_TOKENS * sequences
+
+    def _prompt_tokens(self, sequences: int) -> int:
+        return 0 if self.placement.preempted else self.submission.prompt_tokens(sequences)

@@ -12,7 +12,7 @@ from typing import Any
 from tokenwire.coordinator.fleet.admission.share_store import SharedTags, ShareReport
 from tokenwire.coordinator.shared_redis import RedisHealth, open_redis
 
-_PREFIX = "tokenwire:shares:1:"
+_PREFIX = "tokenwire:shares:2:"
 _TIMEOUT_S = 1.0
 """No request waits for it."""
 LIFE_S = 2
@@ -26,12 +26,13 @@ local process, period, tenants = ARGV[1], ARGV[2], cjson.decode(ARGV[4])
 now = now[1] + now[2] / 1000000
 local state = stored and cjson.decode(stored)
   or {period = ARGV[3], virtual_time = 0, tags = {}, processes = {}}
-local tags, own, elsewhere = state.tags, {}, {}
+local tags, own, elsewhere, own_ahead, ahead = state.tags, {}, {}, {}, {}
 for name, each in pairs(state.processes) do
   if now - each.at > tonumber(ARGV[5]) then
     state.processes[name] = nil
   elseif name ~= process then
     for tenant, count in pairs(each.waiting) do elsewhere[tenant] = (elsewhere[tenant] or 0) + count end
+    for tenant, work in pairs(each.ahead) do ahead[tenant] = (ahead[tenant] or 0) + work end
   end
 end
 local before = state.processes[process] and state.processes[process].waiting or {}
@@ -40,16 +41,24 @@ for tenant, report in pairs(tenants) do
   if not elsewhere[tenant] and not before[tenant] then tag = math.max(tag, state.virtual_time) end
   tags[tenant] = tag + (period == state.period and report[1] or report[2])
   if report[3] > 0 then own[tenant] = report[3] end
+  if report[4] > 0 then
+    own_ahead[tenant] = report[4]
+    ahead[tenant] = (ahead[tenant] or 0) + report[4]
+  end
 end
-local least
+local least, done = math.huge, 0
 for _, waiting in ipairs({own, elsewhere}) do
-  for tenant in pairs(waiting) do least = math.min(least or math.huge, tags[tenant] or state.virtual_time) end
+  for tenant in pairs(waiting) do
+    local tag = tags[tenant] or state.virtual_time
+    local without = tag - (ahead[tenant] or 0)
+    if tag < least or (tag == least and without < done) then least, done = tag, without end
+  end
 end
-if not least then
+if least == math.huge then
   if stored then redis.call('DEL', KEYS[1]) end
   return false
 end
-state.virtual_time = math.max(state.virtual_time, least)
+state.virtual_time = math.max(state.virtual_time, done)
 local idle = {}
 for tenant, tag in pairs(tags) do
   if not own[tenant] and not elsewhere[tenant] then
@@ -59,7 +68,7 @@ end
 if #idle > tonumber(ARGV[6]) then
   for _, tenant in ipairs(idle) do tags[tenant] = nil end
 end
-state.processes[process] = next(own) and {at = now, waiting = own} or nil
+state.processes[process] = (next(own) or next(own_ahead)) and {at = now, waiting = own, ahead = own_ahead} or nil
 redis.call('SET', KEYS[1], cjson.encode(state), 'PX', 2000 * ARGV[5])
 return cjson.encode({state.period, state.virtual_time, tags, elsewhere})
 """

@@ -13,6 +13,8 @@ class TenantReport(NamedTuple):
     """What is counted of it instead by a process that begins to count: for what it has running now."""
     waiting: int
     """Its queued sequences."""
+    ahead: float = 0.0
+    """Of its work, what is not done: some of it may be taken back, so time does not go on for it."""
 
 
 class ShareReport(NamedTuple):

@@ -2,7 +2,8 @@
 
 The tag of a tenant is the virtual time at which all that it has started would be finished. The lowest goes first, so
 tenants that wait get shares by their weights, whatever they did before the first of them had to wait. What each has
-running then counts as if it had just been started, so whoever comes to workers that another fills goes first.
+running then counts as if it had just been started, so whoever comes to workers that another fills goes first. Time
+itself is what the next one of those that wait has had: who comes then has missed nothing, and owes nothing.
 
 Where processes share a store, tags are of all of them while requests wait in any: the store has the tags, and each
 process reports the work that it has given. One that counts in a period is told who waits elsewhere.
@@ -53,6 +54,8 @@ class Shares:
         """Count what all that is on workers has done since the last call."""
         for share in self._tenants.values():
             share.read()
+        if waiting := [share for share in self._tenants.values() if share.waiting]:
+            self._virtual_time = max(self._virtual_time, min(waiting, key=_tag).done)
 
     def of(self, tenant: str, weight: int) -> "TenantShare":
         """Return a tenant's share."""
@@ -118,6 +121,13 @@ class TenantShare:
     """Of its requests that are on workers, in order."""
     unreported: float = 0.0
     """What it was given since the last report, in virtual time."""
+    ahead: float = 0.0
+    """Tokens that are counted in advance, as last read."""
+
+    @property
+    def done(self) -> float:
+        """Its tag without what is counted in advance: time goes no further, since some of that is taken back."""
+        return self.tag - self.ahead / self.weight
 
     def add(self, sequences: int = 1) -> None:
         """Add a queued request."""
@@ -143,15 +153,17 @@ class TenantShare:
     def start(self, tokens: int) -> None:
         """Count work that starts while somebody waits."""
         if self.waiting:
-            self.shares._virtual_time = max(self.shares._virtual_time, self.tag)
+            self.shares._virtual_time = max(self.shares._virtual_time, self.done)
         else:
             self.tag = max(self.shares._virtual_time, self.tag)
+        self.ahead += tokens
         self._count(tokens)
 
     def read(self) -> None:
         """Count what its sequences have done since the last call."""
         if tokens := sum(meter.read() for meter in self.meters):
             self._count(tokens)
+        self.ahead = sum(meter.ahead for meter in self.meters)
 
     def settle(self, meter: WorkMeter) -> None:
         """Count what sequences have done of which some have ended here, before they go on elsewhere."""
@@ -170,17 +182,23 @@ class TenantShare:
 
     def in_advance(self) -> float:
         """Leave what was done so far, and return what counts of what it has running."""
-        return REPLY_TOKENS * sum(meter.restart() for meter in self.meters) / self.weight
+        self.ahead = REPLY_TOKENS * sum(meter.restart() for meter in self.meters)
+        return self.ahead / self.weight
 
     def report(self, begins: bool) -> TenantReport:
         """Return what it was given since the last report, and begin anew."""
         work, self.unreported = self.unreported, 0.0
-        return TenantReport(work, self.in_advance() if begins else 0.0, self.sequences)
+        in_advance = self.in_advance() if begins else 0.0
+        return TenantReport(work, in_advance, self.sequences, self.ahead / self.weight)
 
     def room(self, free: int, wanted: int, tokens: int) -> int:
         """Return how many of so many free places its sequences may take, which count so many tokens each."""
         tag = self.tag if self.waiting else max(self.shares._virtual_time, self.tag)
         return self.shares.rivals.room(free, wanted, tag, tokens / self.weight)
+
+
+def _tag(share: TenantShare) -> float:
+    return share.tag
 
 
 @lru_cache(4096)

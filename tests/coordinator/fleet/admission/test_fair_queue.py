@@ -382,14 +382,17 @@ async def test_a_tenant_that_comes_later_gets_its_share_from_then_on() -> None:
     """It does not catch up on what others had before, nor wait for requests that were never placed."""
     workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    waiting = enqueue_for(queue, "early", range(5))
-    waiting[4].abort()
+    early = [enqueue(queue, f"early-{number}", Placement(tenant="early")) for number in range(6)]
+    early[4][0].abort()
     await workers.add_capacity(2)
+    for _, sequence in early[:2]:
+        sequence.step([1] * 256, None)
+    await workers.add_capacity(1)
     enqueue_for(queue, "late", range(2))
 
     await workers.add_capacity(4)
 
-    assert workers.started == ["early-0", "early-1", "late-0", "early-2", "late-1", "early-3"]
+    assert workers.started == ["early-0", "early-1", "early-2", "late-0", "early-3", "late-1", "early-5"]
 
 
 async def test_a_tenant_that_comes_back_does_not_catch_up() -> None:
@@ -397,9 +400,12 @@ async def test_a_tenant_that_comes_back_does_not_catch_up() -> None:
     workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings())
     returning = Placement(tenant="returning")
-    enqueue(queue, "returning-0", returning)
-    enqueue_for(queue, "steady", range(4))
-    await workers.add_capacity(4)
+    _, first = enqueue(queue, "returning-0", returning)
+    steady = [enqueue(queue, f"steady-{number}", Placement(tenant="steady")) for number in range(5)]
+    await workers.add_capacity(3)
+    for sequence in (first, *(sequence for _, sequence in steady[:2])):
+        sequence.step([1] * 256, None)
+    await workers.add_capacity(1)
     enqueue_for(queue, "returning", (1, 2))
 
     await workers.add_capacity(3)

@@ -49,7 +49,9 @@ async def test_redis_counts_as_the_ledger_does(stores: Sequence[RedisShareStore]
     for _ in range(400):
         process = chance.randrange(len(stores))
         tenants = {
-            tenant: TenantReport(chance.randrange(-200, 900), chance.randrange(500), chance.choice([0, 0, 0, 3]))
+            tenant: TenantReport(
+                chance.randrange(-200, 900), chance.randrange(500), chance.choice([0, 0, 0, 3]), chance.choice([0, 400])
+            )
             for tenant in chance.sample("abcde", chance.randrange(4))
         }
         reports = [ShareReport("any", period, tenants) for period in periods[process]]

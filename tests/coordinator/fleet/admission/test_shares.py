@@ -11,12 +11,12 @@ from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.v1 import inference_pb2 as pb
 
 
-def begun_by(share: TenantShare, tokens: int = 0, sequences: int = 1) -> list[Listener]:
+def begun_by(share: TenantShare, tokens: int = 0, sequences: int = 1, prompt_tokens: int = 0) -> list[Listener]:
     """Start a request of a tenant, and return its sequences; whoever waits sees so much work."""
     listeners = [Listener() for _ in range(sequences)]
     if share.shares.waiting:
         share.start(tokens)
-    share.meters[WorkMeter(QueuedPart(Submission(), listeners), listeners, True)] = None
+    share.meters[WorkMeter(QueuedPart(Submission(), listeners), listeners, prompt_tokens)] = None
     return listeners
 
 
@@ -68,7 +68,9 @@ def test_who_begins_to_wait_later_does_not_catch_up() -> None:
     shares = Shares()
     early, late, ahead = (shares.of(tenant, 1) for tenant in ("early", "late", "ahead"))
     early.add()
-    early.start(1000)
+    (sequence,) = begun_by(early, 256)
+    sequence.step([1] * 1000, None)
+    shares.read()
     early.start(10)
     ahead.start(2000)
 
@@ -76,6 +78,23 @@ def test_who_begins_to_wait_later_does_not_catch_up() -> None:
     ahead.add()
 
     assert (late.tag, ahead.tag) == (1000, 3000)
+
+
+def test_who_comes_is_not_behind_what_is_counted_in_advance() -> None:
+    """The prompts of others may turn out to be cached, and their replies to be short."""
+    shares = Shares()
+    early, late = shares.of("early", 1), shares.of("late", 1)
+    early.add()
+    sequences = [begun_by(early, 10_256, prompt_tokens=10_000)[0] for _ in range(16)]
+
+    late.add()
+    for sequence in sequences:
+        sequence.prefilled(pb.PrefillInfo(cached_tokens=10_000))
+    shares.read()
+
+    assert early.tag == pytest.approx(16 * 1256)
+    assert late.tag == 0
+    assert shares.is_behind("late", "early")
 
 
 def test_shares_are_in_use_while_somebody_waits_or_runs() -> None:

@@ -27,10 +27,10 @@ class SentSequences:
         return [place for place in range(len(self.sequences)) if place not in self.ended]
 
 
-def metered(count: int = 1, counts_prompt: bool = False) -> tuple[WorkMeter, SentSequences]:
+def metered(count: int = 1, prompt_tokens: int = 0) -> tuple[WorkMeter, SentSequences]:
     """Return sequences that have started, and their meter."""
     part = SentSequences([Generated() for _ in range(count)])
-    return WorkMeter(part, part.sequences, counts_prompt), part
+    return WorkMeter(part, part.sequences, prompt_tokens), part
 
 
 def test_a_short_reply_counts_what_it_has() -> None:
@@ -68,10 +68,10 @@ def test_a_long_reply_counts_exactly_what_it_has_however_often_it_is_read() -> N
     assert counted + meter.read() == 7 * REPLY_TOKENS + 10
 
 
-@pytest.mark.parametrize(("counts_prompt", "expected"), [(True, -90), (False, 0)])
-def test_cached_tokens_of_the_prompt_count_a_tenth(counts_prompt: bool, expected: int) -> None:
+@pytest.mark.parametrize(("prompt_tokens", "expected"), [(120, -90), (0, 0)])
+def test_cached_tokens_of_the_prompt_count_a_tenth(prompt_tokens: int, expected: int) -> None:
     """Once, where the prompt was counted."""
-    meter, part = metered(count=2, counts_prompt=counts_prompt)
+    meter, part = metered(count=2, prompt_tokens=prompt_tokens)
     assert meter.read() == 0
 
     for sequence in part.sequences:
@@ -94,7 +94,7 @@ def test_what_a_sequence_gains_once_it_has_gone_on_elsewhere_is_not_read() -> No
 
 def test_all_that_runs_begins_anew() -> None:
     """Others begin to wait: what was done before counts no more, and prompts do not."""
-    meter, part = metered(count=3, counts_prompt=True)
+    meter, part = metered(count=3, prompt_tokens=100)
     part.sequences[0].gained = 2 * REPLY_TOKENS
     part.ended.add(2)
 
@@ -104,3 +104,19 @@ def test_all_that_runs_begins_anew() -> None:
     assert meter.read() == 0
     part.sequences[0].gained += 1
     assert meter.read() == REPLY_TOKENS
+
+
+def test_what_is_counted_and_not_done_is_ahead() -> None:
+    """A prompt until its first token, or until it is known what was cached; and of each reply what is left."""
+    meter, part = metered(count=2, prompt_tokens=100)
+    assert meter.ahead == 100 + 2 * REPLY_TOKENS
+    meter.read()
+    assert meter.ahead == 100 + 2 * REPLY_TOKENS
+
+    part.sequences[0].gained = REPLY_TOKENS + 1
+    meter.read()
+    assert meter.ahead == REPLY_TOKENS - 1 + REPLY_TOKENS
+
+    part.ended.update({0, 1})
+    meter.read()
+    assert meter.ahead == 0
