@@ -12,7 +12,7 @@ from tokenwire.coordinator.fleet.media_answers import MOST_TOKEN_IDS, Expansion
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.media.content import IMAGE, IMAGE_EMBEDS, MediaContent, MediaPrompt
-from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, Unavailable, Unsupported
+from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, TokenwireError, Unavailable, Unsupported
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +22,7 @@ _LOOK_S = 0.2
 """How often requests look for a worker while there is none."""
 _MOST_WAITING = 256
 """Requests that wait for one. They have a place in no queue yet."""
+_ANY_ID = 2**32
 _PATIENCE_S = 5.0
 """Longer than it takes until a worker is silent: one that is left because of it gets no other calls."""
 
@@ -63,20 +64,26 @@ class MediaExpander:
         placement: Placement = NEW,
         max_token_ids: int = MOST_TOKEN_IDS,
         cache_salt: str | None = None,
+        max_token_id: int = _ANY_ID,
     ) -> tuple[Sequence[int], MediaPrompt]:
         """Return the expanded prompt, and what its workers get. The salt is for workers that compute it.
 
-        Raises InvalidRequest for media that cannot be processed, PromptTooLong for more than `max_token_ids`,
-        Overloaded, Unavailable or EngineFailed.
+        `max_token_id`: of the model; a worker that adds larger ones has failed. Raises InvalidRequest for media that
+        cannot be processed, PromptTooLong for more than `max_token_ids`, Overloaded, Unavailable or EngineFailed.
         """
         most = min(max_token_ids, MOST_TOKEN_IDS)
         needs = media_needs(items, options_json)
-        expanded = await self._ask(
-            _Question(model, items, placement, needs),
-            lambda session: session.media.expand(
+        most_id = max(max_token_id, *token_ids)  # those of the client are its own error
+
+        async def ask(session: WorkerSession) -> Expansion:
+            expanded = await session.media.expand(
                 token_ids, items, options_json, most, cache_salt, tenant=placement.tenant
-            ),
-        )
+            )
+            if max(expanded.token_ids) > most_id:
+                raise EngineFailed("The worker expanded a prompt to ids that are not in the model's vocabulary.")
+            return expanded
+
+        expanded = await self._ask(_Question(model, items, placement, needs), ask)
         media = MediaPrompt(items, token_ids, len(expanded.token_ids), expanded.spans, options_json)
         return expanded.token_ids, media
 
@@ -99,23 +106,46 @@ class MediaExpander:
         return expanded.features_json
 
     async def _ask(self, question: "_Question", ask: Callable[[WorkerSession], Awaitable[Expansion]]) -> Expansion:
-        """Return the answer of one worker after the other, until one does not fail."""
+        """Return the answer of one worker after the other, until one does not fail.
+
+        One that says that the client is wrong may be wrong itself: another one is asked, if there is one.
+        """
         failed: list[WorkerSession] = []
+        refusals: dict[WorkerSession, InvalidRequest] = {}
         while True:
             session = await self._found(question, failed)
-            call = asyncio.ensure_future(ask(session))
             try:
-                while not (await asyncio.wait([call], timeout=self._patience_s))[0]:
-                    if self._should_leave(session, question, failed):
-                        raise Unavailable("It does not answer.", retry_after_s=1)
-                return call.result()
-            except (Unavailable, EngineFailed) as error:
-                log.warning("worker %s cannot expand a prompt: %s", session.address, error.message)
-                failed.append(session)
-                if len(failed) == _MOST_WORKERS:
+                answer = await self._answer(session, question, ask, failed)
+                break
+            except InvalidRequest as error:
+                if refusals or all(each.media.is_silent for each in self._others(session, question, failed)):
                     raise
-            finally:
-                call.cancel()
+                refusals[session] = error
+            except (Unavailable, EngineFailed, Overloaded) as error:
+                log.warning("worker %s cannot expand a prompt: %.500s", session.address, error.message)
+                if len(failed) + 1 == _MOST_WORKERS:
+                    raise next(iter(refusals.values()), error) from error
+            failed.append(session)
+        for each in refusals:
+            each.count_failed([session.address])
+        return answer
+
+    async def _answer(
+        self,
+        session: WorkerSession,
+        question: "_Question",
+        ask: Callable[[WorkerSession], Awaitable[Expansion]],
+        failed: Sequence[WorkerSession],
+    ) -> Expansion:
+        """Return a worker's answer; raises Unavailable once another one is likelier to answer."""
+        call = asyncio.ensure_future(ask(session))
+        try:
+            while not (await asyncio.wait([call], timeout=self._patience_s))[0]:
+                if self._should_leave(session, question, failed):
+                    raise Unavailable("It does not answer.", retry_after_s=1)
+            return call.result()
+        finally:
+            call.cancel()
 
     async def _found(self, question: "_Question", failed: Sequence[WorkerSession]) -> WorkerSession:
         """Return the next worker to ask. Where there is none, wait for one, as other requests do in the queue."""
@@ -135,11 +165,15 @@ class MediaExpander:
         """Return whether another worker is likelier to answer than one that has not; the last one is waited for."""
         if len(failed) + 1 == _MOST_WORKERS:
             return False
-        asked, able = session.media, self._able(question)
-        others = [
-            each.media for each in able if each is not session and each not in failed and not each.media.is_silent
-        ]
+        asked = session.media
+        others = [each.media for each in self._others(session, question, failed) if not each.media.is_silent]
         return any(asked.is_silent or each.open_calls < asked.open_calls for each in others)
+
+    def _others(
+        self, session: WorkerSession, question: "_Question", failed: Sequence[WorkerSession]
+    ) -> list[WorkerSession]:
+        """Return the workers that may be asked after this one."""
+        return [each for each in self._able(question) if each is not session and each not in failed]
 
     def _choose(self, question: "_Question", failed: Sequence[WorkerSession]) -> WorkerSession:
         able = self._able(question)

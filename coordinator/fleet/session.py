@@ -508,9 +508,12 @@ class WorkerSession:
     def _on_refusal(self, refusal: pb.Refusal) -> None:
         if not refusal.slots:
             raise ProtocolError("the worker sent a refusal without slots")
-        if len(refusal.slots) > self._slots.open:
+        if len(refusal.slots) > self._slots.open or not all(map(self._slots.is_open, refusal.slots)):
             raise ProtocolError(f"the worker refused {len(refusal.slots)} slots: some are not open")
-        if not self.media.submit_again(self.recent_starts.submission_of(refusal.slots[0]), refusal):
+        submission = self.recent_starts.submission_of(refusal.slots[0])
+        if any(self.recent_starts.submission_of(slot) is not submission for slot in refusal.slots):
+            raise ProtocolError("the worker refused slots of several requests as one")
+        if not self.media.submit_again(submission, refusal):
             self._end_slots(refusal.slots, from_refusal(refusal))
 
     def _end_slots(self, slots: Sequence[int], error: TokenwireError) -> None:

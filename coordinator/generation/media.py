@@ -30,6 +30,7 @@ class Expander(Protocol):
         placement: Placement = ...,
         max_token_ids: int = ...,
         cache_salt: str | None = None,
+        max_token_id: int = ...,
     ) -> tuple[Sequence[int], MediaPrompt]:
         """Return the expanded prompt, and what its workers get."""
 
@@ -88,8 +89,9 @@ class MediaPrompts:
         Raises what MediaExpander does, and InvalidRequest if reused ids would get a picture that is not theirs.
         """
         placement = Placement(tenant=share, revision=model.revision)
+        limits = model.max_model_len, cache_salt, model.max_token_id
         token_ids, media = await self._expander.expand(
-            model.base_model, prepared.token_ids, items, options_json, placement, model.max_model_len, cache_salt
+            model.base_model, prepared.token_ids, items, options_json, placement, *limits
         )
         reused = prepared.reused
         if prepared.history is not None and reused:

@@ -320,6 +320,8 @@ class ResumableSequence:
         if self._session is None or isinstance(error, RevisionLost):
             self.end_with(error)  # not placed yet, so that it is the admission queue's; or no other one may take it
             return
+        if self.request.submission.pooled is not None:
+            del self.token_ids[:]  # of an input there are none, whatever its worker sent
         lost, draining = isinstance(error, WorkerLost), isinstance(error, WorkerDraining)
         refused = not lost and not draining
         if refused and self._fails_here(error):

@@ -13,7 +13,7 @@ from tokenwire.peer_auth.message_parts import UNREADABLE
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
-_TOO_LARGE = "CLIENT: Received message larger than max"
+_TOO_LARGE = ("CLIENT: Received message larger than max", "received metadata size exceeds")
 
 
 def check_cancelled() -> None:
@@ -28,7 +28,8 @@ def check_cancelled() -> None:
 
 def is_too_large(error: grpc.aio.AioRpcError) -> bool:
     """Return whether a call failed because the worker sent more than is read."""
-    return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in (error.details() or "")
+    details = error.details() or ""
+    return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and any(each in details for each in _TOO_LARGE)
 
 
 def _size_of(error: grpc.aio.AioRpcError) -> float:

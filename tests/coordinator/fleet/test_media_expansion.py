@@ -12,7 +12,15 @@ from tokenwire.coordinator.fleet.media_answers import Expansion
 from tokenwire.coordinator.fleet.media_expansion import MediaExpander
 from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.media.content import MediaContent
-from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, Unavailable, Unsupported
+from tokenwire.errors import (
+    EngineFailed,
+    InvalidRequest,
+    Overloaded,
+    PromptTooLong,
+    TokenwireError,
+    Unavailable,
+    Unsupported,
+)
 
 ITEM = MediaContent(b"x")
 ANSWER = Expansion([1, 9, 9, 9], [(1, 3)])
@@ -36,6 +44,8 @@ class Asked:
         self.takes_media = True
         self.open_slots = slots
         self.asked = 0
+        self.blamed_by: list[str] = []
+        self.count_failed = self.blamed_by.extend
         self.media = SimpleNamespace(lacks=lambda items: lacks, expand=self.expand, is_silent=False, open_calls=0)
         self._answer = answer
         self.may_answer = asyncio.Event()
@@ -138,15 +148,52 @@ async def test_workers_are_told_whose_request_it_is() -> None:
     assert worker.tenants == ["search"] * 2
 
 
-async def test_another_worker_is_asked_if_one_fails_and_no_other_for_a_bad_picture() -> None:
-    """A refusal is the client's; a loss is not."""
-    lost, other = Asked(Unavailable("lost")), Asked(slots=1)
-    await expander_of(lost, other).expand("model", [1], [ITEM])
-    assert (lost.asked, other.asked) == (1, 1)
-    refuses, other = Asked(InvalidRequest("broken")), Asked(slots=1)
-    with pytest.raises(InvalidRequest):
-        await expander_of(refuses, other).expand("model", [1], [ITEM])
-    assert other.asked == 0
+@pytest.mark.parametrize("error", [Unavailable("lost"), EngineFailed("dead"), Overloaded("full")])
+async def test_another_worker_is_asked_if_one_fails(error: TokenwireError) -> None:
+    """That is not the client's fault."""
+    fails, other = Asked(error), Asked(slots=1)
+    await expander_of(fails, other).expand("model", [1], [ITEM])
+    assert (fails.asked, other.asked, fails.blamed_by) == (1, 1, [])
+
+
+async def test_two_workers_say_that_a_picture_is_bad() -> None:
+    """Of one, or if no other answers, it is believed; two are enough."""
+    error = InvalidRequest("broken")
+    workers = [Asked(error), Asked(error), Asked(slots=1)]
+    with pytest.raises(InvalidRequest, match="broken"):
+        await expander_of(*workers).expand("model", [1], [ITEM])
+    assert [each.asked for each in workers] == [1, 1, 0]
+    with pytest.raises(InvalidRequest, match="broken"):
+        await expander_of(Asked(error)).expand("model", [1], [ITEM])
+    alone, dead = Asked(error), [Asked(Unavailable("lost"), slots=1) for _ in range(3)]
+    with pytest.raises(InvalidRequest, match="broken"):
+        await expander_of(alone, *dead).expand("model", [1], [ITEM])
+    assert not any(each.blamed_by for each in (*workers, alone, *dead))
+
+    silent = Asked()
+    silent.media.is_silent = True
+    with pytest.raises(InvalidRequest, match="broken"):
+        await expander_of(Asked(error), silent).expand("model", [1], [ITEM])
+    assert silent.asked == 0
+
+
+async def test_a_worker_that_refuses_what_another_expands_is_blamed() -> None:
+    """Also one that says that a prompt is too long."""
+    liar, other = Asked(PromptTooLong(2**32 - 1, 1000)), Asked(slots=1, address="other")
+    token_ids, _ = await expander_of(liar, other).expand("model", [1], [ITEM])
+    assert list(token_ids) == list(ANSWER.token_ids)
+    assert (liar.blamed_by, other.blamed_by) == (["other"], [])
+
+
+async def test_a_worker_that_adds_ids_outside_the_vocabulary_has_failed() -> None:
+    """The client is not told that its prompt has them, unless it sent them itself."""
+    liar, other = Asked(ANSWER._replace(token_ids=[1, 2**32 - 1, 9, 9])), Asked(slots=1)
+    token_ids, _ = await expander_of(liar, other).expand("model", [1], [ITEM], max_token_id=100)
+    assert list(token_ids) == list(ANSWER.token_ids)
+    await expander_of(other).expand("model", [1, 200], [ITEM], max_token_id=100)
+    assert other.asked == 2
+    with pytest.raises(Unavailable, match="No other worker"):
+        await expander_of(liar).expand("model", [1], [ITEM], max_token_id=100)
 
 
 async def test_a_few_workers_are_asked_at_most() -> None:

@@ -46,6 +46,7 @@ class Expands:
         placement: Placement = NEW,
         max_token_ids: int = 0,
         cache_salt: str | None = None,
+        max_token_id: int = 0,
     ) -> tuple[Sequence[int], MediaPrompt]:
         """Return the prompt as the model sees it."""
         assert (placement.revision, max_token_ids) == (self.model.revision, self.model.max_model_len)

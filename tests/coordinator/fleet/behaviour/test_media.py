@@ -278,6 +278,6 @@ async def test_a_prompt_that_is_too_long_is_so_for_the_client(two: Cluster) -> N
 
 
 async def test_what_is_wrong_with_a_picture_is_an_error_of_its_request(two: Cluster) -> None:
-    """A worker's refusal reaches the client, and no other worker is asked."""
+    """The refusal of two workers reaches the client."""
     with pytest.raises(InvalidRequest, match="1 placeholders for 2 pictures"):
         await expanded(two, PICTURE, MediaContent(b"one too many"))

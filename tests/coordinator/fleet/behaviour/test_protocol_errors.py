@@ -98,6 +98,32 @@ async def test_a_worker_that_violates_the_protocol_is_lost(tmp_path: Path, wrong
         await until(lambda: sessions == 2)
 
 
+@pytest.mark.parametrize("foreign", [1, 4_000_000_000], ids=["of another request", "not open"])
+async def test_media_are_missed_by_the_request_that_has_them(tmp_path: Path, foreign: int) -> None:
+    """It is not sent again for slots of others: these would get its tokens."""
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome())
+        for _ in range(2):
+            await anext(requests)
+        await context.write(
+            pb.SessionResponse(refusal=pb.Refusal(slots=[0, foreign], code=pb.REFUSAL_CODE_MEDIA_MISSING))
+        )
+        await anext(requests)
+
+    address = unix_address(tmp_path)
+    async with scripted_worker(address, script), ready_session(address) as session:
+        listeners = [Listener(), Listener()]
+        for listener in listeners:
+            session.submit(submission(), [listener])
+
+        for listener in listeners:
+            await listener.ended.wait()
+
+        assert [type(each.error) for each in listeners] == [WorkerLost] * 2
+
+
 async def test_a_slot_that_finishes_twice_is_not_reused(tmp_path: Path) -> None:
     """The second finish ends the session before another request can get the slot."""
 

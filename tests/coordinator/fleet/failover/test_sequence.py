@@ -25,7 +25,15 @@ from tokenwire.coordinator.output.sse import StreamedReply
 from tokenwire.coordinator.parsing.message import ParserFailed
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish
-from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
+from tokenwire.errors import (
+    EngineFailed,
+    Overloaded,
+    ProtocolError,
+    TokenwireError,
+    Unavailable,
+    WorkerDraining,
+    WorkerLost,
+)
 from tokenwire.v1 import inference_pb2 as pb
 
 STOP = pb.Finish(slot=0, reason=pb.FINISH_REASON_STOP)
@@ -347,3 +355,25 @@ def test_inputs_to_pool_are_not_searched_for_output() -> None:
 
     submission = Submission(prompt_token_ids=[1], pooled=PooledInputs(pb.PoolingParams(), [1]))
     assert not ResumableRequest("m", submission, NEW, Unread()).has_output
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_an_input_whose_worker_sends_tokens_is_tried_at_another(ends: bool) -> None:
+    """They are none of its result, so nothing of it is lost."""
+
+    class Input(Listener):
+        def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+            raise ProtocolError("tokens for an input")
+
+    policy = RecordingPolicy()
+    policy.others = True
+    pooled = ResumableRequest(
+        "m", Submission(prompt_token_ids=[1], pooled=PooledInputs(pb.PoolingParams(), [1])), NEW, []
+    )
+    listener = Input()
+    sequence = ResumableSequence(pooled, 0, listener, policy)
+
+    dispatch(end() if ends else pb.StepFrame(slots=[0], token_ids=[2]), placed(sequence))
+
+    assert (len(policy.losses), policy.ends, listener.error) == (1, 0, None)
+    assert not sequence.token_ids

@@ -8,7 +8,7 @@ import pytest
 
 from tests.workers import SessionContext, running_worker, scripted_worker, welcome
 from tokenwire.coordinator.fleet.transport.base import CommandQueue
-from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
+from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport, is_too_large
 from tokenwire.errors import ProtocolError, TokenwireError, Unavailable
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.peer_auth.message_parts import MOST_PARTS
@@ -122,3 +122,17 @@ async def test_a_tokenizer_beyond_the_limit_is_not_read(address: str) -> None:
         with pytest.raises(ProtocolError, match=r"have [0-9.]+ MiB, more than the 0.000976562 of --max-tokenizer-mb"):
             await transport.fetch_tokenizer()
         await transport.close()
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        ("CLIENT: Received message larger than max (5 vs. 4)", True),
+        ("Stream removed (received metadata size exceeds soft limit (11000 vs. 8192))", True),
+        ("The worker's queue is full.", False),
+    ],
+)
+def test_what_is_too_large_is_told_from_a_worker_that_is_full(details: str, expected: bool) -> None:
+    """gRPC has one code for both, and the client is to try again only after one of them."""
+    none = grpc.aio.Metadata()
+    assert is_too_large(grpc.aio.AioRpcError(grpc.StatusCode.RESOURCE_EXHAUSTED, none, none, details)) is expected
