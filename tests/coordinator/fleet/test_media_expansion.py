@@ -165,11 +165,10 @@ async def test_two_workers_say_that_a_picture_is_bad() -> None:
     assert [each.asked for each in workers] == [1, 1, 0]
     with pytest.raises(InvalidRequest, match="broken"):
         await expander_of(Asked(error)).expand("model", [1], [ITEM])
-    alone, dead = Asked(error), [Asked(Unavailable("lost"), slots=1) for _ in range(3)]
+    dead = [Asked(Unavailable("lost"), slots=1) for _ in range(3)]
     with pytest.raises(InvalidRequest, match="broken"):
-        await expander_of(alone, *dead).expand("model", [1], [ITEM])
-    assert not any(each.blamed_by for each in (*workers, alone, *dead))
-
+        await expander_of(Asked(error), *dead).expand("model", [1], [ITEM])
+    assert not any(each.blamed_by for each in (*workers, *dead))
     silent = Asked()
     silent.media.is_silent = True
     with pytest.raises(InvalidRequest, match="broken"):
@@ -191,7 +190,6 @@ async def test_a_worker_that_adds_ids_outside_the_vocabulary_has_failed() -> Non
     token_ids, _ = await expander_of(liar, other).expand("model", [1], [ITEM], max_token_id=100)
     assert list(token_ids) == list(ANSWER.token_ids)
     await expander_of(other).expand("model", [1, 200], [ITEM], max_token_id=100)
-    assert other.asked == 2
     with pytest.raises(Unavailable, match="No other worker"):
         await expander_of(liar).expand("model", [1], [ITEM], max_token_id=100)
 
