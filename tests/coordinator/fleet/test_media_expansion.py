@@ -179,8 +179,7 @@ async def test_two_workers_say_that_a_picture_is_bad() -> None:
 async def test_a_worker_that_refuses_what_another_expands_is_blamed() -> None:
     """Also one that says that a prompt is too long."""
     liar, other = Asked(PromptTooLong(2**32 - 1, 1000)), Asked(slots=1, address="other")
-    token_ids, _ = await expander_of(liar, other).expand("model", [1], [ITEM])
-    assert list(token_ids) == list(ANSWER.token_ids)
+    await expander_of(liar, other).expand("model", [1], [ITEM])
     assert (liar.blamed_by, other.blamed_by) == (["other"], [])
 
 
