@@ -1,12 +1,16 @@
-"""The environment of the processes of an engine, their shield from Ctrl-C, and their end with their descendants."""
+"""The environment of the processes of an engine, their shield from Ctrl-C, and their end: none outlives its worker."""
 
 import contextlib
 import multiprocessing
 import os
+import select
 import signal
+import threading
 from multiprocessing import resource_tracker
 
 import psutil
+
+_WORKER_PID = "TOKENWIRE_WORKER_PID"
 
 
 def shield_children_from_ctrl_c() -> None:
@@ -27,6 +31,26 @@ def set_child_environment(shutdown_s: float) -> None:
     # A fork of this process, which has gRPC's threads, may hang.
     os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
     os.environ.setdefault("VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS", str(int(shutdown_s - 5)))
+    os.environ[_WORKER_PID] = str(os.getpid())
+
+
+def end_with_worker() -> None:
+    """Kill this process once the worker that it belongs to is gone, however that ended: nobody else would stop it.
+
+    It would keep the GPU's memory, so that no other worker could start there. Does nothing in the worker itself, or
+    on another machine.
+    """
+    pid = int(os.environ.get(_WORKER_PID, 0))
+    if pid not in {each.pid for each in psutil.Process().parents()} or not hasattr(os, "pidfd_open"):
+        return
+    ended = select.poll()
+    ended.register(os.pidfd_open(pid), select.POLLIN)
+
+    def wait() -> None:
+        ended.poll()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, name="end-with-worker", daemon=True).start()
 
 
 def kill_children() -> None:

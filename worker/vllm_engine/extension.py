@@ -3,6 +3,7 @@
 import atexit
 import gc
 
+from tokenwire.worker.vllm_engine.child_processes import end_with_worker
 from tokenwire.worker.vllm_engine.named_params import NamedParamUpdates
 from tokenwire.worker.vllm_engine.partial_prefills import PartialPrefills
 
@@ -13,6 +14,8 @@ class WorkerExtension(NamedParamUpdates, PartialPrefills):
 
 WORKER_EXTENSION = f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}"
 
-# Every process that runs the model imports this module. At its exit Python would otherwise collect garbage several
-# times among the million objects of vLLM and torch, which takes seconds, and half a minute on a busy machine.
+# Every process that runs the model imports this module.
+end_with_worker()
+# At its exit Python would otherwise collect garbage several times among the million objects of vLLM and torch, which
+# takes seconds, and half a minute on a busy machine.
 atexit.register(gc.freeze)

@@ -34,6 +34,39 @@ def test_descendants_are_killed_too() -> None:
     core.close()
 
 
+_WORKER = """
+import multiprocessing, os
+from tokenwire.worker.vllm_engine.child_processes import end_with_worker, set_child_environment
+
+def run(pipe):
+    end_with_worker()
+    pipe.send(os.getpid())
+    pipe.recv()
+
+if __name__ == "__main__":
+    set_child_environment(30)
+    end_with_worker()
+    ours, theirs = multiprocessing.get_context("spawn").Pipe()
+    core = multiprocessing.get_context("spawn").Process(target=run, args=[theirs])
+    core.start()
+    print(ours.recv(), flush=True)
+    core.join()
+"""
+
+
+def test_a_worker_that_is_killed_leaves_no_engine(tmp_path: Path) -> None:
+    """It would keep the memory of its GPU, and no other could start there."""
+    script = tmp_path / "worker.py"
+    script.write_text(_WORKER)
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        engine = psutil.Process(int(worker.stdout.readline()))
+
+        worker.kill()
+
+        assert not psutil.wait_procs([engine], timeout=10)[1]
+
+
 _SHIELDED = """
 import multiprocessing, os, signal, threading
 from tokenwire.worker.vllm_engine.child_processes import shield_children_from_ctrl_c
