@@ -1,11 +1,11 @@
 """What the store of shares counts, in this process and by a clock: for queues that share workers in virtual time."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tokenwire.coordinator.fleet.admission.redis_share_store import LIFE_S, MOST_TENANTS
-from tokenwire.coordinator.fleet.admission.share_store import SharedTags, ShareReport
+from tokenwire.coordinator.fleet.admission.share_store import SharedTags, ShareReport, TenantReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +13,12 @@ class _Process:
     """What one has reported last, by tenant."""
 
     at: float
-    waiting: dict[str, int]
-    ahead: dict[str, float]
+    tenants: Mapping[str, TenantReport]
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """What waits there."""
+        return {tenant: each.waiting for tenant, each in self.tenants.items() if each.waiting}
 
 
 @dataclass(slots=True)
@@ -23,6 +27,8 @@ class _Period:
 
     name: str
     virtual_time: float = 0.0
+    done: float = 0.0
+    """Tokens, by what was reported last."""
     tags: dict[str, float] = field(default_factory=dict)
     processes: dict[str, _Process] = field(default_factory=dict)
 
@@ -43,37 +49,42 @@ class ShareLedger:
             self._begun += 1
             period = _Period(f"period {self._begun}")
         alive = {name: each for name, each in period.processes.items() if now - each.at <= LIFE_S}
-        before = alive.pop(process, _Process(now, {}, {}))
+        before = alive.pop(process, _Process(now, {}))
         elsewhere = Counter[str]()
         for other in alive.values():
             elsewhere.update(other.waiting)
-        self._charge(period, report, {*before.waiting, *elsewhere})
-        tenants = report.tenants.items()
-        own = {tenant: each.waiting for tenant, each in tenants if each.waiting}
-        own_ahead = {tenant: each.ahead for tenant, each in tenants if each.ahead}
-        if not own and not elsewhere:
+        self._charge(period, report, before, {*before.waiting, *elsewhere})
+        active = {tenant: each for tenant, each in report.tenants.items() if each.waiting or each.ahead}
+        own = _Process(now, active)
+        if not own.waiting and not elsewhere:
             self._periods.pop(report.name, None)
             return None
         self._periods[report.name] = period
-        period.processes = {**alive, process: _Process(now, own, own_ahead)} if own or own_ahead else alive
-        self._advance(period, {*own, *elsewhere})
+        period.processes = {**alive, process: own} if active else alive
+        self._advance(period, {*own.waiting, *elsewhere})
         return SharedTags(period.name, period.virtual_time, dict(period.tags), dict(elsewhere))
 
-    def _charge(self, period: _Period, report: ShareReport, waiting: set[str]) -> None:
+    def _charge(self, period: _Period, report: ShareReport, before: _Process, waiting: set[str]) -> None:
+        counts = report.period == period.name
+        period.done = 0.0
         for tenant, each in report.tenants.items():
             tag = period.tags.get(tenant, period.virtual_time)
             if tenant not in waiting:
                 tag = max(tag, period.virtual_time)
-            period.tags[tenant] = tag + (each.work if report.period == period.name else each.in_advance)
+            given = each.work if counts else each.in_advance
+            period.tags[tenant] = tag + given
+            last = before.tenants.get(tenant) if counts else None
+            period.done += each.weight * (given + (last.ahead if last else 0) - each.ahead)
 
     def _advance(self, period: _Period, waiting: set[str]) -> None:
-        ahead = defaultdict[str, float](float)
+        ahead, weights = defaultdict[str, float](float), dict[str, int]()
         for process in period.processes.values():
-            for tenant, work in process.ahead.items():
-                ahead[tenant] += work
+            for tenant, each in process.tenants.items():
+                ahead[tenant] += each.ahead
+                weights[tenant] = each.weight
         tags = {tenant: period.tags.get(tenant, period.virtual_time) for tenant in waiting}
         _, done = min((tag, tag - ahead[tenant]) for tenant, tag in tags.items())
-        period.virtual_time = max(period.virtual_time, done)
+        period.virtual_time = max(period.virtual_time + max(0.0, period.done) / sum(weights.values()), done)
         kept = {tenant: tag for tenant, tag in period.tags.items() if tenant in waiting or tag > period.virtual_time}
         if len(kept) - len(waiting) > MOST_TENANTS:
             kept = {tenant: tag for tenant, tag in kept.items() if tenant in waiting}

@@ -26,26 +26,37 @@ local process, period, tenants = ARGV[1], ARGV[2], cjson.decode(ARGV[4])
 now = now[1] + now[2] / 1000000
 local state = stored and cjson.decode(stored)
   or {period = ARGV[3], virtual_time = 0, tags = {}, processes = {}}
-local tags, own, elsewhere, own_ahead, ahead = state.tags, {}, {}, {}, {}
+local tags, own, elsewhere, ahead, weights = state.tags, {}, {}, {}, {}
 for name, each in pairs(state.processes) do
   if now - each.at > tonumber(ARGV[5]) then
     state.processes[name] = nil
   elseif name ~= process then
     for tenant, count in pairs(each.waiting) do elsewhere[tenant] = (elsewhere[tenant] or 0) + count end
     for tenant, work in pairs(each.ahead) do ahead[tenant] = (ahead[tenant] or 0) + work end
+    for tenant, weight in pairs(each.weights) do weights[tenant] = weight end
   end
 end
-local before = state.processes[process] and state.processes[process].waiting or {}
+local last = state.processes[process] or {waiting = {}, ahead = {}}
+local current, all_done = {at = now, waiting = own, ahead = {}, weights = {}}, 0
 for tenant, report in pairs(tenants) do
   local tag = tags[tenant] or state.virtual_time
-  if not elsewhere[tenant] and not before[tenant] then tag = math.max(tag, state.virtual_time) end
-  tags[tenant] = tag + (period == state.period and report[1] or report[2])
+  if not elsewhere[tenant] and not last.waiting[tenant] then tag = math.max(tag, state.virtual_time) end
+  local counts = period == state.period
+  local given = counts and report[1] or report[2]
+  tags[tenant] = tag + given
+  all_done = all_done + report[5] * (given + (counts and last.ahead[tenant] or 0) - report[4])
   if report[3] > 0 then own[tenant] = report[3] end
   if report[4] > 0 then
-    own_ahead[tenant] = report[4]
+    current.ahead[tenant] = report[4]
     ahead[tenant] = (ahead[tenant] or 0) + report[4]
   end
+  if report[3] > 0 or report[4] > 0 then
+    current.weights[tenant] = report[5]
+    weights[tenant] = report[5]
+  end
 end
+local all_weights = 0
+for _, weight in pairs(weights) do all_weights = all_weights + weight end
 local least, done = math.huge, 0
 for _, waiting in ipairs({own, elsewhere}) do
   for tenant in pairs(waiting) do
@@ -58,7 +69,7 @@ if least == math.huge then
   if stored then redis.call('DEL', KEYS[1]) end
   return false
 end
-state.virtual_time = math.max(state.virtual_time, done)
+state.virtual_time = math.max(state.virtual_time + math.max(0, all_done) / all_weights, done)
 local idle = {}
 for tenant, tag in pairs(tags) do
   if not own[tenant] and not elsewhere[tenant] then
@@ -68,7 +79,7 @@ end
 if #idle > tonumber(ARGV[6]) then
   for _, tenant in ipairs(idle) do tags[tenant] = nil end
 end
-state.processes[process] = (next(own) or next(own_ahead)) and {at = now, waiting = own, ahead = own_ahead} or nil
+state.processes[process] = next(current.weights) and current or nil
 redis.call('SET', KEYS[1], cjson.encode(state), 'PX', 2000 * ARGV[5])
 return cjson.encode({state.period, state.virtual_time, tags, elsewhere})
 """

@@ -1,6 +1,6 @@
 """Counts the work of tenants together with other processes: several times a second while anybody waits.
 
-This is distributed start-time fair queueing: what a tenant is given elsewhere moves its tag here (Wang and Merchant,
+This is distributed fair queueing: what a tenant is given elsewhere moves its tag here (Wang and Merchant,
 FAST 2007). No request and no token waits for it. Each also tells how much waits with which priority, so that places are
 left for what is more urgent elsewhere.
 """

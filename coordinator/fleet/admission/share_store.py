@@ -15,6 +15,7 @@ class TenantReport(NamedTuple):
     """Its queued sequences."""
     ahead: float = 0.0
     """Of its work, what is not done: some of it may be taken back, so time does not go on for it."""
+    weight: int = 1
 
 
 class ShareReport(NamedTuple):

@@ -1,9 +1,12 @@
-"""The shares of tenants in what requests of one priority get: start-time fair queueing.
+"""The shares of tenants in what requests of one priority get: fair queueing by virtual time.
 
 The tag of a tenant is the virtual time at which all that it has started would be finished. The lowest goes first, so
 tenants that wait get shares by their weights, whatever they did before the first of them had to wait. What each has
-running then counts as if it had just been started, so whoever comes to workers that another fills goes first. Time
-itself is what the next one of those that wait has had: who comes then has missed nothing, and owes nothing.
+running then counts as if it had just been started, so whoever comes to workers that another fills goes first.
+
+Time goes on by what is done, divided among those that wait or run something, and is at least what the next one of
+those that wait has had (WF2Q+, Bennett and Zhang 1996). So whoever comes has missed nothing and owes nothing, and
+goes before nobody who has waited for a turn of all.
 
 Where processes share a store, tags are of all of them while requests wait in any: the store has the tags, and each
 process reports the work that it has given. One that counts in a period is told who waits elsewhere.
@@ -33,6 +36,8 @@ class Shares:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._virtual_time = 0.0
+        self.done = 0.0
+        """Tokens that all have done since the last call of `read`."""
         self._tenants = PrunedDict[str, TenantShare](self._is_used, _REMEMBERED)
         self.waiting = 0
         """Queued requests. Without any, here or elsewhere, no work takes anything from anybody."""
@@ -54,7 +59,11 @@ class Shares:
         """Count what all that is on workers has done since the last call."""
         for share in self._tenants.values():
             share.read()
-        if waiting := [share for share in self._tenants.values() if share.waiting]:
+        active = [share for share in self._tenants.values() if share.waiting or share.meters]
+        if active:
+            self._virtual_time += max(0.0, self.done) / sum(share.weight for share in active)
+        self.done = 0.0
+        if waiting := [share for share in active if share.waiting]:
             self._virtual_time = max(self._virtual_time, min(waiting, key=_tag).done)
 
     def of(self, tenant: str, weight: int) -> "TenantShare":
@@ -136,6 +145,7 @@ class TenantShare:
             shares._virtual_time = 0.0
             for each in shares._tenants.values():
                 each.tag = each.in_advance()
+            shares.done = 0.0
         elif not self.waiting:
             self.read()
             self.tag = max(shares._virtual_time, self.tag)
@@ -156,14 +166,14 @@ class TenantShare:
             self.shares._virtual_time = max(self.shares._virtual_time, self.done)
         else:
             self.tag = max(self.shares._virtual_time, self.tag)
-        self.ahead += tokens
         self._count(tokens)
+        self._set_ahead(self.ahead + tokens)
 
     def read(self) -> None:
         """Count what its sequences have done since the last call."""
         if tokens := sum(meter.read() for meter in self.meters):
             self._count(tokens)
-        self.ahead = sum(meter.ahead for meter in self.meters)
+        self._set_ahead(sum(meter.ahead for meter in self.meters))
 
     def settle(self, meter: WorkMeter) -> None:
         """Count what sequences have done of which some have ended here, before they go on elsewhere."""
@@ -179,6 +189,11 @@ class TenantShare:
         work = tokens / self.weight
         self.tag += work
         self.unreported += work
+        self.shares.done += tokens
+
+    def _set_ahead(self, tokens: float) -> None:
+        self.shares.done += self.ahead - tokens
+        self.ahead = tokens
 
     def in_advance(self) -> float:
         """Leave what was done so far, and return what counts of what it has running."""
@@ -189,7 +204,7 @@ class TenantShare:
         """Return what it was given since the last report, and begin anew."""
         work, self.unreported = self.unreported, 0.0
         in_advance = self.in_advance() if begins else 0.0
-        return TenantReport(work, in_advance, self.sequences, self.ahead / self.weight)
+        return TenantReport(work, in_advance, self.sequences, self.ahead / self.weight, self.weight)
 
     def room(self, free: int, wanted: int, tokens: int) -> int:
         """Return how many of so many free places its sequences may take, which count so many tokens each."""

@@ -2,6 +2,8 @@
 
 import pytest
 
+from benchmarks.share_ledger import ShareLedger
+from tests.clock import Clock
 from tests.coordinator.fleet.admission.fakes import QueuedPart
 from tests.workers import Listener
 from tokenwire.coordinator.fleet.admission.share_store import SharedTags, TenantReport
@@ -95,6 +97,46 @@ def test_who_comes_is_not_behind_what_is_counted_in_advance() -> None:
     assert early.tag == pytest.approx(16 * 1256)
     assert late.tag == 0
     assert shares.is_behind("late", "early")
+
+
+def serve(share: TenantShare, tokens: int) -> None:
+    """Serve a request of a tenant, from its queueing to its end."""
+    share.add()
+    (sequence,) = begun_by(share, 256)
+    share.remove()
+    sequence.step([1] * tokens, pb.Finish(reason=pb.FINISH_REASON_STOP))
+    share.shares.read()
+    for meter in [*share.meters]:
+        share.end(meter)
+
+
+@pytest.mark.parametrize("by_store", [False, True])
+def test_who_comes_again_waits_for_one_turn_and_not_for_all_that_are_new(by_store: bool) -> None:
+    """Time goes on by what these have done, though each of them begins and ends with next to nothing."""
+    shares, ledger = Shares(), ShareLedger(Clock(0.0))
+
+    def exchange() -> None:
+        if by_store:
+            told = ledger.count("own", shares.report("any"))
+            assert told is not None
+            shares.adopt(told)
+
+    shares.of("waits", 1).add()
+    exchange()
+    again = shares.of("again", 1)
+    serve(again, 20)
+    again.add()
+    exchange()
+    for number in range(50):
+        serve(shares.of(f"new-{number}", 1), 20)
+        exchange()
+
+    late = shares.of("late", 1)
+    late.add()
+    exchange()
+
+    assert again.tag == pytest.approx(20)
+    assert late.tag > 50 * 20 / 4
 
 
 def test_shares_are_in_use_while_somebody_waits_or_runs() -> None:
