@@ -109,7 +109,7 @@ class MediaPrompts:
         """
         placement = Placement(tenant=share, revision=model.revision)
         features = MediaFeatures(await self._expander.features(model.base_model, media, mm_payload, placement))
-        self.loader.store.count(features, len(features.json))
+        self.loader.store.count(features, len(features.json), share)
         return features
 
 

@@ -72,7 +72,8 @@ class MediaLoader:
     async def load(self, references: Sequence[MediaReference], tenant: str, share: str = "") -> list[MediaContent]:
         """Return the pictures of a request, each of its URLs fetched once.
 
-        The tenant is whose names these are, the share whose turn it is to fetch: without keys all are one tenant.
+        The tenant is whose names these are, the share whose turn it is to fetch, and whose memory it takes: without
+        keys all are one tenant.
 
         Raises InvalidRequest, MediaUnavailable or Overloaded; the first picture that cannot be loaded decides.
         """
@@ -115,14 +116,14 @@ class MediaLoader:
         label, chars = _origin(source, modality)
         try:
             async with self._large if chars > _LARGE_CHARS else nullcontext():
-                with self.store.arriving() as count:
+                with self.store.arriving(share) as count:
                     if not isinstance(source, str) or modality == IMAGE_EMBEDS:
                         content = await self._embeddings(source, chars, count)
                     elif label == "data":
                         content = await self._checked(await self._decode(source, count))
                     else:
                         content = await self._checked(await self._fetch(source, share, count))
-                content = self.store.add(content)
+                content = self.store.add(content, share)
         except InvalidRequest as error:
             self.outcomes[label, "refused" if error.http_status == 400 else "failed"] += 1
             raise

@@ -64,7 +64,8 @@ class MediaSettings:
         512 * 2**20,
         Option(
             "--media-memory-mb",
-            "Memory for pictures of requests and for those that later ones may name again. Requests beyond it get 429.",
+            "Memory for pictures of requests and for those that later ones may name again. Requests beyond it get 429, "
+            "and so do those of a client that would have more than three times what is left.",
             Section.MEDIA,
             unit=Unit.MiB,
             bounds=Bounds(above=0),

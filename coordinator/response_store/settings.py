@@ -64,7 +64,7 @@ class ResponseStoreSettings:
         64,
         Option(
             "--max-background-responses",
-            "Maximum number of responses that run in the background, of which one client may have half.",
+            "Maximum number of responses that run in the background. One client may have half of what others leave.",
             Section.HISTORY,
             bounds=Bounds(at_least=1),
         ),

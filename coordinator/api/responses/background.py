@@ -152,7 +152,7 @@ class BackgroundResponses:
         if key in self._taken:
             raise InvalidRequest(f"A response with the id {run.recorder.id!r} is running.", param="request_id")
         of_share = sum(each == share for each in self._taken.values())
-        most_of_share = max(1, self._limit // 2)
+        most_of_share = max(1, (self._limit - len(self._taken) + of_share) // 2)  # half of what others leave
         if share and of_share >= most_of_share:
             raise _too_many(f"{of_share} responses of this client", f"{most_of_share} of {self._limit}")
         if len(self._taken) >= self._limit:

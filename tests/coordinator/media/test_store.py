@@ -26,6 +26,36 @@ def test_pictures_that_nobody_has_make_room_for_new_ones() -> None:
     assert store.used_bytes == 60
 
 
+def test_a_client_leaves_others_room_for_their_pictures() -> None:
+    """Three quarters are one client's at most, as long as its requests have them; beside another one it is less."""
+    store = MediaStore(100)
+    held = [store.add(MediaContent(b"%d" % number * 10), "one") for number in range(7)]
+    with pytest.raises(Overloaded, match="of this client's requests take"):
+        store.add(MediaContent(b"x" * 10), "one")
+    held.append(store.add(MediaContent(b"y" * 15), "two"))
+    with pytest.raises(Overloaded, match="of this client's requests take"):
+        store.add(MediaContent(b"z" * 15), "two")
+    with store.arriving("three") as count:
+        count(15)
+        with pytest.raises(Overloaded, match="of at most"):
+            count(1)
+    assert store.used_bytes == 85
+
+
+def test_who_has_most_makes_room_first() -> None:
+    """Another's pictures, which nobody has any more but it may name again, stay until it has most itself."""
+    store = MediaStore(100)
+    for number in range(2):
+        store.name("small", f"{number}", store.add(MediaContent(b"%d" % number * 10), "small"))
+    for number in range(10, 20):
+        store.add(MediaContent(b"%d" % number * 10), "large")
+    gc.collect()
+    assert [store.find("small", name) is not None for name in "01"] == [True, True]
+    for number in range(20, 25):
+        store.name("small", f"{number}", store.add(MediaContent(b"%d" % number * 5), "small"))
+    assert store.find("small", "24") is not None
+
+
 def test_pictures_that_requests_have_are_never_dropped_so_further_ones_are_rejected() -> None:
     """With all memory in use a picture is refused with 429; once the request is gone it is taken."""
     store = MediaStore(100)

@@ -189,3 +189,19 @@ async def test_nothing_is_left_of_one_that_was_refused(tmp_path: Path) -> None:
     assert full.headers["Retry-After"]
     said = "1 responses of this client are running in the background, of at most 1 of 1 (--max-background-responses)."
     assert full.json()["error"]["message"] == said
+
+
+async def test_a_client_leaves_half_of_what_others_leave(tmp_path: Path) -> None:
+    """So there is room for a third one beside two that have what they may."""
+
+    async def started(app: Starlette, host: str) -> int:
+        """Start as many as an address may."""
+        transport = httpx.ASGITransport(app, client=(host, 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            for count in range(9):
+                if (await client.post(PATH, json=LONG)).status_code == 429:
+                    return count
+        raise AssertionError("no bound")
+
+    async with storing(tmp_path, max_background=8) as (app, _):
+        assert [await started(app, f"192.0.2.{number}") for number in range(6)] == [4, 2, 1, 1, 0, 0]

@@ -99,7 +99,7 @@ def test_who_comes_is_not_behind_what_is_counted_in_advance() -> None:
     assert shares.is_behind("late", "early")
 
 
-def serve(share: TenantShare, tokens: int) -> None:
+def serve_one(share: TenantShare, tokens: int) -> None:
     """Serve a request of a tenant, from its queueing to its end."""
     share.add()
     (sequence,) = begun_by(share, 256)
@@ -124,11 +124,11 @@ def test_who_comes_again_waits_for_one_turn_and_not_for_all_that_are_new(by_stor
     shares.of("waits", 1).add()
     exchange()
     again = shares.of("again", 1)
-    serve(again, 20)
+    serve_one(again, 20)
     again.add()
     exchange()
     for number in range(50):
-        serve(shares.of(f"new-{number}", 1), 20)
+        serve_one(shares.of(f"new-{number}", 1), 20)
         exchange()
 
     late = shares.of("late", 1)
