@@ -46,7 +46,6 @@ EQUIVALENT = {
         "if self._requests and (not self._checks_soon):"
         "  ->  if self._requests or not self._checks_soon:"
     ): FASTER,
-    "coordinator/fleet/admission/work_meter.py: self._counts_prompt = False  ->  self._counts_prompt = None": FALSY,
     (
         "coordinator/fleet/failover/failover.py: "
         "def (self, model: str, adapter_id: int=0, revision: ModelRevision | None=None, seeded_noise: str='') "
