@@ -10,7 +10,8 @@ from multiprocessing import resource_tracker
 
 import psutil
 
-_WORKER_PID = "TOKENWIRE_WORKER_PID"
+_WORKER_PID = "_TOKENWIRE_WORKER_PID"
+"""Set by the worker for its own children: no option."""
 
 
 def shield_children_from_ctrl_c() -> None:
