@@ -120,7 +120,7 @@ class RedisHealth:
             raise
         except Exception as error:  # whatever a server says
             self.on_error(error)
-            raise no_answer(store) from error
+            raise (no_room(store) if _is_full(error) else no_answer(store)) from error
         self.on_success()
 
 
@@ -131,6 +131,17 @@ def is_away(error: Exception) -> bool:
     from redis.exceptions import TimeoutError as RedisTimeoutError
 
     return isinstance(error, OSError | RedisConnectionError | RedisTimeoutError | ReadOnlyError)
+
+
+def _is_full(error: Exception) -> bool:
+    from redis.exceptions import OutOfMemoryError
+
+    return isinstance(error, OutOfMemoryError)
+
+
+def no_room(store: str) -> Unavailable:
+    """Return the error for what a store has no memory for now."""
+    return Unavailable(f"{store} has no room. Try again.", retry_after_s=PAUSE_S)
 
 
 def no_answer(store: str) -> Unavailable:

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 from tokenwire.coordinator.trajectories.marks import SessionMarks
 from tokenwire.coordinator.trajectories.session_limit import SessionLimit, StoredEvent
 from tokenwire.coordinator.trajectories.store import FULL, MOST_LISTED, DropCounts, OnDropped, SessionKey, StoredSession
-from tokenwire.coordinator.trajectories.write_queue import Append, WriteQueue
-from tokenwire.errors import InvalidRequest, Unavailable
+from tokenwire.coordinator.trajectories.write_queue import Append, WriteQueue, store_failed
+from tokenwire.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
 
@@ -78,29 +78,33 @@ class DirectoryTrajectoryStore:
         """By the limit of sessions."""
         return self._limit.most_with_reserve
 
-    def append(self, key: SessionKey, share: str, event: bytes, takes_reserve: bool = False) -> None:
+    def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Queue an event."""
-        self._queue.put(key, event, takes_reserve)
+        self._queue.put(key, event)
+
+    async def put(self, key: SessionKey, share: str, event: bytes) -> None:
+        """Write an event."""
+        await self._queue.store(key, event)
 
     async def size_of(self, key: SessionKey) -> int:
         """Return the bytes of a session's file."""
-        await self._queue.flush()
+        await self._queue.settle()
         return await self._in_thread(_size, self._path(key))
 
     async def read(self, key: SessionKey) -> Sequence[bytes]:
         """Return the events of a session."""
-        await self._queue.flush()
+        await self._queue.settle()
         return [*(await self._in_thread(self._read, self._path(key)))][1:]
 
     async def delete(self, key: SessionKey) -> bool:
         """Delete a session."""
-        await self._queue.flush()
+        await self._queue.settle()
         self._marks.drop(key)
         return await self._in_thread(_unlink, self._path(key))
 
     async def sessions(self, tenant: str, limit: int = MOST_LISTED, since: float = 0.0) -> Sequence[StoredSession]:
         """Return the sessions of a tenant; one list is made at a time."""
-        await self._queue.flush()
+        await self._queue.settle()
         async with self._lists:
             return await self._in_thread(lambda of: self._list(of, limit, since), tenant)
 
@@ -116,7 +120,7 @@ class DirectoryTrajectoryStore:
         try:
             return await asyncio.to_thread(function, argument)
         except OSError as error:
-            raise Unavailable(f"The store of trajectories failed: {error.strerror}.") from error
+            raise store_failed(error) from error
 
     async def _write(self, batch: Sequence[Append]) -> None:
         marks, full = await asyncio.to_thread(self._append_all, batch)

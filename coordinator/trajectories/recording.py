@@ -22,7 +22,6 @@ from tokenwire.coordinator.trajectories.events import (
     RecordedChoice,
     RecordedTurn,
     RewardGiven,
-    SessionEvent,
     SessionOpened,
     pack_event,
 )
@@ -215,9 +214,13 @@ class TrajectoryRecorder:
         if not running:
             del self._running[key]
 
-    def append(self, key: SessionKey, share: str, event: SessionEvent) -> None:
-        """Store an event of a session."""
-        self.store.append(key, share, pack_event(event), isinstance(event, RewardGiven | SessionOpened))
+    def append(self, key: SessionKey, share: str, event: RecordedTurn | MessageParsed) -> None:
+        """Store what was sampled in a session, if that can be: no reply waits for it."""
+        self.store.append(key, share, pack_event(event))
+
+    async def put(self, key: SessionKey, share: str, event: RewardGiven | SessionOpened) -> None:
+        """Store what a client says of a session, and wait for it. Raises Unavailable if it is not stored."""
+        await self.store.put(key, share, pack_event(event))
 
     def append_turn(self, key: SessionKey, share: str, turn: RecordedTurn, prompt: Prompt) -> None:
         """Store a turn that has its whole prompt, as what it adds to an earlier one."""

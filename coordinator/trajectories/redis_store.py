@@ -54,20 +54,24 @@ class RedisTrajectoryStore:
         """By the limit of sessions."""
         return self._limit.most_with_reserve
 
-    def append(self, key: SessionKey, share: str, event: bytes, takes_reserve: bool = False) -> None:
+    def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Queue an event."""
-        self._queue.put(key, event, takes_reserve)
+        self._queue.put(key, event)
+
+    async def put(self, key: SessionKey, share: str, event: bytes) -> None:
+        """Write an event."""
+        await self._queue.store(key, event)
 
     async def size_of(self, key: SessionKey) -> int:
         """Return what a session takes of Redis' memory."""
-        await self._queue.flush()
+        await self._queue.settle()
         async with self._answer():
             reply: Any = await self._redis.memory_usage(_name(_EVENTS, *key), samples=0)  # as its limit counts it
         return reply or 0
 
     async def read(self, key: SessionKey) -> Sequence[bytes]:
         """Return the events of a session."""
-        await self._queue.flush()
+        await self._queue.settle()
         async with self._answer():
             reply: Any = await self._redis.lrange(_name(_EVENTS, *key), 0, -1)
         mark = _digest(*key)
@@ -76,7 +80,7 @@ class RedisTrajectoryStore:
 
     async def delete(self, key: SessionKey) -> bool:
         """Delete a session."""
-        await self._queue.flush()
+        await self._queue.settle()
         self._marks.drop(key)
         async with self._answer(), self._redis.pipeline() as pipe:
             pipe.delete(_name(_EVENTS, *key))
@@ -86,7 +90,7 @@ class RedisTrajectoryStore:
 
     async def sessions(self, tenant: str, limit: int = MOST_LISTED, since: float = 0.0) -> Sequence[StoredSession]:
         """Return the sessions of a tenant; those that have expired are forgotten."""
-        await self._queue.flush()
+        await self._queue.settle()
         name, found = _name(_SESSIONS, tenant), list[StoredSession]()
         while len(found) < limit:
             size = min(_PAGE, limit - len(found))

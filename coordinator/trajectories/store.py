@@ -59,10 +59,15 @@ class TrajectoryStore(Protocol):
     def most_session_bytes(self) -> float:
         """What a session may have with all rewards and metadata: none of them is stored beyond that."""
 
-    def append(self, key: SessionKey, share: str, event: bytes, takes_reserve: bool = False) -> None:
+    def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Append an event, at once for this process, soon for others; `share`: whose part of the memory it takes.
 
-        Raises nothing: what cannot be stored is dropped. takes_reserve: as `StoredEvent` has it.
+        Raises nothing: what cannot be stored is dropped.
+        """
+
+    async def put(self, key: SessionKey, share: str, event: bytes) -> None:
+        """Append a reward or metadata, which take the reserve, and wait until they are stored. Raises Unavailable if
+        they are not.
         """
 
     async def size_of(self, key: SessionKey) -> int:
@@ -81,7 +86,7 @@ class TrajectoryStore(Protocol):
         """
 
     async def flush(self) -> None:
-        """Wait until what was appended is where others find it. Raises Unavailable."""
+        """Wait until what was appended is where others find it. Raises Unavailable, also if some of it was dropped."""
 
     async def close(self) -> None:
         """Release connections and tasks."""
@@ -132,11 +137,19 @@ class MemoryTrajectoryStore:
         """By the limit of sessions."""
         return self._limit.most_with_reserve
 
-    def append(self, key: SessionKey, share: str, event: bytes, takes_reserve: bool = False) -> None:
+    def append(self, key: SessionKey, share: str, event: bytes) -> None:
         """Append an event, if it fits into its session."""
+        self._append(key, share, StoredEvent(event))
+
+    async def put(self, key: SessionKey, share: str, event: bytes) -> None:
+        """Append an event, if it fits into its session with the reserve."""
+        self._append(key, share, StoredEvent(event, takes_reserve=True))
+
+    def _append(self, key: SessionKey, share: str, stored: StoredEvent) -> None:
+        event = stored.contents
         session, size = self._memory.find(key), len(event) + _EVENT_BYTES
         taken = 0 if session is None else session.size
-        if not self._limit.fitting(key[1], taken, [StoredEvent(event, takes_reserve)]):
+        if not self._limit.fitting(key[1], taken, [stored]):
             self._on_dropped(key)
             return
         if session is None:

@@ -15,7 +15,7 @@ from tokenwire.coordinator.trajectories.graph import GraphNode, SessionGraph, bu
 from tokenwire.coordinator.trajectories.recording import TrajectoryRecorder
 from tokenwire.coordinator.trajectories.store import SessionKey
 from tokenwire.coordinator.trajectories.summary import SessionSummary, summary_of
-from tokenwire.errors import InvalidRequest, NotFound, TooLarge, Unavailable
+from tokenwire.errors import InvalidRequest, NotFound, TooLarge
 from tokenwire.process.fair_turns import FairTurns
 from tokenwire.process.threads import in_thread
 
@@ -105,24 +105,25 @@ class RecordedSessions:
         return [*pieces, b"]"] if pieces else [b"[]"]
 
     async def create(self, caller: Caller, session_id: str | None, metadata: Mapping[str, Any] | None) -> str:
-        """Create a session, or add metadata to one; return its id. Raises TooLarge if it has no room for them."""
+        """Create a session, or add metadata to one; return its id. Raises TooLarge if it has no room for them, and
+        Unavailable if they are not stored.
+        """
         key = (caller.tenant, session_id or uuid.uuid4().hex)
         event = SessionOpened(time.time(), metadata or {})
         if session_id and metadata:
-            with contextlib.suppress(Unavailable):  # a store that fails keeps no agent from beginning
-                self._check_room(await self._recorder.store.size_of(key), event)
-        self._recorder.append(key, caller.share, event)
+            self._check_room(await self._recorder.store.size_of(key), event)
+        await self._recorder.put(key, caller.share, event)
         return key[1]
 
     async def reward(self, caller: Caller, session_id: str, reward: RewardGiven, memory: BodyMemory) -> None:
-        """Put a reward on a session, or on one of its nodes. Raises NotFound, Unavailable, or TooLarge if it has no
-        room for it.
+        """Put a reward on a session, or on one of its nodes. Raises NotFound, Unavailable if it is not stored, or
+        TooLarge if the session has no room for it.
         """
         key = (caller.tenant, session_id)
         if reward.node is not None and reward.node not in (await self.summary(caller, session_id, memory)).nodes:
             raise NotFound(f"There is no node {reward.node[:100]!r} in this session.", param="node_id")
         self._check_room(await self._size_of(key), reward)
-        self._recorder.append(key, caller.share, reward)
+        await self._recorder.put(key, caller.share, reward)
 
     def _check_room(self, size: int, event: RewardGiven | SessionOpened) -> None:
         """Raises TooLarge if a session that has this size has no room for an event: it would be dropped."""
@@ -139,7 +140,7 @@ class RecordedSessions:
         return len(summary.nodes)
 
     async def flush(self) -> None:
-        """Wait until everything is stored. Raises Unavailable."""
+        """Wait until everything is stored. Raises Unavailable if some of it is not."""
         await self._recorder.store.flush()
 
 

@@ -55,6 +55,7 @@ async def served(
     auth: AuthSettings | None = None,
     failover: FailoverSettings | None = None,
     responses: ResponseStoreSettings | None = None,
+    trajectories: TrajectorySettings | None = None,
     **simulation: object,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Run an application with all routes in front of simulated workers; yield a client with the admin key."""
@@ -62,6 +63,7 @@ async def served(
     settings = replace(all_routes(addresses[0]), workers=tuple(addresses))
     settings = replace(settings, api=api or settings.api, auth=auth or settings.auth)
     settings = replace(settings, response_store=responses or settings.response_store)
+    settings = replace(settings, trajectories=trajectories or settings.trajectories)
     app = build_app(replace(settings, failover=failover or settings.failover))
     pool: WorkerPool = app.state.pool
     async with AsyncExitStack() as running:

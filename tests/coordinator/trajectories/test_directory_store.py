@@ -1,12 +1,12 @@
 """Sessions in a directory outlive their process, survive what a crash cuts off, and are bounded in time and size."""
 
 import os
-import resource
 from pathlib import Path
 from threading import get_ident
 
 import pytest
 
+from tests.coordinator.trajectories.disk import full_disk
 from tokenwire.coordinator.trajectories.directory_store import DirectoryTrajectoryStore
 from tokenwire.coordinator.trajectories.session_limit import RESERVE_BYTES, SessionLimit
 from tokenwire.coordinator.trajectories.store import SessionKey
@@ -113,7 +113,7 @@ async def test_what_does_not_fit_into_its_session_is_dropped(tmp_path: Path) -> 
         store.append(KEY, "", event)
         await store.flush()
 
-    store.append(KEY, "", b"reward" * 100, takes_reserve=True)
+    await store.put(KEY, "", b"reward" * 100)
 
     assert await store.read(KEY) == [b"x" * 700, b"z" * 30, b"reward" * 100]
     assert store.most_session_bytes == 1000 + RESERVE_BYTES
@@ -202,13 +202,10 @@ async def test_what_a_full_disk_cuts_off_is_dropped(tmp_path: Path) -> None:
     store.append(KEY, "", b"1")
     await store.flush()
     (file,) = (tmp_path / "sessions").glob("*/*")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 100, before[1]))
-    try:
+    with full_disk(file.stat().st_size + 100):
         store.append(KEY, "", b"x" * 1000)
-        await store.flush()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        with pytest.raises(Unavailable, match="The store of trajectories failed: No space left on device"):
+            await store.flush()
 
     assert dropped == [KEY]
     assert await store.read(KEY) == [b"1"]

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tokenwire.coordinator.trajectories.directory_store import DirectoryTrajectoryStore
 from tokenwire.coordinator.trajectories.metrics import TrajectoryCollector
 from tokenwire.coordinator.trajectories.store import MemoryTrajectoryStore, SessionKey, TrajectoryStore
+from tokenwire.errors import Unavailable
 
 
 def dropped_by(store: TrajectoryStore) -> dict[str, float]:
@@ -27,7 +30,8 @@ async def test_events_that_a_store_does_not_take_are_counted(tmp_path: Path) -> 
     store = DirectoryTrajectoryStore(tmp_path / "sessions", 50_000, 60.0, list[SessionKey]().append)
     (tmp_path / "sessions").rmdir()
     store.append(("acme", "a"), "acme", b"1")
-    await store.flush()
+    with pytest.raises(Unavailable):
+        await store.put(("acme", "a"), "acme", b"2")
 
-    assert dropped_by(store) == {"tokenwire_trajectory_events_dropped": 1, "tokenwire_trajectory_sessions_dropped": 0}
+    assert dropped_by(store) == {"tokenwire_trajectory_events_dropped": 2, "tokenwire_trajectory_sessions_dropped": 0}
     await store.close()

@@ -1,10 +1,12 @@
 """Sessions in a real Redis are shared by processes, expire, and never block requests for long."""
 
+import asyncio
+
 import pytest
 
 from tests.ports import free_port
 from tests.redis_server import PASSWORD
-from tokenwire.coordinator.shared_redis import open_redis
+from tokenwire.coordinator.shared_redis import PAUSE_S, open_redis
 from tokenwire.coordinator.trajectories.redis_store import RedisTrajectoryStore
 from tokenwire.coordinator.trajectories.session_limit import RESERVE_BYTES
 from tokenwire.coordinator.trajectories.settings import TrajectorySettings
@@ -70,7 +72,7 @@ async def test_what_does_not_fit_into_its_session_is_dropped(redis_url: str) -> 
         store.append(key, "", event)
         await store.flush()
 
-    store.append(key, "", b"reward" * 80_000, takes_reserve=True)
+    await store.put(key, "", b"reward" * 80_000)
 
     assert await store.read(key) == [b"x" * 300_000, *small, b"z", b"reward" * 80_000]
     assert 2**20 < await store.size_of(key) < store.most_session_bytes == 2**20 + RESERVE_BYTES
@@ -133,14 +135,34 @@ async def test_what_is_of_another_session_is_not_returned(redis_url: str) -> Non
     await client.aclose()
 
 
+async def test_a_redis_without_room_says_so(redis_url: str) -> None:
+    """To whoever waits for what it stores; what it has is kept."""
+    store, client, key = redis_store_of(redis_url), open_redis(redis_url, PASSWORD), ("acme", "no room")
+    await store.put(key, "", b"1")
+    await client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(Unavailable, match="The store of trajectories has no room"):
+            await store.put(key, "", b"2")
+    finally:
+        await client.config_set("maxmemory", 0)
+    await asyncio.sleep(PAUSE_S)
+
+    assert await store.read(key) == [b"1"]
+    await store.close()
+    await client.aclose()
+
+
 async def test_without_redis_events_are_dropped() -> None:
     """And readers are told to try again."""
     dropped: list[SessionKey] = []
     store = redis_store_of(f"redis://127.0.0.1:{free_port()}", dropped)
     store.append(("acme", "a"), "", b"1")
-    await store.flush()
+    with pytest.raises(Unavailable, match="does not answer"):
+        await store.flush()
 
     assert dropped == [("acme", "a")]
+    with pytest.raises(Unavailable, match="does not answer"):
+        await store.put(("acme", "a"), "", b"2")
     with pytest.raises(Unavailable, match="does not answer"):
         await store.read(("acme", "a"))
     await store.close()

@@ -108,7 +108,7 @@ async def test_what_does_not_fit_into_its_session_is_dropped() -> None:
     for event in (b"x" * 6, b"y" * 6, b"z" * 4):
         store.append(key, "acme", event)
 
-    store.append(key, "acme", b"reward", takes_reserve=True)
+    await store.put(key, "acme", b"reward")
 
     assert await store.read(key) == [b"x" * 6, b"z" * 4, b"reward"]
     assert (dropped, store.dropped.events) == ([key], 1)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.workers import until
+from tokenwire.coordinator.trajectories import write_queue
 from tokenwire.coordinator.trajectories.store import SessionKey
 from tokenwire.coordinator.trajectories.write_queue import Append, WriteQueue
 from tokenwire.errors import Unavailable
@@ -63,7 +65,7 @@ async def test_a_large_event_is_written_alone(caplog: pytest.LogCaptureFixture) 
     written.queue.put(KEY, b"x" * 40)
     await written.queue.flush()
     written.queue.put(KEY, b"y" * 41)
-    await written.queue.flush()
+    await written.queue.settle()
 
     assert written.events == [b"x" * 40]
     assert written.dropped == [KEY]
@@ -79,7 +81,7 @@ async def test_a_store_that_fails_gets_later_events(caplog: pytest.LogCaptureFix
     written.error = OSError("No space left on device")
     for event in (b"1", b"2"):
         written.queue.put(KEY, event)
-        await written.queue.flush()
+        await written.queue.settle()
     written.error = None
     written.queue.put(KEY, b"3")
     await written.queue.flush()
@@ -93,6 +95,76 @@ async def test_a_store_that_fails_gets_later_events(caplog: pytest.LogCaptureFix
     await written.queue.close()
 
 
+async def test_a_flush_says_that_not_everything_is_stored() -> None:
+    """Until something is: a client has nothing else that tells it that it must not rely on what it sent."""
+    written = Written()
+    written.error = OSError(28, "No space left on device", "/secret")
+    written.queue.put(KEY, b"1")
+    await written.queue.settle()
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"^The store of trajectories failed: No space left on device\.$"):
+            await written.queue.flush()
+    written.error = None
+    written.queue.put(KEY, b"2")
+    await written.queue.flush()
+    await written.queue.close()
+
+
+async def test_a_flush_says_what_failed_while_it_waited() -> None:
+    """Though the store works again."""
+    written = Written()
+    written.goes_on.clear()
+    written.queue.put(KEY, b"1")
+    flush = asyncio.create_task(written.queue.flush())
+    await asyncio.sleep(0)
+    written.error = OSError("No space left on device")
+    written.goes_on.set()
+    await until(lambda: bool(written.dropped))
+    written.error = None
+    written.queue.put(KEY, b"2")
+
+    with pytest.raises(Unavailable):
+        await flush
+    await written.queue.close()
+
+
+async def test_whoever_waits_for_an_event_hears_whether_it_is_stored() -> None:
+    """Not of others, and no longer than readers wait."""
+    written = Written(max_bytes=40)
+    await written.queue.store(KEY, b"1")
+    assert written.events == [b"1"]
+    with pytest.raises(Unavailable, match="41 bytes"):
+        await written.queue.store(KEY, b"x" * 41)
+    await written.queue.store(KEY, b"2")
+    written.error = OSError("No space left on device")
+    with pytest.raises(Unavailable):
+        await written.queue.store(KEY, b"3")
+
+    assert written.events == [b"1", b"2"]
+    assert written.queue.dropped == 2
+    await written.queue.close()
+
+
+async def test_whoever_gave_up_waiting_ends_no_writer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes later is written."""
+    written = Written()
+    written.goes_on.clear()
+    monkeypatch.setattr(write_queue, "_WAIT_S", 0.01)
+    for error in (None, OSError("No space left on device")):
+        with pytest.raises(Unavailable, match="does not answer"):
+            await written.queue.store(KEY, b"1")
+        written.error = error
+        written.goes_on.set()
+        await written.queue.settle(1.0)
+        written.goes_on.clear()
+    written.error = None
+    written.goes_on.set()
+    await written.queue.store(KEY, b"2")
+
+    assert written.events == [b"1", b"2"]
+    await written.queue.close()
+
+
 async def test_readers_do_not_wait_long() -> None:
     """For a store that does not answer."""
     written = Written()
@@ -100,6 +172,6 @@ async def test_readers_do_not_wait_long() -> None:
     written.queue.put(KEY, b"1")
 
     with pytest.raises(Unavailable, match="Try again"):
-        await written.queue.flush(0.01)
+        await written.queue.settle(0.01)
     written.goes_on.set()
     await written.queue.close()

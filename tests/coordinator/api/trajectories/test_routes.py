@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.coordinator.api.applications import all_routes, client_of, served
+from tests.coordinator.trajectories.disk import full_disk
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
@@ -176,6 +177,31 @@ async def test_a_session_is_rewarded_exported_and_deleted(tmp_path: Path) -> Non
     assert '"reward":1.0' in row
     assert second == others
     assert (flushed, deleted, gone.status_code) == ({"status": "flushed"}, {"deleted": 2}, 404)
+
+
+async def test_what_a_store_without_room_does_not_take_is_refused(tmp_path: Path) -> None:
+    """Of what clients say of sessions; replies do not suffer, and what was sampled counts as lost."""
+    settings = TrajectorySettings(enabled=True, store=str(tmp_path / "sessions"))
+    path = "/sessions/s/v1/chat/completions"
+    async with served(tmp_path, trajectories=settings) as client:
+        assert (await client.post(path, json=CHAT)).status_code == 200
+        (node,) = (await client.get("/sessions/s/trajectory")).json()["nodes"]
+        with full_disk():
+            replies = [await client.post(path, json=CHAT)]
+            refused = [
+                await client.put(f"/sessions/s{at}/rewards", json={"value": 1}) for at in ("", f"/nodes/{node['id']}")
+            ]
+            refused.append(await client.post("/sessions", json={"session_id": "s", "metadata": {"task": 1}}))
+            refused.append(await client.post("/sessions"))
+            refused.append(await client.post("/admin/flush"))
+        shown = (await client.get("/sessions/s")).json()
+        rewarded = await client.put("/sessions/s/rewards", json={"value": 1})
+        flushed = await client.post("/admin/flush")
+
+    assert [each.status_code for each in (*replies, rewarded, flushed)] == [200, 200, 200]
+    assert [each.status_code for each in refused] == [503] * len(refused)
+    assert "The store of trajectories failed: File too large." in refused[0].text
+    assert (shown["trace_count"], shown["lost"], shown["rewards"], shown["metadata"]) == (1, 1, {}, {})
 
 
 @pytest.mark.parametrize(
