@@ -133,7 +133,8 @@ class WatchedPrompt:
         self._watch.put(self._key, new, None if begins else old)
         if old is None:
             return
-        found = self._found or PrefixDivergence(self._loss(old, new, cached), token=self._common)
+        block = session.capabilities.cache_block_tokens
+        found = self._found or PrefixDivergence(self._loss(old, new, cached, block), token=self._common)
         self._record.divergence = found
         self._watch.causes[self._record.model][found.cause] += 1
 
@@ -164,9 +165,10 @@ class WatchedPrompt:
             return None
         return PrefixDivergence("edited", position, token=self._common)
 
-    def _loss(self, old: Branch, new: Branch, cached: int) -> PrefixCause:
+    def _loss(self, old: Branch, new: Branch, cached: int, block: int) -> PrefixCause:
         """Return why a prompt that begins as the last one was not found in the cache; none if it was."""
-        if cached + BLOCK_TOKENS >= min(self._common, new.digest.tokens - 1):
+        most = min(self._common, new.digest.tokens - 1)  # engines compute the last token anew, and so its whole block
+        if cached + BLOCK_TOKENS >= most - most % (block or 1):
             return "none"
         if old.worker != new.worker:
             return "other_worker"

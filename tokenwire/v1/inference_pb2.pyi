@@ -190,7 +190,7 @@ class Welcome(_message.Message):
     def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., instance_id: _Optional[str] = ..., model: _Optional[_Union[Model, _Mapping]] = ..., weight_version: _Optional[str] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., draining: bool = ..., serving: _Optional[_Union[ServingState, _Mapping]] = ..., heartbeat_ms: _Optional[int] = ..., capabilities: _Optional[_Union[EngineCapabilities, _Mapping]] = ...) -> None: ...
 
 class EngineCapabilities(_message.Message):
-    __slots__ = ("seeds", "positional_seeds", "batch_invariant", "unsupported", "unsupported_operations", "seeded_noise", "sampled_logprobs")
+    __slots__ = ("seeds", "positional_seeds", "batch_invariant", "unsupported", "unsupported_operations", "seeded_noise", "sampled_logprobs", "cache_block_tokens")
     SEEDS_FIELD_NUMBER: _ClassVar[int]
     POSITIONAL_SEEDS_FIELD_NUMBER: _ClassVar[int]
     BATCH_INVARIANT_FIELD_NUMBER: _ClassVar[int]
@@ -198,6 +198,7 @@ class EngineCapabilities(_message.Message):
     UNSUPPORTED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     SEEDED_NOISE_FIELD_NUMBER: _ClassVar[int]
     SAMPLED_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_BLOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     seeds: bool
     positional_seeds: bool
     batch_invariant: bool
@@ -205,7 +206,8 @@ class EngineCapabilities(_message.Message):
     unsupported_operations: _containers.RepeatedScalarFieldContainer[str]
     seeded_noise: str
     sampled_logprobs: bool
-    def __init__(self, seeds: bool = ..., positional_seeds: bool = ..., batch_invariant: bool = ..., unsupported: _Optional[_Iterable[str]] = ..., unsupported_operations: _Optional[_Iterable[str]] = ..., seeded_noise: _Optional[str] = ..., sampled_logprobs: bool = ...) -> None: ...
+    cache_block_tokens: int
+    def __init__(self, seeds: bool = ..., positional_seeds: bool = ..., batch_invariant: bool = ..., unsupported: _Optional[_Iterable[str]] = ..., unsupported_operations: _Optional[_Iterable[str]] = ..., seeded_noise: _Optional[str] = ..., sampled_logprobs: bool = ..., cache_block_tokens: _Optional[int] = ...) -> None: ...
 
 class ServingState(_message.Message):
     __slots__ = ("epoch", "revision", "unmanaged", "paused", "sleeping", "sleep_level", "awake_parts", "weight_version", "weights_epoch", "weights_path", "weights_fault", "adapters", "records")

@@ -145,6 +145,7 @@ class SimulatedEngine(Engine):
             batch_invariant=True,
             unsupported=(*self._settings.unsupported, *(() if can_use_grammars() else ("structured_outputs",))),
             seeded_noise=f"simulated {self._settings.seeds}",
+            cache_block_tokens=BLOCK_SIZE,
         )
 
     def configuration(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import pkgutil
 from typing import Any
 
@@ -50,7 +51,19 @@ async def engine_capabilities(llm: Any) -> pb.EngineCapabilities:
         unsupported=await lacking,
         unsupported_operations=unsupported_operations(config),
         seeded_noise=await _seeded_noise(llm, positional),
+        cache_block_tokens=_cache_block_tokens(config),
     )
+
+
+def _cache_block_tokens(config: Any) -> int:
+    """Return of what all numbers of cached tokens are multiples: of the blocks of all layers, as started engines have
+    them; 0 without a prefix cache.
+    """
+    cache = config.cache_config
+    if not cache.enable_prefix_caching:
+        return 0
+    shards = getattr(config.parallel_config, "decode_context_parallel_size", 1)
+    return math.lcm((cache.block_size or 1) * shards, getattr(cache, "mamba_block_size", None) or 1)
 
 
 async def _seeded_noise(llm: Any, positional: bool) -> str:

@@ -1,9 +1,17 @@
 """The last prompts of sessions are kept within bounds."""
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from tests.clock import Clock
-from tokenwire.coordinator.history.prefix_watch import Branch, PrefixWatch
+from tokenwire.coordinator.history.prefix_watch import Branch, PrefixWatch, WatchedPrompt
 from tokenwire.coordinator.history.prompt_digest import digest_prompt
 from tokenwire.coordinator.history.request_history import SentReplies
+from tokenwire.coordinator.observability.record import PrefixCause, RequestRecord
+from tokenwire.coordinator.types import ServedModel, TokenPrompt
+from tokenwire.v1 import inference_pb2 as pb
 
 
 def branch_of(text: str) -> Branch:
@@ -58,3 +66,38 @@ def test_sessions_expire() -> None:
     assert not watch.branches("s")
     watch.put("t", branch_of("a"), None)
     assert len(watch) == 1
+
+
+def cause_of(watch: PrefixWatch, model: ServedModel, block: int, length: int, cached: int) -> PrefixCause | None:
+    """Send a prompt of a length to a worker with such blocks, which has so many of its tokens."""
+    ids = [7 * at % 101 for at in range(length)]
+    serving, capabilities = pb.ServingState(), pb.EngineCapabilities(cache_block_tokens=block)
+    worker: Any = SimpleNamespace(instance_id="w", serving=serving, capabilities=capabilities)
+    record = RequestRecord(session=worker)
+    watched = WatchedPrompt(watch, record, "", "s", TokenPrompt(ids))
+    watched.compare(model, ids, None, None)
+    watched.prefilled(cached)
+    return None if record.divergence is None else record.divergence.cause
+
+
+@pytest.mark.parametrize("block", [16, 64, 128, 528])
+@pytest.mark.parametrize("blocks", [1, 2, 4, 7])
+def test_what_a_cache_never_has_is_not_missed(model: ServedModel, block: int, blocks: int) -> None:
+    """The last token is computed anew: of a prompt that ends with a block, that is the whole block."""
+    watch, length = PrefixWatch(), block * blocks
+
+    assert cause_of(watch, model, block, length, 0) is None
+    assert cause_of(watch, model, block, length, length - block) == "none"
+    assert cause_of(watch, model, block, length + 1, length) == "none"
+    assert cause_of(watch, model, block, length + block - 1, length) == "none"
+    assert cause_of(watch, model, block, length + 10 * block, length) == "none"
+    assert cause_of(watch, model, block, length + 10 * block, length) == "evicted"
+
+
+def test_blocks_of_a_size_that_is_not_known_are_small(model: ServedModel) -> None:
+    """As those of most engines are."""
+    watch = PrefixWatch()
+    cause_of(watch, model, 0, 512, 0)
+
+    assert cause_of(watch, model, 0, 512, 512 - 64) == "none"
+    assert cause_of(watch, model, 0, 512, 512 - 128) == "evicted"

@@ -35,6 +35,7 @@ class ConfiguredLlm:
             "speculative_config": None,
             "lora_config": None,
             "use_v2_model_runner": False,
+            "cache_config": SimpleNamespace(enable_prefix_caching=True, block_size=16),
             "kv_transfer_config": None,
             "weight_transfer_config": None,
             "structured_outputs_config": None,
@@ -88,6 +89,25 @@ async def test_the_noise_of_seeds_has_a_name() -> None:
     assert (await capabilities.engine_capabilities(ConfiguredLlm())).seeded_noise == "cpu 5"
     assert positional.seeded_noise == "positional, vllm " + ".".join(installed_vllm().split(".")[:2])
     assert unknown.seeded_noise == ""
+
+
+@pytest.mark.parametrize(
+    ("cache", "shards", "tokens"),
+    [
+        ({"block_size": 128}, 1, 128),
+        ({"block_size": 16}, 4, 64),
+        ({"block_size": 528, "mamba_block_size": 1056}, 1, 1056),
+        ({"block_size": 16, "mamba_block_size": None}, 1, 16),
+        ({"block_size": 16, "enable_prefix_caching": False}, 1, 0),
+    ],
+)
+async def test_the_blocks_of_the_cache_are_announced(cache: dict[str, Any], shards: int, tokens: int) -> None:
+    """As all layers together have them, on all processes that share a sequence."""
+    parallel = SimpleNamespace(worker_extension_cls=WORKER_EXTENSION, decode_context_parallel_size=shards)
+    config = SimpleNamespace(**{"enable_prefix_caching": True, **cache})
+    llm = ConfiguredLlm(cache_config=config, parallel_config=parallel)
+
+    assert (await capabilities.engine_capabilities(llm)).cache_block_tokens == tokens
 
 
 async def test_batch_invariance_is_requested_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
