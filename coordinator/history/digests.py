@@ -33,7 +33,7 @@ def digest(*parts: object) -> bytes:
 class Transcript:
     """The keys of a request's messages: one for each assistant message, of the conversation up to it."""
 
-    __slots__ = ("_digests", "_form", "_hasher", "_schemas", "length", "reasoning", "replies", "scope")
+    __slots__ = ("_digests", "_hasher", "_schemas", "form", "length", "reasoning", "replies", "scope")
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Transcript:
     ) -> None:
         """`scope`: a digest of everything else that must be equal, also of the tools. Raises InvalidRequest."""
         self.scope = scope
-        self._form = form
+        self.form = form
         self._schemas = _Schemas(tools)
         self._hasher = blake2b(scope, digest_size=_DIGEST_BYTES)
         self._digests: dict[int, bytes] = {}
@@ -68,7 +68,7 @@ class Transcript:
         """Return the keys that a reply may have in later requests: without reasoning, and with the last message's."""
         hasher = self._hasher.copy()
         for position, message in enumerate(reply, self.length):
-            hasher.update(_frame(message, position, self._form, self._schemas))
+            hasher.update(_frame(message, position, self.form, self._schemas))
         bare = hasher.digest()
         reasoning = reasoning_of(reply[-1])
         return [bare] if reasoning is None else [bare, _with_reasoning(bare, digest(reasoning))]
@@ -117,6 +117,11 @@ def message_text(message: Mapping[str, Any], position: int, form: ContentFormat)
     content = _content_of(message, position, form)
     more = "" if message.keys() == _PLAIN else _more(message, _NO_SCHEMAS)
     return f"{content}\n{more}" if more else content
+
+
+def text_hash(message: Mapping[str, Any], position: int, form: ContentFormat) -> int:
+    """Return a hash of a message's text in this process, which clients may have stripped. Raises InvalidRequest."""
+    return hash(message_text(message, position, form).strip())
 
 
 def picture_digests(message: Mapping[str, Any]) -> Sequence[bytes]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tokenwire.coordinator.fair_memory import FairMemory
+from tokenwire.coordinator.history.digests import text_hash
 from tokenwire.coordinator.history.prompt_digest import (
     BLOCK_TOKENS,
     SHOWN_CHARS,
@@ -148,7 +149,11 @@ class WatchedPrompt:
             return PrefixDivergence(changed if place or not messages else "branch", token=self._common)
         if place < min(len(messages), len(old.digest.messages)):
             text = text_at_difference(messages[place], place, form, new.digest.pieces[place], old.digest.pieces[place])
-            return PrefixDivergence(_kind(old.digest, new.digest, place, same), place, text, self._common)
+            cause = _kind(old.digest, new.digest, place, same)
+            is_last = place == len(old.digest.messages) - 1
+            if (cause == "branch" or is_last) and _goes_on(old, new.digest, messages, form, place):
+                cause = "edited"
+            return PrefixDivergence(cause, place, text, self._common)
         blocks = min(len(old.digest.blocks), len(new.digest.blocks))
         # Less than a block may be different: where the last prompt ended, a template may have begun the reply.
         if self._common >= BLOCK_TOKENS * (blocks - 1):
@@ -182,6 +187,20 @@ def _kind(old: PromptDigest, new: PromptDigest, first: int, same: int) -> Prefix
     if same > first:
         return "edited"
     return "compacted" if first and new.tokens < _COMPACTED * old.tokens else "branch"
+
+
+def _goes_on(
+    old: Branch, new: PromptDigest, messages: Sequence[Mapping[str, Any]], form: ContentFormat, place: int
+) -> bool:
+    """Return whether a prompt that leaves the last one at a place goes on with its end: with a reply to it, or with its
+    last two messages, though at another place.
+    """
+    replies = (at for at in range(len(messages) - 1, place - 1, -1) if messages[at].get("role") == "assistant")
+    last_reply, end = next(replies, None), old.digest.pieces[-2:]
+    sent = set[int]() if old.sent is None else old.sent.texts
+    if last_reply is not None and text_hash(messages[last_reply], last_reply, form) in sent:
+        return True
+    return len(end) == 2 and any(new.pieces[at : at + 2] == end for at in range(place, len(messages) - 1))
 
 
 class _WatchedReply:

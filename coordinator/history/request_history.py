@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from tokenwire.coordinator.history.digests import Transcript, reasoning_digest, reasoning_of
+from tokenwire.coordinator.history.digests import Transcript, reasoning_digest, reasoning_of, text_hash
 from tokenwire.coordinator.history.store import HistoryStore
 from tokenwire.coordinator.history.turns import Ending, MessageReasoning, Turn
 from tokenwire.coordinator.output.choice import Reply
@@ -56,11 +56,13 @@ class SentReplies:
     choices: int
     keys: list[bytes] = field(default_factory=list)
     """Of those that have ended: with and without reasoning."""
+    texts: set[int] = field(default_factory=set)
+    """Hashes of their last messages, whatever comes before them."""
 
     @property
     def size_bytes(self) -> int:
         """Their approximate memory, once all have ended."""
-        return _SENT_BYTES + 2 * _KEY_BYTES * self.choices
+        return _SENT_BYTES + 3 * _KEY_BYTES * self.choices
 
 
 class RequestHistory:
@@ -145,6 +147,7 @@ class RequestHistory:
         destination.store.put(keys, turn)
         if self.sent is not None:
             self.sent.keys.extend(keys)
+            self.sent.texts.add(text_hash(messages[-1], transcript.length, transcript.form))
 
     def _given(self, destination: Destination) -> bool:
         """Return whether the reply continues a message whose reasoning was not generated here."""

@@ -1,7 +1,10 @@
-"""Where the prompts of a session leave one another, and why caches are missed, with real processes."""
+"""Where the prompts of a session leave one another, and why caches are missed, with real processes.
+
+One file, since its tests share a service that is slow to start.
+"""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +97,82 @@ def test_a_reply_that_is_not_sent_back_as_it_was_is_an_edit(client: httpx.Client
     assert (found["cause"], found.get("message")) == (cause, "2" if cause == "edited" else None)
     assert "text" in found or cause == "none"
     assert explained(client, session, messages, token_history=mode)["cause"] == "none"
+
+
+Ask = Callable[[httpx.Client, str, Messages], tuple[str, str]]
+
+
+def by_chat(client: httpx.Client, session: str, messages: Messages) -> tuple[str, str]:
+    """Send a chat; return its cause and message, and append the reply."""
+    found = explained(client, session, messages)
+    return found.get("cause", ""), found.get("message", "")
+
+
+def by_responses(client: httpx.Client, session: str, messages: Messages) -> tuple[str, str]:
+    """Send a chat to Responses."""
+    body = {"instructions": messages[0]["content"], "input": messages[1:], "max_output_tokens": 4}
+    reply = client.post("/v1/responses", json=body, headers={"X-Session-ID": session})
+    (item,) = reply.json()["output"]
+    return appended(messages, item["content"][0]["text"], reply)
+
+
+def by_messages(client: httpx.Client, session: str, messages: Messages) -> tuple[str, str]:
+    """Send a chat to Messages."""
+    body = {"model": "sim", "system": messages[0]["content"], "messages": messages[1:], "max_tokens": 4}
+    reply = client.post("/v1/messages", json=body, headers={"X-Session-ID": session})
+    return appended(messages, reply.json()["content"][0]["text"], reply)
+
+
+def appended(messages: Messages, text: str, reply: httpx.Response) -> tuple[str, str]:
+    """Append a reply; return its cause and message."""
+    messages.append({"role": "assistant", "content": text})
+    header = reply.headers.get("x-tokenwire-prefix", "")
+    found = dict(part.split("=", 1) for part in header.split("; ", 3)) if header else {}
+    return found.get("cause", ""), found.get("message", "")
+
+
+ASKS = pytest.mark.parametrize("ask", [by_chat, by_responses, by_messages])
+
+
+@ASKS
+def test_a_reminder_that_only_the_newest_message_has_is_an_edit(client: httpx.Client, ask: Ask) -> None:
+    """Its message is named: the session's own reply follows it, whatever the prompt's length; a retry has none."""
+    messages, session, found = [system("reminded")], f"reminded-{ask.__name__}", []
+    for text in ("Go.", "On.", "And on."):
+        sent = [*messages, {"role": "user", "content": f"{text} It is {text} <env>{TASK * 4}</env>"}]
+        found.append(ask(client, session, sent))
+        messages += [{"role": "user", "content": text}, sent[-1]]
+    retried = ask(client, session, [*messages[:-2], question("Another." + 4 * TASK)])
+
+    assert found == [("", ""), ("edited", "1"), ("edited", "3")]
+    assert retried == ("branch", "5")
+
+
+@ASKS
+def test_a_sliding_window_is_an_edit(client: httpx.Client, ask: Ask) -> None:
+    """Of the first message that is not where it was; one that is put in there, too."""
+    messages, session, found = [system("sliding")], f"sliding-{ask.__name__}", []
+    for number in range(4):
+        messages.append(question(f"Step {number}."))
+        sent = [messages[0], *messages[1:][-5:]]
+        found.append(ask(client, session, sent))
+        messages.append(sent[-1])
+    inserted = ask(client, session, [messages[0], question("By the way."), *messages[2:], question("On.")])
+
+    assert found == [("", ""), ("none", ""), ("none", ""), ("edited", "1")]
+    assert inserted == ("edited", "1")
+
+
+@ASKS
+def test_dropped_messages_without_a_new_reply_are_an_edit(client: httpx.Client, ask: Ask) -> None:
+    """The session's last messages are as they were, at other places; another conversation has others."""
+    first = [system("dropped"), *(question(text) for text in ("One.", "Two.", "Three.", "Four."))]
+    session = f"dropped-{ask.__name__}"
+    ask(client, session, [*first])
+
+    assert ask(client, session, [first[0], *first[2:]]) == ("edited", "1")
+    other = [first[0], *(question(text) for text in ("Five.", "Six.", "Seven.", "Four."))]
+    assert ask(client, session, other) == ("branch", "1")
 
 
 def test_branches_compaction_and_salts(client: httpx.Client) -> None:
