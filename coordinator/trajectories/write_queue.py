@@ -51,9 +51,9 @@ class WriteQueue:
         self.dropped = 0
         """How many were."""
 
-    def put(self, key: SessionKey, event: bytes, takes_reserve: bool = False) -> None:
+    def put(self, key: SessionKey, event: bytes) -> None:
         """Queue an event; what there is no room for is dropped."""
-        self._put(Append(key, event, takes_reserve))
+        self._put(Append(key, event))
 
     async def store(self, key: SessionKey, event: bytes) -> None:
         """Queue an event that takes the reserve, and wait until it is written. Raises Unavailable."""
