@@ -73,13 +73,13 @@ class MediaExpander:
         """
         most = min(max_token_ids, MOST_TOKEN_IDS)
         needs = media_needs(items, options_json)
-        most_id = max(max_token_id, *token_ids)  # those of the client are its own error
+        most_id = max(max_token_id, max(token_ids, default=0))  # those of the client are its own error
 
         async def ask(session: WorkerSession) -> Expansion:
             expanded = await session.media.expand(
                 token_ids, items, options_json, most, cache_salt, tenant=placement.tenant
             )
-            if max(expanded.token_ids) > most_id:
+            if max(expanded.token_ids, default=0) > most_id:
                 raise EngineFailed("The worker expanded a prompt to ids that are not in the model's vocabulary.")
             return expanded
 
