@@ -59,11 +59,11 @@ def _cache_block_tokens(config: Any) -> int:
     """Return of what all numbers of cached tokens are multiples: of the blocks of all layers, as started engines have
     them; 0 without a prefix cache.
     """
-    cache = config.cache_config
-    if not cache.enable_prefix_caching:
+    cache_config = config.cache_config
+    if not cache_config.enable_prefix_caching:
         return 0
     shards = getattr(config.parallel_config, "decode_context_parallel_size", 1)
-    return math.lcm((cache.block_size or 1) * shards, getattr(cache, "mamba_block_size", None) or 1)
+    return math.lcm((cache_config.block_size or 1) * shards, getattr(cache_config, "mamba_block_size", None) or 1)
 
 
 async def _seeded_noise(llm: Any, positional: bool) -> str:
