@@ -3,15 +3,12 @@
 from collections.abc import Callable
 
 from tokenwire.errors import InvalidRequest, Unavailable, mib
+from tokenwire.process.fair_room import TIMES_FREE, leaves_room
 
 _LARGE_BYTES = 2**20
 """Larger requests take half of the memory at most, so that others need not wait for them."""
-_TIMES_FREE = 3
-"""One client may have so many times what it leaves free, times its weight: three quarters, or with a second one that
-also takes what it can three sevenths. So there is always room for who has none.
-"""
 _TIMES_FREE_TO_GROW = 1
-"""Until then, claims that grow may be added: what they grow by afterwards would be refused."""
+"""In place of TIMES_FREE, for claims that grow to be added: what they grow by afterwards would be refused."""
 _RETRY_AFTER_S = 1.0
 
 
@@ -98,8 +95,8 @@ class PlacedMemory:
         begins_to_grow = claim.holder is None and claim.on_refused is not None
         if own is None or not (claim.tenant or begins_to_grow):
             return True
-        times_free = _TIMES_FREE_TO_GROW if begins_to_grow else _TIMES_FREE
-        return own + more <= times_free * claim.weight * (room - more)
+        times_free = _TIMES_FREE_TO_GROW if begins_to_grow else TIMES_FREE
+        return leaves_room(own, more, room, times_free * claim.weight)
 
     def _room(self, claim: MemoryClaim) -> int:
         """Return what requests of its kind may take besides what is held."""

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 
 from tokenwire.coordinator.media.content import MediaContent
 from tokenwire.errors import Overloaded, mib
+from tokenwire.process.fair_room import leaves_room
 
 _RETRY_AFTER_S = 1.0
-_TIMES_FREE = 3
-"""One client may have so many times what it leaves free: three quarters, or with a second one three sevenths."""
 _MOST_NAMES = 65_536
 NAMES_BYTES = 256 * _MOST_NAMES
 """What all names take, about."""
@@ -117,7 +116,7 @@ class MediaStore:
     def _leaves_room(self, size: int, share: str) -> bool:
         """Return whether others have room beside a client's; who has nothing yet need not leave any."""
         own = self._used_by[share]
-        return not (share and own) or own + size <= _TIMES_FREE * (self._memory_bytes - self.used_bytes - size)
+        return not (share and own) or leaves_room(own, size, self._memory_bytes - self.used_bytes)
 
     def _drop(self) -> None:
         """Keep no longer what the client with most has used least recently: that frees it, unless a request has it."""

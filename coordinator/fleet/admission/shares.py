@@ -36,7 +36,7 @@ class Shares:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._virtual_time = 0.0
-        self.done = 0.0
+        self.progress = 0.0
         """Tokens that all have done since the last call of `read`."""
         self._tenants = PrunedDict[str, TenantShare](self._is_used, _REMEMBERED)
         self.waiting = 0
@@ -61,8 +61,8 @@ class Shares:
             share.read()
         active = [share for share in self._tenants.values() if share.waiting or share.meters]
         if active:
-            self._virtual_time += max(0.0, self.done) / sum(share.weight for share in active)
-        self.done = 0.0
+            self._virtual_time += max(0.0, self.progress) / sum(share.weight for share in active)
+        self.progress = 0.0
         if waiting := [share for share in active if share.waiting]:
             self._virtual_time = max(self._virtual_time, min(waiting, key=_tag).done)
 
@@ -145,7 +145,7 @@ class TenantShare:
             shares._virtual_time = 0.0
             for each in shares._tenants.values():
                 each.tag = each.in_advance()
-            shares.done = 0.0
+            shares.progress = 0.0
         elif not self.waiting:
             self.read()
             self.tag = max(shares._virtual_time, self.tag)
@@ -189,10 +189,10 @@ class TenantShare:
         work = tokens / self.weight
         self.tag += work
         self.unreported += work
-        self.shares.done += tokens
+        self.shares.progress += tokens
 
     def _set_ahead(self, tokens: float) -> None:
-        self.shares.done += self.ahead - tokens
+        self.shares.progress += self.ahead - tokens
         self.ahead = tokens
 
     def in_advance(self) -> float:
