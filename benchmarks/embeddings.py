@@ -22,7 +22,7 @@ from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.worker.vllm_engine.embedded_model import EMBEDDING_MODEL_NAME, find_embedding_model
 
 _BATCHES = 10
-_ROUNDS = 4
+_ROUNDS = 8
 """In each, one server after the other, so that what else the machine does meets both."""
 _WARM_UP = 6
 _DOCUMENTS = Path(__file__).parents[1] / "docs"
