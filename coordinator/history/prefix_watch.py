@@ -149,9 +149,12 @@ class WatchedPrompt:
             return PrefixDivergence(changed if place or not messages else "branch", token=self._common)
         if place < min(len(messages), len(old.digest.messages)):
             text = text_at_difference(messages[place], place, form, new.digest.pieces[place], old.digest.pieces[place])
+            goes_on = _goes_on(old, new.digest, messages, form, place)
+            # Nested agents and titles have messages of the session too.
+            same = same if goes_on or _is_version(old, new.digest, messages, place) else place
             cause = _kind(old.digest, new.digest, place, same)
             is_last = place == len(old.digest.messages) - 1
-            if (cause == "branch" or is_last) and _goes_on(old, new.digest, messages, form, place):
+            if goes_on and (cause == "branch" or is_last):
                 cause = "edited"
             return PrefixDivergence(cause, place, text, self._common)
         blocks = min(len(old.digest.blocks), len(new.digest.blocks))
@@ -201,6 +204,20 @@ def _goes_on(
     if last_reply is not None and text_hash(messages[last_reply], last_reply, form) in sent:
         return True
     return len(end) == 2 and any(new.pieces[at : at + 2] == end for at in range(place, len(messages) - 1))
+
+
+def _is_version(old: Branch, new: PromptDigest, messages: Sequence[Mapping[str, Any]], place: int) -> bool:
+    """Return whether the message at a place is another version of the last prompt's, by half of its text; or, where
+    replies are not known, whether what is behind it is the last prompt's to its end and a reply.
+    """
+    before, after = old.digest.pieces[place], new.pieces[place]
+    shared = {*before[1:]} & {*after[1:]}
+    if shared and before[0] == after[0] and 2 * len(shared) >= len({*after[1:]}):
+        return True
+    end = len(old.digest.pieces)
+    if old.sent is not None or old.digest.pieces[place + 1 :] != new.pieces[place + 1 : end]:
+        return False
+    return len(messages) > end and messages[end].get("role") == "assistant"
 
 
 class _WatchedReply:

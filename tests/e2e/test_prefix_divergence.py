@@ -175,6 +175,22 @@ def test_dropped_messages_without_a_new_reply_are_an_edit(client: httpx.Client, 
     assert ask(client, session, other) == ("branch", "1")
 
 
+@ASKS
+def test_a_nested_agent_with_a_message_of_the_session_is_a_branch(client: httpx.Client, ask: Ask) -> None:
+    """The agent's own conversation goes on from its own last prompt."""
+    session = f"nested-{ask.__name__}"
+    own = [system("own"), question("The environment."), question("The task.")]
+    nested = [{"role": "system", "content": "Help with a part of it. " * 40}, own[1], question("A part.")]
+    ask(client, session, own)
+    own.append(question("On."))
+    found = [ask(client, session, nested), ask(client, session, own)]
+    own.append(question("And on."))
+    retried = [{"role": "system", "content": own[0]["content"].replace("own", "new")}, *own[1:]]
+
+    assert found == [("branch", "0"), ("none", "")]
+    assert ask(client, session, retried) == ("edited", "0")
+
+
 def test_branches_compaction_and_salts(client: httpx.Client) -> None:
     """What else makes a prompt leave the last one is told apart."""
     first = [system("a"), question("Go."), question("More."), question("Most.")]
