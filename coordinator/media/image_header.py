@@ -17,7 +17,9 @@ _JPEG_BARE = frozenset({0x01, *range(0xD0, 0xD9)})
 _JPEG_OTHERS = frozenset({0xC4, 0xCC, 0xDB, 0xDC, 0xDD, *range(0xE0, 0xF0), 0xFE})
 """Markers of other segments. Of any further marker decoders think differently."""
 _JPEG_MARKER = re.compile(rb"\xff([^\0\xff])", re.DOTALL)
-_JPEG_SCAN = 0xDA
+_JPEG_PART = re.compile(rb"\xff([^\0\1\xd0-\xd7\xff])", re.DOTALL)
+"""Behind the first pixels, without those that pixels have between them."""
+_JPEG_SCAN, _JPEG_END = 0xDA, 0xD9
 _MOST_SCANS = 64
 """Of a JPEG: encoders write about ten. Each takes as long as its pixels, however few bytes it has."""
 _MOST_PADDING = 2**16
@@ -171,11 +173,30 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
 
 
 def _check_scans(data: bytes, start: int) -> None:
-    """Check how often the pixels of a JPEG are gone through, by all that may be a scan behind the first one."""
+    """Check how often the pixels of a JPEG are gone through, from behind the first scan's marker on."""
     scans = 1 + data.count(bytes((0xFF, _JPEG_SCAN)), start)
+    if scans > _MOST_SCANS:  # or a video behind the picture has such bytes, as phones add
+        scans = min(scans, _scans(data, start))
     if scans > _MOST_SCANS:
         message = f"Failed to load image: the JPEG has {scans} scans, and may have {_MOST_SCANS}."
         raise InvalidRequest(message, param="messages")
+
+
+def _scans(data: bytes, start: int) -> int:
+    """Return how many scans a JPEG has up to its end, with one that starts here; very many if that is far.
+
+    What decoders may not take for a segment is not passed over, so that no scan hides in it.
+    """
+    position, scans = start + int.from_bytes(data[start : start + 2], "big"), 1
+    for _ in range(_MOST_PARTS):
+        found = _JPEG_PART.search(data, position)
+        if found is None or found[1][0] == _JPEG_END:
+            return scans
+        (marker,), position = found[1], found.end()
+        scans += marker == _JPEG_SCAN
+        if marker in _JPEG_OTHERS or marker in _JPEG_SIZES or marker == _JPEG_SCAN:
+            position += int.from_bytes(data[position : position + 2], "big")
+    return len(data)
 
 
 def _exactly(data: bytes, start: int, count: int) -> bytes:

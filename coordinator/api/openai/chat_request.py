@@ -31,7 +31,7 @@ CHAT_NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "audio": (None,),
     "prediction": (None,),
     "web_search_options": (None,),
-    "verbosity": (None,),
+    "verbosity": (None, "medium"),
 }
 
 

@@ -20,8 +20,20 @@ Label = Annotated[str, Field(max_length=512)]
 ResponseId = Annotated[str, Field(min_length=1, max_length=512)]
 _Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], Label], Field(max_length=16)]
 
-# What replies can include. Reasoning is always included as text, so its encrypted form is accepted and ignored.
-_INCLUDABLE = frozenset({LOGPROBS, "reasoning.encrypted_content"})
+# What replies can include. Reasoning is always included as text, so its encrypted form is accepted and ignored; so are
+# the results of hosted tools, which are left out, and what input items always have.
+_INCLUDABLE = frozenset(
+    {
+        LOGPROBS,
+        "code_interpreter_call.outputs",
+        "computer_call_output.output.image_url",
+        "file_search_call.results",
+        "message.input_image.image_url",
+        "reasoning.encrypted_content",
+        "web_search_call.action.sources",
+        "web_search_call.results",
+    }
+)
 
 # Fields of OpenAI or vLLM that are not served, with the values that have no effect.
 _NOT_SERVED: dict[str, tuple[Any, ...]] = {

@@ -41,9 +41,9 @@ def jpeg_size(width: int, height: int) -> bytes:
 
 
 def jpeg(width: int, height: int) -> bytes:
-    """Return the headers of a JPEG, with a comment, a fill byte and a restart marker before its size."""
+    """Return a JPEG without pixels, with a comment, a fill byte and a restart marker before its size."""
     comment = b"\xff\xfe" + struct.pack(">H", 2 + 4) + b"text"
-    return b"\xff\xd8" + comment + b"\xff\xd0" + b"\xff" + jpeg_size(width, height) + b"\xff\xda\x00\x02"
+    return b"\xff\xd8" + comment + b"\xff\xd0" + b"\xff" + jpeg_size(width, height) + b"\xff\xda\x00\x02" + b"\xff\xd9"
 
 
 def gif(width: int, height: int) -> bytes:

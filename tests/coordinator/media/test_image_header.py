@@ -43,6 +43,22 @@ def test_a_jpeg_with_very_many_scans_is_refused() -> None:
         read_header(once[:-2] + 10_000 * scan + once[-2:])
 
 
+def test_what_stands_behind_a_jpeg_is_no_scan() -> None:
+    """Phones put a video there; restart markers between its pixels end nothing."""
+    once, video = pictures.jpeg(640, 480), 100 * b"moov\xff\xda\0\x02"
+    assert read_header(once + video).width == 640
+    assert read_header(once[:-2] + 20_000 * b"pixels\xff\xd0" + once[-2:] + video).width == 640
+
+
+@pytest.mark.parametrize("hiding", [b"\xff\xfe\0\x04\xff\xd9", b"\xff\x02\xff\xf0", b"\xff\xfe\0\x02" * 20_000])
+def test_no_scan_of_a_jpeg_hides(hiding: bytes) -> None:
+    """Neither behind the end of a picture in a comment, nor in what only some take for a segment, nor far behind."""
+    once = pictures.jpeg(640, 480)
+    scan = once[once.index(b"\xff\xda") : -2]
+    with pytest.raises(InvalidRequest, match=r"scans, and may have 64"):
+        read_header(once[:-2] + hiding + 100 * scan + once[-2:])
+
+
 def hidden(*parts: bytes) -> bytes:
     """Return a JPEG of 1 x 1 pixels with something before its size."""
     small = pictures.jpeg(1, 1)
