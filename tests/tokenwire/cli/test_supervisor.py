@@ -28,15 +28,18 @@ def stay(name):
     while True:
         time.sleep(0.1)
 
-def ignore(name):
+def ignore(name, then=lambda: None):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     emit(f"{name} is up")
+    then()
     while True:
         time.sleep(0.1)
 
 def start_another(name):
+    up, child = os.pipe()
     if not os.fork():
-        ignore(f"what {name} has started")
+        ignore(f"what {name} has started", then=lambda: os.write(child, b"!"))
+    os.read(up, 1)
 
 def end_when_signalled(name, code):
     signal.signal(signal.SIGUSR1, lambda *_: sys.exit(code))
