@@ -4,6 +4,10 @@ import re
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_assertions_are_less_than_a_hundredth_of_what_a_token_and_a_request_take() -> None:
     """They stand where something begins or ends, not where tokens pass."""

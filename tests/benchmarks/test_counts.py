@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks.counts import BASELINE, PYTHON, Figure, differences, read_baseline, write_baseline
 
+pytestmark = pytest.mark.slow
+
 
 def compared(*arguments: str) -> str:
     """Count under the baseline's version of Python; return what differs from the baseline."""

@@ -10,6 +10,8 @@ pytest.importorskip("matplotlib")
 from benchmarks.plots import PLOTS, RESULTS
 from gpu.plots import drawn, front_cpu, rows_of
 
+pytestmark = pytest.mark.slow
+
 
 def outcome(tokens_per_s: float) -> dict[str, Any]:
     """Return what the step writes for two servers."""

@@ -11,6 +11,8 @@ from tests.model.operations import Verb, undone
 from tests.model.real_fleet import RealFleet
 from tests.model.real_worker import WorkerTable
 
+pytestmark = pytest.mark.slow
+
 ALL = Scope(tuple(Verb), worker_restarts=1, coordinator_restarts=1, cuts=1, direct=1, lies=1)
 
 

@@ -1,6 +1,10 @@
 """Coverage counts what happened, and a long run that never met a case fails."""
 
+import pytest
+
 from tests.simulation.inside import run_inside
+
+pytestmark = pytest.mark.slow
 
 _RUN = """
     from dataclasses import replace

@@ -9,6 +9,8 @@ import pytest
 
 from tests.simulation.inside import run_inside
 
+pytestmark = pytest.mark.slow
+
 _TRACES = """
     from tests.simulation.run import run_script
     from tests.simulation.script import generate_script
@@ -17,7 +19,6 @@ _TRACES = """
 """
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_hundred_runs_lose_double_and_alter_no_stream() -> None:
     """Every request ends, every id and text is explained, and nothing is left behind; `make simulate` runs more."""

@@ -1,6 +1,10 @@
 """Conversations move between coordinators that share a store, and runs fail when they lose what was stored."""
 
+import pytest
+
 from tests.simulation.inside import run_inside
+
+pytestmark = pytest.mark.slow
 
 _SCRIPT = """
     from tests.simulation.run import run_script

@@ -1,6 +1,10 @@
 """A reply that must be one run is one, and is found where it is not."""
 
+import pytest
+
 from tests.simulation.inside import run_inside
+
+pytestmark = pytest.mark.slow
 
 _LATER = """
     from tests.simulation import engines

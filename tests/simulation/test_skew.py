@@ -1,6 +1,10 @@
 """Processes of other minor versions send and read what protobuf would have it, and runs fail when that matters."""
 
+import pytest
+
 from tests.simulation.inside import run_inside
+
+pytestmark = pytest.mark.slow
 
 _PROCESS = """
     from tests.simulation.skew import SINCE, as_read, as_sent, has_call

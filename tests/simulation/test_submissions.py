@@ -1,6 +1,10 @@
 """A request that is sent again asks for the same, but for what follows from the part of the reply that it continues."""
 
+import pytest
+
 from tests.simulation.inside import run_inside
+
+pytestmark = pytest.mark.slow
 
 _LEDGER = """
     from tests.simulation.submissions import SubmissionLedger

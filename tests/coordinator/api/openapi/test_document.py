@@ -21,6 +21,8 @@ from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.settings import CoordinatorSettings
 
+pytestmark = pytest.mark.slow
+
 schemathesis = Lazily("schemathesis")
 
 ADMIN = {"Authorization": "Bearer open"}

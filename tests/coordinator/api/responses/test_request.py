@@ -50,7 +50,8 @@ def test_what_needs_a_store_is_rejected_without_one(body: dict[str, Any], param:
 def test_harmless_fields_pass() -> None:
     """Fields without effect are accepted, because clients always send them."""
     responses_chat(
-        store=True, metadata={"a": "b"}, user="me", service_tier="auto", include=["reasoning.encrypted_content", "file_search_call.results"],
+        store=True, metadata={"a": "b"}, user="me", service_tier="auto",
+        include=["reasoning.encrypted_content", "file_search_call.results"],
         previous_response_id=None, background=False, parallel_tool_calls=True, truncation="disabled",
         reasoning={"effort": "low", "summary": "auto"}, prompt_cache_key="k", tool_choice="auto", tools=[],
     )  # fmt: skip
