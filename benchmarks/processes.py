@@ -24,6 +24,10 @@ def core_awaited_seconds_of(pid: int) -> float:
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
+_COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
+"""As installed: compiling vLLM's modules anew takes a process longer than the rest of its start."""
+
+
 class Measured:
     """A running `tokenwire` command (or any Python module) with its log."""
 
@@ -38,7 +42,7 @@ class Measured:
             [sys.executable, "-m", module, *arguments],
             stdout=handle,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **_COMPILED, **(environment or {})},
         )
         os.close(handle)
         self._process = psutil.Process(self._popen.pid)

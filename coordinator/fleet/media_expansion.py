@@ -83,8 +83,8 @@ class MediaExpander:
                 raise EngineFailed("The worker expanded a prompt to ids that are not in the model's vocabulary.")
             return expanded
 
-        expanded = await self._ask(_Question(model, items, placement, needs), ask)
-        media = MediaPrompt(items, token_ids, len(expanded.token_ids), expanded.spans, options_json)
+        expanded, by = await self._ask(_Question(model, items, placement, needs), ask)
+        media = MediaPrompt(items, token_ids, len(expanded.token_ids), expanded.spans, options_json, by.instance_id)
         return expanded.token_ids, media
 
     async def features(self, model: str, media: MediaPrompt, mm_payload: str, placement: Placement = NEW) -> bytes:
@@ -95,7 +95,7 @@ class MediaExpander:
         needs = {MEDIA_FEATURES, *media_needs(media.items, media.options_json)}
         given = media.token_ids, media.items, media.options_json
         try:
-            expanded = await self._ask(
+            expanded, _ = await self._ask(
                 _Question(model, media.items, placement, needs),
                 lambda session: session.media.expand(
                     *given, MOST_TOKEN_IDS, mm_payload=mm_payload, tenant=placement.tenant
@@ -105,8 +105,10 @@ class MediaExpander:
             raise Unsupported(f"No worker of {model} can render requests with pictures ({error.message}).") from error
         return expanded.features_json
 
-    async def _ask(self, question: "_Question", ask: Callable[[WorkerSession], Awaitable[Expansion]]) -> Expansion:
-        """Return the answer of one worker after the other, until one does not fail.
+    async def _ask(
+        self, question: "_Question", ask: Callable[[WorkerSession], Awaitable[Expansion]]
+    ) -> tuple[Expansion, WorkerSession]:
+        """Return the answer of one worker after the other, until one does not fail, and that worker.
 
         One that says that the client is wrong may be wrong itself: another one is asked, if there is one.
         """
@@ -128,7 +130,7 @@ class MediaExpander:
             failed.append(session)
         for each in refusals:
             each.count_failed([session.address])
-        return answer
+        return answer, session
 
     async def _answer(
         self,

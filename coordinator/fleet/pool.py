@@ -576,6 +576,7 @@ def _unsupported(
     needed = ", ".join(names) if by_all else f"all of {', '.join(names)}"
     message = f"No worker of {model} supports {needed}, as they are configured: they run {engines}."
     message += remedy_for(names[0])
-    if placement.begun:
+    is_first = not (placement.resumed or placement.preempted or placement.joins)  # as of several inputs to pool
+    if placement.begun and not is_first:
         return RevisionLost(f"The last worker is gone that could go on with this reply. {message}", retry_after_s=1)
     return InvalidRequest(message, param="model" if names[0] in ("lora", "token_types") else names[0])

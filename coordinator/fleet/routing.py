@@ -24,6 +24,8 @@ CONVERSATION_TOKENS = 512
 """Discount for the worker of a conversation's last request: it may hold more of it than was sent to it."""
 ADAPTER_TOKENS = 256
 """Discount for the worker that used the adapter last: another one may have to load it."""
+MEDIA_TOKENS = 512
+"""Discount for the worker that has processed the prompt's pictures: another one has to get and process them, too."""
 _CONVERSATIONS, _CONVERSATION_TTL_S = 65_536, 1800.0
 _ADAPTERS, _ADAPTER_TTL_S = 1024, 300.0
 _EVENT_BLOCKS_PER_S = 1000
@@ -64,6 +66,7 @@ class RoutingInputs:
     conversation_worker: str | None = None
     adapter: int = 0
     adapter_worker: str | None = None
+    media_worker: str | None = None
 
 
 @value_class
@@ -96,6 +99,7 @@ class Decision(Generic[WCo]):
             (self.cached > 0, "holds a part of the prompt"),
             (inputs.conversation_worker == instance, "had the conversation last"),
             (inputs.adapter_worker == instance, "used the adapter last"),
+            (inputs.media_worker == instance, "has processed the pictures"),
         ]
         return ", ".join(reason for holds, reason in reasons if holds) or "least work ahead"
 
@@ -189,6 +193,8 @@ class Router:
             cost -= CONVERSATION_TOKENS
         if instance == inputs.adapter_worker:
             cost -= ADAPTER_TOKENS
+        if instance == inputs.media_worker:
+            cost -= MEDIA_TOKENS
         return cost
 
     def on_worker_state(self, worker: Candidate, weights: str) -> None:
@@ -237,6 +243,7 @@ class Router:
             conversation_worker=self._conversations.get(conversation) if conversation else None,
             adapter=adapter,
             adapter_worker=self._adapters.get(adapter) if adapter else None,
+            media_worker=None if submission.media is None else submission.media.expanded_by,
         )
 
     def _record_conversation(self, worker: Candidate, inputs: RoutingInputs) -> None:

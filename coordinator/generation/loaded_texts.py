@@ -121,6 +121,7 @@ def _load(
             template.content_format,
             default_kwargs=template.default_kwargs,
             untrusted=untrusted,
+            given=template.source is not None,
         ),
         token_texts=TokenTexts(tokenizer),
         parsers=load_parsers(settings.parsers, facts, files, disagreements),

@@ -46,6 +46,8 @@ class MediaPrompt:
     """Position and length of each item in the expanded prompt."""
     options_json: str | None = None
     """Options of this request for loading and processing; None: the model's."""
+    expanded_by: str = ""
+    """Instance id of the worker that has processed them for this prompt."""
 
     def messages(self) -> list[pb.MediaItem]:
         """Return what names the items to a worker."""

@@ -4,19 +4,21 @@ Clients share the memory: each leaves others room, and who has most loses first 
 """
 
 import hashlib
+import math
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tokenwire.coordinator.fair_memory import FairMemory
 from tokenwire.coordinator.media.content import MediaContent
 from tokenwire.errors import Overloaded, mib
 from tokenwire.process.fair_room import leaves_room
 
 _RETRY_AFTER_S = 1.0
-_MOST_NAMES = 65_536
-NAMES_BYTES = 256 * _MOST_NAMES
-"""What all names take, about."""
+_NAME_BYTES = 256
+NAMES_BYTES = _NAME_BYTES * 65_536
+"""What all names take, about. Who has most of them loses first."""
 
 _PictureName = tuple[str, bytes]
 """A tenant, and the digest of the name that it gave: clients choose how long that is."""
@@ -34,9 +36,12 @@ class MediaStore:
         """By the share that they count for, least recently used first; without empty ones."""
         self._kept_by: dict[bytes, str] = {}
         """The shares of those, by digest."""
+        self._kept_bytes = Counter[str]()
+        """Of those, by share: what dropping them would free if no request has them."""
+        self._all_kept_bytes = 0
         self._used_by = Counter[str]()
         """Of `used_bytes`, by share."""
-        self._names: OrderedDict[_PictureName, bytes] = OrderedDict()
+        self._names = FairMemory[_PictureName, bytes](NAMES_BYTES, math.inf)
         """Digests by what tenants call them: what one tenant names, no other finds."""
 
     def add(self, content: MediaContent, share: str = "") -> MediaContent:
@@ -48,7 +53,10 @@ class MediaStore:
         if known is None:
             self.count(content, len(content.data), share)
             known = self._live[content.digest] = content
-        kept = self._kept.setdefault(self._kept_by.setdefault(known.digest, share), OrderedDict())
+        share = self._kept_by.setdefault(known.digest, share)
+        kept = self._kept.setdefault(share, OrderedDict())
+        if known.digest not in kept:
+            self._count_kept(share, len(known.data))
         kept[known.digest] = known
         kept.move_to_end(known.digest)
         return known
@@ -78,53 +86,57 @@ class MediaStore:
 
     def name(self, tenant: str, name: str, content: MediaContent) -> None:
         """Let a tenant find a picture by a name of its own."""
-        key = _key(tenant, name)
-        self._names[key] = content.digest
-        self._names.move_to_end(key)
-        if len(self._names) > _MOST_NAMES:
-            self._names.popitem(last=False)
+        self._names.put(_key(tenant, name), content.digest, tenant, _NAME_BYTES)
 
     def find(self, tenant: str, name: str) -> MediaContent | None:
         """Return the picture to which a tenant gave a name, if it is still kept."""
-        key = _key(tenant, name)
-        digest = self._names.get(key)
-        content = None if digest is None else self._live.get(digest)
-        if content is not None:
-            self._names.move_to_end(key)
-        return content
+        digest = self._names.use(_key(tenant, name))
+        return None if digest is None else self._live.get(digest)
 
     def _take(self, size: int, share: str) -> None:
-        while self._kept and not (self._fits(size) and self._leaves_room(size, share)):
-            self._drop()
-        if not self._fits(size):
-            held = f"The pictures of requests take {mib(self.used_bytes)}"
-        elif not self._leaves_room(size, share):
-            held = f"The pictures of this client's requests take {mib(self._used_by[share])}, those of all take"
-            held = f"{held} {mib(self.used_bytes)}"
-        else:
+        while not (self._fits(size) and self._leaves_room(size, share)):
+            others = self._all_kept_bytes - self._kept_bytes[share]
+            if self._fits(size, others) and self._leaves_room(size, share, others):
+                self._drop(max(self._kept, key=self._used_by.__getitem__))
+            elif share in self._kept:
+                self._drop(share)
+            else:  # what others keep would not be enough
+                break
+        if self._fits(size) and self._leaves_room(size, share):
             self.used_bytes += size
             self._used_by[share] += size
             return
+        held, more = f"The pictures of requests take {mib(self.used_bytes)}", f"{mib(size)} more"
+        if self._fits(size):
+            held = f"The pictures of this client's requests take {mib(self._used_by[share])}, those of all take"
+            held, more = f"{held} {mib(self.used_bytes)}", f"{more} that leaves others a part"
         raise Overloaded(
-            f"{held} of at most {mib(self._memory_bytes)} (--media-memory-mb): there is no room for {mib(size)} more.",
+            f"{held} of at most {mib(self._memory_bytes)} (--media-memory-mb): there is no room for {more}.",
             retry_after_s=_RETRY_AFTER_S,
         )
 
-    def _fits(self, size: int) -> bool:
-        return self.used_bytes + size <= self._memory_bytes
+    def _fits(self, size: int, freed: int = 0) -> bool:
+        """Return whether so much is free, once some is freed."""
+        return self.used_bytes - freed + size <= self._memory_bytes
 
-    def _leaves_room(self, size: int, share: str) -> bool:
-        """Return whether others have room beside a client's; who has nothing yet need not leave any."""
-        own = self._used_by[share]
-        return not (share and own) or leaves_room(own, size, self._memory_bytes - self.used_bytes)
+    def _leaves_room(self, size: int, share: str, freed: int = 0) -> bool:
+        """Return whether others have room beside a client's, once some is freed of theirs; who has nothing yet need not
+        leave any.
+        """
+        own, free = self._used_by[share], self._memory_bytes - self.used_bytes + freed
+        return not (share and own) or leaves_room(own, size, free)
 
-    def _drop(self) -> None:
-        """Keep no longer what the client with most has used least recently: that frees it, unless a request has it."""
-        share = max(self._kept, key=self._used_by.__getitem__)
-        digest, _ = self._kept[share].popitem(last=False)
+    def _drop(self, share: str) -> None:
+        """Keep no longer what a client has used least recently: that frees it, unless a request has it."""
+        digest, content = self._kept[share].popitem(last=False)
+        self._count_kept(share, -len(content.data))
         del self._kept_by[digest]
         if not self._kept[share]:
-            del self._kept[share]
+            del self._kept[share], self._kept_bytes[share]
+
+    def _count_kept(self, share: str, size: int) -> None:
+        self._kept_bytes[share] += size
+        self._all_kept_bytes += size
 
     def _free(self, size: int, share: str) -> None:
         self.used_bytes -= size

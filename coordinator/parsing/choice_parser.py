@@ -5,6 +5,7 @@ import math
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import TypeVar
 
 from tokenwire.coordinator.parsing.agreement import agreed, joined, unsent
@@ -46,6 +47,7 @@ class ChoiceParser:
         "_batches",
         "_disagreed",
         "_ids",
+        "_lengths",
         "_marks",
         "_name",
         "_new_parser",
@@ -84,6 +86,8 @@ class ChoiceParser:
         self._disagreed = disagreed
         self._tools_streamed = False
         self._texts: list[str] = []
+        self._lengths = array("I")
+        """Of the texts of the steps, of which the first are joined."""
         self._ids = array("I")
         self._sent: list[MessageDelta] = []
 
@@ -96,6 +100,7 @@ class ChoiceParser:
     def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         """Add the output of one step; return the delta to send. Raises ParserFailed."""
         self._texts.append(text)
+        self._lengths.append(len(text))
         if len(self._texts) > MOST_APART:
             self._texts = ["".join(self._texts)]
         self._ids.extend(token_ids)
@@ -123,6 +128,8 @@ class ChoiceParser:
         rules = self._rules
         whole = self._guard(lambda: self._parser.parse(text, token_ids))
         message = self._agreed(whole, text, list(token_ids), texts)
+        if message is not whole:
+            self._disagreed()
         reasoning, content, calls = message
         kept = calls is whole[2]
         return ParsedMessage(
@@ -141,26 +148,27 @@ class ChoiceParser:
         """Return the last delta of a stream, with what only a parse of all its text finds."""
         sent = joined(self._sent if delta is None else [*self._sent, delta])
         reasons = self._rules.include_reasoning
-        whole = self._new_parser().parse("".join(self._texts), self._ids.tolist())
+        text, ids = "".join(self._texts), self._ids.tolist()
+        whole = self._new_parser().parse(text, ids)
         message = agreed(sent, whole, reasons)
         if message is not whole:
             self._disagreed()
+            ends = zip(self._lengths, accumulate(self._lengths), strict=True)
+            texts = [text[end - length : end] for length, end in ends]
+            message = agreed(sent, self._agreed(whole, text, ids, texts), reasons)
         return merge(delta, unsent(sent, message, reasons))
 
     def _agreed(self, whole: RawMessage, text: str, ids: list[int], texts: Sequence[str]) -> RawMessage:
-        """Return the message on which a complete parse and a stream agree."""
+        """Return the message on which a complete parse and a stream agree that is batched as much as may be."""
         reasons = self._rules.include_reasoning
         steps = [(text, ids)]
         if len(texts) == len(ids):
             steps = [(each, [token_id]) for each, token_id in zip(texts, ids, strict=True)]
         try:
-            message = agreed(self._fed(steps), whole, reasons)
+            return agreed(self._fed(steps), whole, reasons)
         except Exception:  # a complete parse is better than none
             log.debug("the %s failed to stream an output", self._name, exc_info=True)
             return whole
-        if message is not whole:
-            self._disagreed()
-        return message
 
     def _fed(self, steps: Sequence[tuple[str, list[int]]]) -> RawMessage:
         feed = BatchingFeed(self._new_parser(), self._marks, self._splits_text, _AT_ONCE).feed

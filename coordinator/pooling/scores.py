@@ -2,15 +2,17 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import mul
+from typing import Any
 
 from tokenwire.coordinator.generation.limits import lacks_route
 from tokenwire.coordinator.pooling.pairs import cut_text
 from tokenwire.coordinator.pooling.types import Input, Results, TextPair
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
-from tokenwire.coordinator.types import ServedModel, TextPrompt
+from tokenwire.coordinator.types import ChatPrompt, ServedModel, TextPrompt
 from tokenwire.errors import InvalidRequest
 from tokenwire.process.threads import in_thread
 from tokenwire.process.value_class import value_class
@@ -50,8 +52,12 @@ class ScoredTexts:
             await _cut(model.tokenizer, self.second, second_tokens),
         )
 
-    def inputs(self, model: ServedModel) -> Sequence[Input]:
-        """Return what is pooled: each text, or the pairs. Raises NotFound if the model scores none."""
+    def inputs(self, model: ServedModel, template_kwargs: Mapping[str, Any] | None = None) -> Sequence[Input]:
+        """Return what is pooled: each text, or the pairs. Raises NotFound if the model scores none.
+
+        A template renders pairs only if the operator gave it, as in vLLM: those of rerankers' files are often of the
+        model that they were made from.
+        """
         pooling = model.pooling
         if pooling is None or pooling.score not in ("bi-encoder", "cross-encoder") or pooling.own_pairs:
             raise lacks_route(model, "Score API")
@@ -59,9 +65,16 @@ class ScoredTexts:
             return [TextPrompt(text) for text in (*self.first, *self.second)]
         firsts = self.first if len(self.first) > 1 else [self.first[0]] * len(self.second)
         pairs = zip(firsts, self.second, strict=True)
+        if model.template.given:
+            options = TemplateOptions(add_generation_prompt=False, kwargs=template_kwargs or {})
+            return [ChatPrompt(_as_messages(*pair), options) for pair in pairs]
         if not pooling.separates_texts:
             return [TextPrompt(first + second) for first, second in pairs]
         return [TextPair(first, second) for first, second in pairs]
+
+
+def _as_messages(first: str, second: str) -> Sequence[Mapping[str, Any]]:
+    return [{"role": "query", "content": first}, {"role": "document", "content": second}]
 
 
 async def pair_scores(results: Results, first: int, second: int) -> list[float]:

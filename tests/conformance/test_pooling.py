@@ -24,6 +24,10 @@ pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(1200)]
 
 _LENGTH = ("--max-model-len", "128")
 _LORA = ("--enable-lora", "--max-lora-rank", "8")
+_TEMPLATE = (
+    "{{ instruction | default('Rank.') }}"
+    "{% for message in messages %} {{ message.role }}: {{ message.content }}{% endfor %}"
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class PoolingModel:
     folder: Callable[[], Path]
     cases: Callable[[], dict[str, Case]]
     has_adapter: bool = False
+    template: str | None = None
+    """That both servers are given, for pairs."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ class Answers:
 
 MODELS = {
     "cross-encoder": PoolingModel(cross_encoder, cross_encoder_cases),
+    "cross-encoder with a template": PoolingModel(cross_encoder, cross_encoder_cases, template=_TEMPLATE),
     "classifier": PoolingModel(classifier, classifier_cases),
     "adapter": PoolingModel(find_embedding_model, adapter_cases, has_adapter=True),
 }
@@ -59,14 +66,15 @@ def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     adapter = embedding_adapter(path, folder / ADAPTER) if model.has_adapter else None
     options = _LENGTH if adapter is None else (*_LENGTH, *_LORA)
     loaded = () if adapter is None else ("--lora-modules", f"{ADAPTER}={adapter}")
-    server = VllmServer(folder, (*options, *loaded), path)
+    template = () if model.template is None else ("--chat-template", model.template)
+    server = VllmServer(folder, (*options, *loaded, *template), path)
     try:
         server.wait_ready()
         theirs = _asked(server.url, cases)
     finally:
         server.stop()
     routes = () if adapter is None else ("--enable-lora-routes",)
-    with running_service(folder, routes, options, path) as service:
+    with running_service(folder, (*routes, *template), options, path) as service:
         if adapter is not None:
             body = {"lora_name": ADAPTER, "lora_path": str(adapter)}
             response = httpx.post(f"{service.url}/v1/load_lora_adapter", json=body, timeout=120)

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Sequence
+from itertools import chain
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BeforeValidator, Field
+from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -33,7 +34,7 @@ class ScoringFields(PoolingFields):
 
     max_tokens_per_query: int = 0
     max_tokens_per_doc: int = 0
-    # Without effect, as in vLLM: they are for templates for pairs, which a server has only if it is given one.
+    # For templates for pairs, which a server has only if it is given one.
     instruction: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
@@ -47,7 +48,8 @@ class ScoringFields(PoolingFields):
 
     def to_pooling(self, texts: ScoredTexts, model: ServedModel, headers: RequestHeaders) -> PoolingRequest:
         """Translate into a PoolingRequest. Raises InvalidRequest or NotFound."""
-        inputs = texts.inputs(model)
+        instruction = {} if self.instruction is None else {"instruction": self.instruction}
+        inputs = texts.inputs(model, {**instruction, **(self.chat_template_kwargs or {})})
         return PoolingRequest(
             request_id=self.response_id("score-", headers),
             inputs=inputs,
@@ -62,6 +64,8 @@ class ScoringFields(PoolingFields):
 
 
 ScoreInput = str | dict[str, Any]
+_NAMES = (("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2"))
+"""That go together."""
 
 
 class ScoreRequest(ScoringFields):
@@ -77,6 +81,15 @@ class ScoreRequest(ScoringFields):
         BeforeValidator(checked_prompts("documents")),
         Field(validation_alias=AliasChoices("documents", "items", "data_2", "text_2")),
     ]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, body: Any) -> Any:
+        given = set(chain(*_NAMES)) & body.keys() if isinstance(body, dict) else set()
+        if len(given) == 2 and not any(given == {*pair} for pair in _NAMES):
+            pairs = ", ".join(" and ".join(pair) for pair in _NAMES)
+            raise ValueError(f"Texts to score come as {pairs}, not as {' and '.join(sorted(given))}.")
+        return body
 
 
 class RerankRequest(ScoringFields):

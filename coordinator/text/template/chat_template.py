@@ -59,8 +59,13 @@ class ChatTemplate:
         default_kwargs: Mapping[str, Any] | None = None,
         untrusted: UntrustedRenderer | None = None,
         limits: RenderLimits | None = None,
+        given: bool = False,
     ) -> None:
-        """untrusted: renders templates from requests; without it they are rejected."""
+        """untrusted: renders templates from requests; without it they are rejected.
+
+        given: whether the operator gave the template, rather than the model's files.
+        """
+        self.given = given
         sources = {"default": source} if isinstance(source, str) else dict(source or {})
         self._templates = {name: compile_template(text) for name, text in sources.items()}
         self._special_tokens = dict(special_tokens)

@@ -37,7 +37,7 @@ class Asked:
         unsupported: frozenset[str] = frozenset(),
         address: str = "worker",
     ) -> None:
-        self.address = address
+        self.address = self.instance_id = address
         self.unsupported = unsupported
         self.salt: str | None = None
         self.tenants: list[str] = []

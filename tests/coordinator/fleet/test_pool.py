@@ -595,6 +595,8 @@ async def test_a_request_goes_to_a_worker_that_has_its_parameters(tmp_path: Path
             send(pool, watermarked, [Listener()])
         assert refused.value.param == "watermarking"
         with pytest.raises(RevisionLost, match="The last worker is gone that could go on with this reply"):
+            send(pool, watermarked, [Listener()], placement=replace(NEW, begun=True, resumed=True))
+        with pytest.raises(InvalidRequest, match="No worker of"):  # as the first of several inputs to pool
             send(pool, watermarked, [Listener()], placement=replace(NEW, begun=True))
         send(pool, submission(), [Listener()])
 

@@ -5,8 +5,9 @@ import pytest
 from tests.clock import Clock
 from tests.coordinator.fleet.loaded_worker import LoadedWorker
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
-from tokenwire.coordinator.fleet.routing import CONVERSATION_TOKENS, Router, TTLCache
+from tokenwire.coordinator.fleet.routing import CONVERSATION_TOKENS, MEDIA_TOKENS, Router, TTLCache
 from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
 from tokenwire.protocol.prefix_hash import prefix_hashes
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -183,6 +184,16 @@ def test_an_adapter_is_used_on_the_worker_that_used_it_last(router: Router, work
     again = router.choose(workers, submit_of([2], lora=red), NEW)
     assert again.worker is first
     assert "used the adapter last" in again.explain()
+
+
+def test_pictures_go_to_the_worker_that_has_processed_them(router: Router, workers: list[LoadedWorker]) -> None:
+    """Unless it has much more to do."""
+    media = MediaPrompt([MediaContent(b"x")], [1], 1, [(0, 1)], expanded_by=workers[2].instance_id)
+    chosen = router.choose(workers, submit_of([1], media=media), NEW)
+    assert chosen.worker is workers[2]
+    assert "has processed the pictures" in chosen.explain()
+    workers[2].take(prompt=MEDIA_TOKENS)
+    assert router.choose(workers, submit_of([1], media=media), NEW).worker is not workers[2]
 
 
 @pytest.mark.parametrize("policy", ["load", "round-robin"])

@@ -56,6 +56,29 @@ def test_who_has_most_makes_room_first() -> None:
     assert store.find("small", "24") is not None
 
 
+def test_a_client_that_is_refused_takes_nothing_from_others() -> None:
+    """What it may not have, though there is room, is not made room for."""
+    store = MediaStore(100)
+    store.name("small", "its", store.add(MediaContent(b"s" * 2), "small"))
+    held = [store.add(MediaContent(bytes([number]) * 10), "large") for number in range(7)]
+    with pytest.raises(Overloaded, match="of this client's requests take"):
+        store.add(MediaContent(b"x" * 10), "large")
+    assert len(held) == 7
+    assert store.find("small", "its") is not None
+
+
+def test_who_has_most_names_loses_one_first() -> None:
+    """However many one client gives, another's stay."""
+    store = MediaStore(100)
+    content = store.add(MediaContent(b"x"))
+    store.name("small", "its", content)
+    for number in range(70_000):
+        store.name("large", str(number), content)
+    assert store.find("small", "its") is content
+    assert store.find("large", "0") is None
+    assert store.find("large", "69999") is content
+
+
 def test_pictures_that_requests_have_are_never_dropped_so_further_ones_are_rejected() -> None:
     """With all memory in use a picture is refused with 429; once the request is gone it is taken."""
     store = MediaStore(100)

@@ -161,6 +161,25 @@ def test_a_reply_is_the_same_streamed_or_not(whole: str, kept: str, count: int) 
     assert len(counted) == count
 
 
+class LosesAlone(ScriptedRawParser):
+    """Loses a token that it gets by itself, and finds something else in the whole text."""
+
+    def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
+        return None if text == "b" else MessageDelta(text)
+
+    def parse(self, text: str, token_ids: Sequence[int]) -> RawMessage:
+        return None, "something else", ()
+
+
+def test_a_stream_ends_with_what_a_batched_one_had_not_lost() -> None:
+    """As a reply that is not streamed has it, of which no token comes by itself."""
+    stream, whole = parser(LosesAlone()), ChoiceParser(LosesAlone, AUTO, "")
+    deltas = [stream.delta(text, [1], not text) for text in ("a", "c", "b", "")]
+
+    assert "".join(delta.content or "" for delta in deltas if delta) == "acb"
+    assert whole.full("acb", [1] * 4, "length", ["a", "c", "b", ""]).content == "acb"
+
+
 def test_a_whole_output_is_fed_in_few_calls() -> None:
     """However cheap they are: nobody waits for its parts, and other requests wait for it."""
     made: list[ScriptedRawParser] = []

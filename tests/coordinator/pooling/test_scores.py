@@ -1,5 +1,7 @@
 """Scores of pairs, and their order."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.coordinator.fakes import served_model
@@ -7,7 +9,8 @@ from tests.coordinator.pooling.embedding import embedding_model, pooled_result
 from tests.turns import TurnsOfOthers
 from tokenwire.coordinator.pooling.scores import ScoredTexts, pair_scores, ranked
 from tokenwire.coordinator.pooling.types import Results, TextPair
-from tokenwire.coordinator.types import TextPrompt
+from tokenwire.coordinator.text.template.chat_template import ChatTemplate
+from tokenwire.coordinator.types import ChatPrompt, TextPrompt
 from tokenwire.errors import InvalidRequest, NotFound
 
 
@@ -29,6 +32,27 @@ async def test_a_cross_encoder_gets_pairs() -> None:
     assert texts.inputs(embedding_model(score="cross-encoder")) == [TextPrompt("qa"), TextPrompt("qb")]
     results = Results("r", [pooled_result([0.25]), pooled_result([0.5])], [1, 1])
     assert await pair_scores(results, 1, 2) == [0.25, 0.5]
+
+
+def test_only_a_template_that_the_operator_gave_renders_pairs() -> None:
+    """With the request's values: those of rerankers' files are often of other models."""
+    texts, kwargs = ScoredTexts(["q"], ["a"]), {"instruction": "Be strict."}
+    given, own = (
+        replace(
+            embedding_model(task="classify", score="cross-encoder", separates_texts=True),
+            template=ChatTemplate("{{ messages[1].content }}", {}, given=is_given),
+        )
+        for is_given in (True, False)
+    )
+    (pair,) = texts.inputs(given, kwargs)
+
+    assert isinstance(pair, ChatPrompt)
+    assert [dict(each) for each in pair.messages] == [
+        {"role": "query", "content": "q"},
+        {"role": "document", "content": "a"},
+    ]
+    assert (pair.options.kwargs, pair.options.add_generation_prompt) == (kwargs, False)
+    assert texts.inputs(own, kwargs) == [TextPair("q", "a")]
 
 
 @pytest.mark.parametrize(

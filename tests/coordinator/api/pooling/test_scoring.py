@@ -25,12 +25,7 @@ async def test_embeddings_rank_documents(tmp_path: Path) -> None:
         results = await ranking(client)
         score = {}
         for path in ("/score", "/v1/score"):
-            for first, second in (
-                ("queries", "documents"),
-                ("queries", "items"),
-                ("data_1", "data_2"),
-                ("text_1", "text_2"),
-            ):
+            for first, second in NAMES:
                 response = await client.post(path, json={first: "red", second: DOCUMENTS})
                 score[path, second] = [each["score"] for each in response.json()["data"]]
                 assert response.json()["usage"]["prompt_tokens"] == 3 + 3 + 5 + 4
@@ -45,6 +40,15 @@ async def test_embeddings_rank_documents(tmp_path: Path) -> None:
         for path in ("/v1/rerank", "/v2/rerank"):
             assert await ranking(client, path, top_n=2) == results[:2]
         assert (await ranking(client, query="redder", max_tokens_per_query=3))[0]["relevance_score"] == pytest.approx(1)
+
+
+async def test_names_of_texts_go_together(tmp_path: Path) -> None:
+    """One of a pair with one of another is refused, as by vLLM."""
+    async with served(tmp_path, embedding_width=16) as client:
+        response = await client.post("/score", json={"text_1": "red", "documents": DOCUMENTS})
+
+        assert response.status_code == 400
+        assert "not as documents and text_1" in response.json()["error"]["message"]
 
 
 async def test_fields_that_other_routes_lost_have_no_effect(tmp_path: Path) -> None:
