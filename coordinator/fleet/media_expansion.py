@@ -25,6 +25,8 @@ _MOST_WAITING = 256
 _ANY_ID = 2**32
 _PATIENCE_S = 5.0
 """Longer than it takes until a worker is silent: one that is left because of it gets no other calls."""
+_LISTENS_S = 60.0
+"""So long an answer of such a worker still counts: with it, the worker gets calls again."""
 
 
 class MediaWorkers(Protocol):
@@ -54,6 +56,8 @@ class MediaExpander:
         self._absence_s = absence_s
         self._look_s = look_s
         self._waiting = 0
+        self._left: set[asyncio.Future[Expansion]] = set()
+        """Calls for whose answer nobody waits."""
 
     async def expand(
         self,
@@ -144,10 +148,26 @@ class MediaExpander:
         try:
             while not (await asyncio.wait([call], timeout=self._patience_s))[0]:
                 if self._should_leave(session, question, failed):
+                    if session.media.is_silent and session.media.open_calls <= 1:
+                        self._leave(call)
                     raise Unavailable("It does not answer.", retry_after_s=1)
             return call.result()
         finally:
-            call.cancel()
+            if call not in self._left:
+                call.cancel()
+
+    def _leave(self, call: asyncio.Future[Expansion]) -> None:
+        """Let a call go on, so that a worker that is only slow, as with its first picture, is not silent for longer."""
+        self._left.add(call)
+        timer = call.get_loop().call_later(_LISTENS_S, call.cancel)
+
+        def on_done(_: asyncio.Future[Expansion]) -> None:
+            timer.cancel()
+            self._left.discard(call)
+            if not call.cancelled():
+                call.exception()  # nobody else asks for it
+
+        call.add_done_callback(on_done)
 
     async def _found(self, question: "_Question", failed: Sequence[WorkerSession]) -> WorkerSession:
         """Return the next worker to ask. Where there is none, wait for one, as other requests do in the queue."""

@@ -49,6 +49,7 @@ class Asked:
         self.media = SimpleNamespace(lacks=lambda items: lacks, expand=self.expand, is_silent=False, open_calls=0)
         self._answer = answer
         self.may_answer = asyncio.Event()
+        self.answered_late = 0
 
     def hang(self, answers_others: bool = False) -> None:
         """Answer nothing from now on, but for others than who asks here."""
@@ -60,6 +61,7 @@ class Asked:
         self.media.is_silent = not self._answers_others
         self.media.open_calls += 1
         await self.may_answer.wait()
+        self.answered_late += 1
         assert isinstance(self._answer, Expansion)
         return self._answer
 
@@ -229,6 +231,19 @@ async def test_a_worker_that_answers_nobody_is_left_for_another() -> None:
     for _ in range(3):
         await expander.expand("model", [1], [ITEM])
     assert (hanging.asked, other.asked) == (1, 3)
+
+
+async def test_a_silent_worker_may_still_answer() -> None:
+    """Nobody waits for it, but then it is known to be slow and not silent; of a busy one the call is cancelled."""
+    slow, busy, other = Asked(), Asked(address="busy"), Asked(lacks=1000)
+    slow.hang()
+    busy.hang(answers_others=True)
+    expander = expander_of(slow, busy, other)
+    await expander.expand("model", [1], [ITEM])
+    for each in (slow, busy):
+        each.may_answer.set()
+    await until(lambda: slow.answered_late == 1)
+    assert busy.answered_late == 0
 
 
 async def test_a_worker_that_keeps_one_request_is_left_for_one_with_fewer_calls() -> None:
