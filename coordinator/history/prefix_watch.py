@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tokenwire.coordinator.fair_memory import FairMemory
 from tokenwire.coordinator.history.digests import text_hash
 from tokenwire.coordinator.history.prompt_digest import (
     BLOCK_TOKENS,
@@ -20,6 +19,7 @@ from tokenwire.coordinator.observability.record import PrefixCause, PrefixDiverg
 from tokenwire.coordinator.output.choice import Reply
 from tokenwire.coordinator.text.template.content_format import ContentFormat
 from tokenwire.coordinator.types import ChatPrompt, Prefill, Prompt, ServedModel
+from tokenwire.process.fair_memory import FairMemory
 
 MAX_BYTES, _TTL_S = 16 * 1024 * 1024, 1800.0
 _BRANCHES = 4

@@ -1,6 +1,6 @@
 """Keeps the bytes of pictures by digest: as long as a request has them, and after that while there is memory.
 
-Clients share the memory: each leaves others room, and who has most loses first what no request has.
+Clients share the memory: each leaves others room, and who keeps most loses first what no request has.
 """
 
 import hashlib
@@ -10,12 +10,15 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tokenwire.coordinator.fair_memory import FairMemory
 from tokenwire.coordinator.media.content import MediaContent
 from tokenwire.errors import Overloaded, mib
+from tokenwire.process.fair_memory import FairMemory
 from tokenwire.process.fair_room import leaves_room
+from tokenwire.process.largest_share import LargestShare
 
 _RETRY_AFTER_S = 1.0
+PICTURE_BYTES = 1024
+"""What a picture takes besides its own bytes, about."""
 _NAME_BYTES = 256
 NAMES_BYTES = _NAME_BYTES * 65_536
 """What all names take, about. Who has most of them loses first."""
@@ -27,8 +30,10 @@ _PictureName = tuple[str, bytes]
 class MediaStore:
     """Pictures within a bound of bytes, each once, which counts for the first client that has it."""
 
-    def __init__(self, memory_bytes: int) -> None:
+    def __init__(self, memory_bytes: int, picture_bytes: int = PICTURE_BYTES) -> None:
+        """`picture_bytes`: what a picture counts for besides its own."""
         self._memory_bytes = memory_bytes
+        self._picture_bytes = picture_bytes
         self.used_bytes = 0
         """Of all pictures that are kept, that a request has, or that are arriving."""
         self._live: weakref.WeakValueDictionary[bytes, MediaContent] = weakref.WeakValueDictionary()
@@ -39,6 +44,8 @@ class MediaStore:
         self._kept_bytes = Counter[str]()
         """Of those, by share: what dropping them would free if no request has them."""
         self._all_kept_bytes = 0
+        self._largest = LargestShare()
+        """By `_kept_bytes`."""
         self._used_by = Counter[str]()
         """Of `used_bytes`, by share."""
         self._names = FairMemory[_PictureName, bytes](NAMES_BYTES, math.inf)
@@ -51,12 +58,12 @@ class MediaStore:
         """
         known = self._live.get(content.digest)
         if known is None:
-            self.count(content, len(content.data), share)
+            self.count(content, self._size(content), share)
             known = self._live[content.digest] = content
         share = self._kept_by.setdefault(known.digest, share)
         kept = self._kept.setdefault(share, OrderedDict())
         if known.digest not in kept:
-            self._count_kept(share, len(known.data))
+            self._count_kept(share, self._size(known))
         kept[known.digest] = known
         kept.move_to_end(known.digest)
         return known
@@ -70,9 +77,10 @@ class MediaStore:
     def arriving(self, share: str = "") -> Iterator[Callable[[int], None]]:
         """Count a picture that is not added yet, meanwhile, by the function that this yields.
 
-        It takes the number of further bytes, and raises Overloaded if there is no memory for them.
+        It takes the number of further bytes. Both raise Overloaded if there is no memory.
         """
-        arrived = 0
+        arrived = self._picture_bytes
+        self._take(arrived, share)
 
         def count(more: int) -> None:
             nonlocal arrived
@@ -97,7 +105,7 @@ class MediaStore:
         while not (self._fits(size) and self._leaves_room(size, share)):
             others = self._all_kept_bytes - self._kept_bytes[share]
             if self._fits(size, others) and self._leaves_room(size, share, others):
-                self._drop(max(self._kept, key=self._used_by.__getitem__))
+                self._drop(self._largest.find())
             elif share in self._kept:
                 self._drop(share)
             else:  # what others keep would not be enough
@@ -129,14 +137,18 @@ class MediaStore:
     def _drop(self, share: str) -> None:
         """Keep no longer what a client has used least recently: that frees it, unless a request has it."""
         digest, content = self._kept[share].popitem(last=False)
-        self._count_kept(share, -len(content.data))
+        self._count_kept(share, -self._size(content))
         del self._kept_by[digest]
         if not self._kept[share]:
             del self._kept[share], self._kept_bytes[share]
 
+    def _size(self, content: MediaContent) -> int:
+        return len(content.data) + self._picture_bytes
+
     def _count_kept(self, share: str, size: int) -> None:
         self._kept_bytes[share] += size
         self._all_kept_bytes += size
+        self._largest.put(share, self._kept_bytes[share])
 
     def _free(self, size: int, share: str) -> None:
         self.used_bytes -= size

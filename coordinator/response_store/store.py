@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from tokenwire.coordinator.fair_memory import FairMemory
 from tokenwire.coordinator.response_store.stored_response import StoredResponse
+from tokenwire.process.fair_memory import FairMemory
 
 ResponseKey = tuple[str, str]
 """A tenant, and the id of its response."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
-from tokenwire.coordinator.fair_memory import FairMemory
 from tokenwire.coordinator.trajectories.session_limit import SessionLimit, StoredEvent
+from tokenwire.process.fair_memory import FairMemory
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from tokenwire.coordinator.media.content import IMAGE_EMBEDS
 from tokenwire.coordinator.media.fetching import GuardedFetcher
 from tokenwire.coordinator.media.loader import MediaLoader, MediaReference
 from tokenwire.coordinator.media.settings import MediaSettings
+from tokenwire.coordinator.media.store import PICTURE_BYTES
 from tokenwire.errors import InvalidRequest, Overloaded
 
 
@@ -159,7 +160,7 @@ async def test_embeddings_are_loaded_as_bytes_of_their_own_kind() -> None:
     with pytest.raises(InvalidRequest, match="Cache miss for image at index 0"):
         await loader.load([MediaReference(None, "cat")], "one")
     assert loader.outcomes["embeds", "ok"] == 1
-    assert loader.store.used_bytes == len(one.data)
+    assert loader.store.used_bytes == len(one.data) + PICTURE_BYTES
 
 
 async def test_embeddings_are_bounded_as_pictures_are() -> None:
@@ -172,7 +173,7 @@ async def test_embeddings_are_bounded_as_pictures_are() -> None:
 
 async def test_pictures_beyond_the_memory_are_rejected_until_others_end() -> None:
     """Memory for pictures is bounded: more of them get 429."""
-    loader = MediaLoader(MediaSettings(memory_bytes=200))
+    loader = MediaLoader(MediaSettings(memory_bytes=200 + PICTURE_BYTES))
     held = await loader.load([MediaReference(data_url(pictures.png() + bytes(60)))], "")
     with pytest.raises(Overloaded):
         await load_urls(data_url(pictures.png(4, 4) + bytes(80)), loader=loader)
@@ -184,14 +185,14 @@ async def test_pictures_that_are_on_their_way_take_memory_too() -> None:
     """However many are fetched at a time, they take no more than the memory; what was given up takes none."""
     picture = pictures.png()
     fetcher = HeldFetches()
-    loader = MediaLoader(MediaSettings(memory_bytes=len(picture)), fetcher)
+    loader = MediaLoader(MediaSettings(memory_bytes=len(picture) + PICTURE_BYTES), fetcher)
     arriving = asyncio.create_task(load_urls("https://a/1", loader=loader))
     await fetcher.begun.wait()
-    assert loader.store.used_bytes == len(picture)
+    assert loader.store.used_bytes == len(picture) + PICTURE_BYTES
     for url in ("https://a/2", data_url(pictures.png(4, 4))):
         with pytest.raises(Overloaded):
             await load_urls(url, loader=loader)
-    assert loader.store.used_bytes == len(picture)
+    assert loader.store.used_bytes == len(picture) + PICTURE_BYTES
     fetcher.go.set()
     assert await arriving == [picture]
-    assert loader.store.used_bytes == len(picture)
+    assert loader.store.used_bytes == len(picture) + PICTURE_BYTES

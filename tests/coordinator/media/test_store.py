@@ -11,7 +11,7 @@ from tokenwire.errors import Overloaded
 
 def test_equal_bytes_are_kept_once() -> None:
     """A picture that comes again is the one that is kept, and takes no more memory."""
-    store = MediaStore(100)
+    store = MediaStore(100, picture_bytes=0)
     first = store.add(MediaContent(b"x" * 60))
     assert store.add(MediaContent(b"x" * 60)) is first
     assert store.used_bytes == 60
@@ -19,7 +19,7 @@ def test_equal_bytes_are_kept_once() -> None:
 
 def test_pictures_that_nobody_has_make_room_for_new_ones() -> None:
     """Those used least recently are dropped, and their memory counts as free."""
-    store = MediaStore(100)
+    store = MediaStore(100, picture_bytes=0)
     store.add(MediaContent(b"a" * 60))
     store.add(MediaContent(b"b" * 60))
     gc.collect()
@@ -28,7 +28,7 @@ def test_pictures_that_nobody_has_make_room_for_new_ones() -> None:
 
 def test_a_client_leaves_others_room_for_their_pictures() -> None:
     """Three quarters are one client's at most, as long as its requests have them; beside another one it is less."""
-    store = MediaStore(100)
+    store = MediaStore(100, picture_bytes=0)
     held = [store.add(MediaContent(b"%d" % number * 10), "one") for number in range(7)]
     with pytest.raises(Overloaded, match="of this client's requests take"):
         store.add(MediaContent(b"x" * 10), "one")
@@ -44,7 +44,7 @@ def test_a_client_leaves_others_room_for_their_pictures() -> None:
 
 def test_who_has_most_makes_room_first() -> None:
     """Another's pictures, which nobody has any more but it may name again, stay until it has most itself."""
-    store = MediaStore(100)
+    store = MediaStore(100, picture_bytes=0)
     for number in range(2):
         store.name("small", f"{number}", store.add(MediaContent(b"%d" % number * 10), "small"))
     for number in range(10, 20):
@@ -58,7 +58,7 @@ def test_who_has_most_makes_room_first() -> None:
 
 def test_a_client_that_is_refused_takes_nothing_from_others() -> None:
     """What it may not have, though there is room, is not made room for."""
-    store = MediaStore(100)
+    store = MediaStore(100, picture_bytes=0)
     store.name("small", "its", store.add(MediaContent(b"s" * 2), "small"))
     held = [store.add(MediaContent(bytes([number]) * 10), "large") for number in range(7)]
     with pytest.raises(Overloaded, match="of this client's requests take"):
@@ -67,9 +67,18 @@ def test_a_client_that_is_refused_takes_nothing_from_others() -> None:
     assert store.find("small", "its") is not None
 
 
+def test_a_picture_counts_for_more_than_its_bytes() -> None:
+    """Else millions of the smallest ones would take many times the memory."""
+    store = MediaStore(100 * 1024)
+    for number in range(200):
+        store.add(MediaContent(b"%d" % number))
+    gc.collect()
+    assert 90 * 1024 < store.used_bytes <= 100 * 1024
+
+
 def test_who_has_most_names_loses_one_first() -> None:
     """However many one client gives, another's stay."""
-    store = MediaStore(100)
+    store = MediaStore(100, picture_bytes=0)
     content = store.add(MediaContent(b"x"))
     store.name("small", "its", content)
     for number in range(70_000):
@@ -81,7 +90,7 @@ def test_who_has_most_names_loses_one_first() -> None:
 
 def test_pictures_that_requests_have_are_never_dropped_so_further_ones_are_rejected() -> None:
     """With all memory in use a picture is refused with 429; once the request is gone it is taken."""
-    store = MediaStore(100)
+    store = MediaStore(100, picture_bytes=0)
     held = store.add(MediaContent(b"a" * 60))
     with pytest.raises(Overloaded, match="--media-memory-mb"):
         store.add(MediaContent(b"b" * 60))
@@ -93,7 +102,7 @@ def test_pictures_that_requests_have_are_never_dropped_so_further_ones_are_rejec
 
 def test_a_name_is_found_only_by_the_tenant_that_gave_it() -> None:
     """Tenants do not reach each other's pictures by name; a picture that was dropped is not found."""
-    store = MediaStore(100)
+    store = MediaStore(100, picture_bytes=0)
     content = store.add(MediaContent(b"a" * 60))
     store.name("one", "cat", content)
     assert store.find("one", "cat") is content
@@ -105,7 +114,7 @@ def test_a_name_is_found_only_by_the_tenant_that_gave_it() -> None:
 
 def test_a_name_may_be_long() -> None:
     """Little of it is kept."""
-    store = MediaStore(100)
+    store = MediaStore(100, picture_bytes=0)
     content = store.add(MediaContent(b"a"))
     store.name("one", "x" * 1000, content)
     assert store.find("one", "x" * 1000) is content

@@ -1,10 +1,12 @@
-"""Memory that clients share: bounded in bytes and time, and who has most of it loses what was used least recently."""
+"""Memory that clients share, bounded in bytes and time: who has about most loses what was used least recently."""
 
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from tokenwire.process.largest_share import LargestShare
 
 Key = TypeVar("Key")
 Kept = TypeVar("Kept")
@@ -45,6 +47,7 @@ class FairMemory(Generic[Key, Kept]):
         self._entries: OrderedDict[Key, _KeptEntry[Kept]] = OrderedDict()
         """In order of use, and so of expiry."""
         self._shares: dict[str, _Share[Key]] = {}
+        self._largest = LargestShare()
         self.size = 0
         """Bytes in use."""
         self.evicted = 0
@@ -82,9 +85,8 @@ class FairMemory(Generic[Key, Kept]):
         self._touch(key, entry)
         self.expire()
         while self.size > self._max_bytes:
-            largest = max(self._shares.values(), key=lambda share: share.size)
             self.evicted += 1
-            self.drop(next(iter(largest.keys)))
+            self.drop(next(iter(self._shares[self._largest.find()].keys)))
 
     def drop(self, key: Key) -> bool:
         """Drop a value; return whether there was one."""
@@ -112,7 +114,9 @@ class FairMemory(Generic[Key, Kept]):
 
     def _resize(self, entry: _KeptEntry[Kept], more: int) -> None:
         entry.size += more
-        self._shares[entry.share].size += more
+        share = self._shares[entry.share]
+        share.size += more
+        self._largest.put(entry.share, share.size)
         self.size += more
 
     def _take_out(self, key: Key) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.clock import Clock
-from tokenwire.coordinator.fair_memory import FairMemory
+from tokenwire.process.fair_memory import FairMemory
 
 
 @pytest.fixture
