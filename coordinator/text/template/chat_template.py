@@ -61,10 +61,7 @@ class ChatTemplate:
         limits: RenderLimits | None = None,
         given: bool = False,
     ) -> None:
-        """untrusted: renders templates from requests; without it they are rejected.
-
-        given: whether the operator gave the template, rather than the model's files.
-        """
+        """untrusted: renders templates from requests, else rejected; given: by the operator, not by the model's files."""
         self.given = given
         sources = {"default": source} if isinstance(source, str) else dict(source or {})
         self._templates = {name: compile_template(text) for name, text in sources.items()}
@@ -266,8 +263,7 @@ def _cut_at_mark(text: str, final: str) -> str:
             "continue_final_message is set, but the chat template drops or changes the final message.",
             param="continue_final_message",
         )
-    end = text.rindex(tag)
-    # A template that trims content has also trimmed the tag's blank, and would have trimmed the text's.
+    end = text.rindex(tag)  # a template that trims content has also trimmed the tag's blank, as it would the text's
     return text[:end] if text.startswith(_CONTINUE_TAG, end) else text[:end].rstrip()
 
 
@@ -282,11 +278,9 @@ def _rejected() -> InvalidRequest:
 def _reason(error: BaseException) -> str:
     """Return the template's own error message, if any: it explains what the template accepts."""
     link: BaseException | None = error
-    while link is not None:
-        if isinstance(link, TemplateError):
-            return str(link)[:_MAX_REASON]
+    while link is not None and not isinstance(link, TemplateError):
         link = link.__cause__ or link.__context__
-    return f"The chat template cannot render these messages: {error}"[:_MAX_REASON]
+    return (str(link) if link is not None else f"The chat template cannot render these messages: {error}")[:_MAX_REASON]
 
 
 def _is_light(value: Any) -> bool:

@@ -1,4 +1,7 @@
-"""Tests of expansions of prompts: which workers are asked."""
+"""Tests of expansions of prompts: which workers are asked.
+
+One file, since all are about the choice of the next worker, by the same fakes.
+"""
 
 import asyncio
 import re
