@@ -17,10 +17,11 @@ class MediaContent:
 
     __slots__ = ("__weakref__", "data", "digest", "modality")
 
-    def __init__(self, data: bytes, modality: str = IMAGE) -> None:
+    def __init__(self, data: bytes, modality: str = IMAGE, digest: bytes | None = None) -> None:
+        """`digest`: the SHA-256 of the bytes, if it is known."""
         self.data = data
         self.modality = modality
-        self.digest = hashlib.sha256(data).digest()
+        self.digest = digest or hashlib.sha256(data).digest()
 
 
 class MediaFeatures:

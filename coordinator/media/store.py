@@ -9,6 +9,7 @@ import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from tokenwire.coordinator.media.content import MediaContent
 from tokenwire.errors import Overloaded, mib
@@ -23,6 +24,14 @@ _NAME_BYTES = 256
 NAMES_BYTES = _NAME_BYTES * 65_536
 """What all names take, about. Who has most of them loses first."""
 
+
+class _Idle(NamedTuple):
+    """What is kept of a picture that no request has any more."""
+
+    data: bytes
+    modality: str
+
+
 _PictureName = tuple[str, bytes]
 """A tenant, and the digest of the name that it gave: clients choose how long that is."""
 
@@ -35,17 +44,17 @@ class MediaStore:
         self._memory_bytes = memory_bytes
         self._picture_bytes = picture_bytes
         self.used_bytes = 0
-        """Of all pictures that are kept, that a request has, or that are arriving."""
+        """Of all pictures that a request has, that are arriving, or that are idle: no request has them any more."""
         self._live: weakref.WeakValueDictionary[bytes, MediaContent] = weakref.WeakValueDictionary()
-        self._kept: dict[str, OrderedDict[bytes, MediaContent]] = {}
+        self._idle: dict[str, OrderedDict[bytes, _Idle]] = {}
         """By the share that they count for, least recently used first; without empty ones."""
-        self._kept_by: dict[bytes, str] = {}
+        self._idle_by: dict[bytes, str] = {}
         """The shares of those, by digest."""
-        self._kept_bytes = Counter[str]()
-        """Of those, by share: what dropping them would free if no request has them."""
-        self._all_kept_bytes = 0
+        self._idle_bytes = Counter[str]()
+        """Of those, by share."""
+        self._all_idle_bytes = 0
         self._largest = LargestShare()
-        """By `_kept_bytes`."""
+        """By `_idle_bytes`."""
         self._used_by = Counter[str]()
         """Of `used_bytes`, by share."""
         self._names = FairMemory[_PictureName, bytes](NAMES_BYTES, math.inf)
@@ -57,16 +66,26 @@ class MediaStore:
         `share`: whose part of the memory it takes; empty: nobody's.
         """
         known = self._live.get(content.digest)
-        if known is None:
-            self.count(content, self._size(content), share)
-            known = self._live[content.digest] = content
-        share = self._kept_by.setdefault(known.digest, share)
-        kept = self._kept.setdefault(share, OrderedDict())
-        if known.digest not in kept:
-            self._count_kept(share, self._size(known))
-        kept[known.digest] = known
-        kept.move_to_end(known.digest)
-        return known
+        if known is not None:
+            return known
+        owner = self._idle_by.get(content.digest)
+        if owner is None:
+            self._take(self._size(content.data), share)
+        else:
+            self._take_out(owner, content.digest)
+        self._hold(content, share if owner is None else owner)
+        return content
+
+    def _hold(self, content: MediaContent, share: str) -> None:
+        """Find a picture as long as a request has it, and keep its bytes then."""
+        self._live[content.digest] = content
+        idle = _Idle(content.data, content.modality)
+        weakref.finalize(content, self._on_unused, content.digest, idle, share).atexit = False
+
+    def _on_unused(self, digest: bytes, idle: "_Idle", share: str) -> None:
+        self._idle.setdefault(share, OrderedDict())[digest] = idle
+        self._idle_by[digest] = share
+        self._count_idle(share, self._size(idle.data))
 
     def count(self, holder: object, size: int, share: str = "") -> None:
         """Count bytes for as long as anybody has what holds them. Raises Overloaded if there is no memory."""
@@ -99,17 +118,22 @@ class MediaStore:
     def find(self, tenant: str, name: str) -> MediaContent | None:
         """Return the picture to which a tenant gave a name, if it is still kept."""
         digest = self._names.use(_key(tenant, name))
-        return None if digest is None else self._live.get(digest)
+        if digest is None:
+            return None
+        owner = self._idle_by.get(digest)
+        if owner is None:
+            return self._live.get(digest)
+        idle = self._take_out(owner, digest)
+        content = MediaContent(idle.data, idle.modality, digest)
+        self._hold(content, owner)
+        return content
 
     def _take(self, size: int, share: str) -> None:
-        while not (self._fits(size) and self._leaves_room(size, share)):
-            others = self._all_kept_bytes - self._kept_bytes[share]
-            if self._fits(size, others) and self._leaves_room(size, share, others):
-                self._drop(self._largest.find())
-            elif share in self._kept:
-                self._drop(share)
-            else:  # what others keep would not be enough
-                break
+        is_possible = self._fits(size, self._all_idle_bytes) and self._leaves_room(
+            size, share, self._idle_bytes[share], self._all_idle_bytes
+        )
+        while is_possible and not (self._fits(size) and self._leaves_room(size, share)):
+            self._drop(self._largest.find())
         if self._fits(size) and self._leaves_room(size, share):
             self.used_bytes += size
             self._used_by[share] += size
@@ -127,28 +151,33 @@ class MediaStore:
         """Return whether so much is free, once some is freed."""
         return self.used_bytes - freed + size <= self._memory_bytes
 
-    def _leaves_room(self, size: int, share: str, freed: int = 0) -> bool:
-        """Return whether others have room beside a client's, once some is freed of theirs; who has nothing yet need not
-        leave any.
+    def _leaves_room(self, size: int, share: str, own_freed: int = 0, freed: int = 0) -> bool:
+        """Return whether others have room beside a client's, once some is freed, and a part of it of its own; who has
+        nothing yet need not leave any.
         """
-        own, free = self._used_by[share], self._memory_bytes - self.used_bytes + freed
+        own, free = self._used_by[share] - own_freed, self._memory_bytes - self.used_bytes + freed
         return not (share and own) or leaves_room(own, size, free)
 
     def _drop(self, share: str) -> None:
-        """Keep no longer what a client has used least recently: that frees it, unless a request has it."""
-        digest, content = self._kept[share].popitem(last=False)
-        self._count_kept(share, -self._size(content))
-        del self._kept_by[digest]
-        if not self._kept[share]:
-            del self._kept[share], self._kept_bytes[share]
+        """Free the idle picture that a client has used least recently."""
+        self._free(self._size(self._take_out(share, next(iter(self._idle[share]))).data), share)
 
-    def _size(self, content: MediaContent) -> int:
-        return len(content.data) + self._picture_bytes
+    def _take_out(self, share: str, digest: bytes) -> "_Idle":
+        """Take a picture from the idle ones."""
+        idle = self._idle[share].pop(digest)
+        del self._idle_by[digest]
+        self._count_idle(share, -self._size(idle.data))
+        if not self._idle[share]:
+            del self._idle[share], self._idle_bytes[share]
+        return idle
 
-    def _count_kept(self, share: str, size: int) -> None:
-        self._kept_bytes[share] += size
-        self._all_kept_bytes += size
-        self._largest.put(share, self._kept_bytes[share])
+    def _size(self, data: bytes) -> int:
+        return len(data) + self._picture_bytes
+
+    def _count_idle(self, share: str, size: int) -> None:
+        self._idle_bytes[share] += size
+        self._all_idle_bytes += size
+        self._largest.put(share, self._idle_bytes[share])
 
     def _free(self, size: int, share: str) -> None:
         self.used_bytes -= size

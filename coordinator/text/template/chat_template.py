@@ -61,7 +61,7 @@ class ChatTemplate:
         limits: RenderLimits | None = None,
         given: bool = False,
     ) -> None:
-        """untrusted: renders templates from requests, else rejected; given: by the operator, not by the model's files."""
+        """untrusted: renders templates from requests, else rejected; given: by the operator, not the model's files."""
         self.given = given
         sources = {"default": source} if isinstance(source, str) else dict(source or {})
         self._templates = {name: compile_template(text) for name, text in sources.items()}

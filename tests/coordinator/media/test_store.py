@@ -67,6 +67,26 @@ def test_a_client_that_is_refused_takes_nothing_from_others() -> None:
     assert store.find("small", "its") is not None
 
 
+def test_only_what_no_request_has_is_dropped_and_only_if_that_is_enough() -> None:
+    """A refusal costs those nothing whose pictures are idle; what others' requests have would free nothing."""
+    store = MediaStore(100, picture_bytes=0)
+    held = [store.add(MediaContent(bytes([number]) * 18), f"runs {number}") for number in range(5)]
+    held.append(store.add(MediaContent(b"g" * 2), "greedy"))
+    for number in range(4):
+        store.name("idle", str(number), store.add(MediaContent(b"%d" % number), "idle"))
+    with pytest.raises(Overloaded):
+        store.add(MediaContent(b"x" * 8), "greedy")
+    assert store.used_bytes == 96
+    assert all(store.find("idle", str(number)) for number in range(4))
+
+    del held[:5]
+    held.append(store.add(MediaContent(b"x" * 8), "greedy"))
+    assert store.used_bytes == 86
+    again = store.add(MediaContent(bytes([4]) * 18), "idle")
+    assert store.used_bytes == 86
+    assert again.data == bytes([4]) * 18
+
+
 def test_a_picture_counts_for_more_than_its_bytes() -> None:
     """Else millions of the smallest ones would take many times the memory."""
     store = MediaStore(100 * 1024)
