@@ -7,7 +7,7 @@ written in the background: no request and no stream waits for that.
 import asyncio
 import itertools
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -86,7 +86,7 @@ redis.call('EXPIRE', KEYS[1], ARGV[1])
 
 
 class RedisLimitStore:
-    """A LimitStore in Redis. While that fails, nothing is counted, and what has ended is forgotten."""
+    """A LimitStore in Redis. While that fails, nothing is counted, and tokens that are given back are forgotten."""
 
     def __init__(self, url: str, password: str | None, timeout_s: float = TIMEOUT_S) -> None:
         """Configure the client; it connects on first use. `timeout_s`: how long a request waits for it."""
@@ -103,6 +103,8 @@ class RedisLimitStore:
         self._left: dict[bytes, list[Lease]] = {}
         self._given: dict[tuple[bytes, Limits], int] = {}
         """What has ended and is not written yet."""
+        self._failing_since: float | None = None
+        """When the first of several writes failed."""
         self._has_ended = asyncio.Event()
         self._writing = asyncio.Lock()
         self._writer: asyncio.Task[None] | None = None
@@ -195,7 +197,7 @@ class RedisLimitStore:
             await self._write(renews)
 
     async def _write(self, renews: bool) -> None:
-        """Write once: if it is not known whether Redis took it, it is not written again."""
+        """Write tokens once: if it is not known whether Redis took them, they are not written again."""
         async with self._writing:
             left, self._left = self._left, {}
             given, self._given = self._given, {}
@@ -210,8 +212,19 @@ class RedisLimitStore:
             try:
                 async with asyncio.timeout(max(self._timeout_s, PAUSE_S)):
                     await pipe.execute()
+                self._failing_since = None
             except Exception as error:  # as above
                 self._on_error(error)
+                self._end_again(left)
+
+    def _end_again(self, left: Mapping[bytes, Sequence[Lease]]) -> None:
+        """End requests once Redis responds, unless they expire before."""
+        now = asyncio.get_running_loop().time()
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        if now - self._failing_since < _LEASE_S:
+            for key, leases in left.items():
+                self._left.setdefault(key, []).extend(leases)
+            self._has_ended.set()
 
     def _on_error(self, error: Exception) -> None:
         self.failures += 1

@@ -48,6 +48,8 @@ class RecentStarts:
                 survived[id(submission)] = submission
         for submission in survived.values():
             self._on_survived(submission)
+        if frame.finishes and self._prefilled:  # without another frame they would keep what has ended, and its pictures
+            self._prefilled = deque([each for each in self._prefilled if each[1] in self._started])
         while self._prefilled and self._prefilled[0][0] + _FEW_FRAMES <= self._frames:
             _, slot, submission = self._prefilled.popleft()
             if self._started.get(slot) is submission:  # else it has ended and the slot was reused

@@ -158,6 +158,22 @@ async def test_a_coordinator_that_stops_ends_its_requests(redis_url: str, redis:
     assert float(await redis.hget("tokenwire:limits:1:key", "tokens") or 0) == 60
 
 
+async def test_requests_that_end_while_redis_is_away_end_when_it_is_back(redis_url: str, redis: "Redis") -> None:
+    """Else the key would be full for a minute, with nothing running."""
+    limits, store = Limits(max_concurrent=1), RedisLimitStore(redis_url, PASSWORD)
+    lease, _ = await store.enter(KEY, limits)
+    await redis.client_pause(60_000, all=False)
+    store.leave(KEY, lease)
+    await flushed(store)
+    assert store.failures == 1
+    await redis.client_kill_filter(_type="normal", skipme=True)  # with what it has sent
+    await redis.client_unpause()
+
+    await flushed(store)
+    assert await redis.zcard("tokenwire:limits:1:key:running") == 0
+    await store.close()
+
+
 async def test_an_abandoned_entry_is_taken_back(redis_url: str, redis: "Redis") -> None:
     """A request that is cancelled while it asks leaves nothing."""
     store = RedisLimitStore(redis_url, PASSWORD, PATIENT_S)

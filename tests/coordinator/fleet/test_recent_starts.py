@@ -1,7 +1,10 @@
 """Requests that a worker had just started when it died."""
 
+import weakref
+
 from tokenwire.coordinator.fleet.recent_starts import RecentStarts
 from tokenwire.coordinator.fleet.submission import Submission
+from tokenwire.coordinator.media.content import MediaContent, MediaPrompt
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -35,6 +38,18 @@ def test_requests_are_recent_until_a_few_frames_after_their_first_token() -> Non
     assert recent_starts.take_all() == [young, waiting]
     assert survivors == [old]
     assert recent_starts.take_all() == []
+
+
+def test_what_has_ended_is_not_kept() -> None:
+    """Without another request there is no further frame, and its pictures would count for as long."""
+    recent_starts, picture = RecentStarts(), MediaContent(b"x")
+    held = weakref.ref(picture)
+    recent_starts.on_submit([0], Submission(media=MediaPrompt([picture], [1], 1, [(0, 1)])))
+    del picture
+    recent_starts.on_frame(prefill(0))
+    assert held() is not None
+    recent_starts.on_frame(finish_frame(0))
+    assert held() is None
 
 
 def test_finishes() -> None:
