@@ -202,16 +202,16 @@ class RedisLimitStore:
             left, self._left = self._left, {}
             given, self._given = self._given, {}
             self._has_ended.clear()
-            pipe = self._redis.pipeline(transaction=False)
-            for key, running in self._running.items() if renews else ():
-                await self._renew([_leases(key)], [_LEASE_S, *running], client=pipe)
-            for key, leases in left.items():
-                pipe.zrem(_leases(key), *leases)
-            for (key, limits), tokens in given.items():
-                await self._take([_bucket(key)], [*_per_minute(limits), -tokens, ""], client=pipe)
             try:
-                async with asyncio.timeout(max(self._timeout_s, PAUSE_S)):
-                    await pipe.execute()
+                async with self._redis.pipeline(transaction=False) as pipe:
+                    for key, running in self._running.items() if renews else ():
+                        await self._renew([_leases(key)], [_LEASE_S, *running], client=pipe)
+                    for key, leases in left.items():
+                        pipe.zrem(_leases(key), *leases)
+                    for (key, limits), tokens in given.items():
+                        await self._take([_bucket(key)], [*_per_minute(limits), -tokens, ""], client=pipe)
+                    async with asyncio.timeout(max(self._timeout_s, PAUSE_S)):
+                        await pipe.execute()
                 self._failing_since = None
             except Exception as error:  # as above
                 self._on_error(error)

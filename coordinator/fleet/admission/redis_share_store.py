@@ -106,9 +106,8 @@ class RedisShareStore:
 
     async def exchange(self, reports: Sequence[ShareReport]) -> Sequence[SharedTags | None] | None:
         """Count what this process reports, and return what all have."""
-        pipe = self._redis.pipeline(transaction=False)
         try:
-            async with asyncio.timeout(_TIMEOUT_S):
+            async with asyncio.timeout(_TIMEOUT_S), self._redis.pipeline(transaction=False) as pipe:
                 for report in reports:
                     await self._script([_PREFIX + report.name], self._arguments(report), client=pipe)
                 told = [None if each is None else SharedTags(*json.loads(each)) for each in await pipe.execute()]
