@@ -35,12 +35,15 @@ class ProcessorPool:
     """A fork server and its processes. Those that died are replaced by the next job."""
 
     def __init__(self, module: str, configuration: bytes, processes: int, job_seconds: int = 20) -> None:
-        """`module` is the fork server's; a job that takes more CPU time ends its process."""
+        """`module` is the fork server's; a job that takes more CPU time ends its process.
+
+        Beside a tenant whose jobs have all processes, one more runs those of others.
+        """
         self._module = module
         self._configuration = configuration
         self._job_seconds = job_seconds
-        self._turns = FairTurns(processes, processes, _MOST_OF_TENANT, _TOO_MANY)
-        self._executor = ThreadPoolExecutor(processes, thread_name_prefix="tokenwire-media")
+        self._turns = FairTurns(processes + 1, processes, _MOST_OF_TENANT, _TOO_MANY)
+        self._executor = ThreadPoolExecutor(processes + 1, thread_name_prefix="tokenwire-media")
         self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._loading: asyncio.Future[None] | None = None

@@ -152,11 +152,11 @@ class Line:
 
 @asynccontextmanager
 async def line_behind_a_job() -> AsyncIterator[Line]:
-    """Run a pool whose process has a job until the context ends, and the others after that."""
+    """Run a pool whose processes have jobs until the context ends, and the others after that."""
     async with pool_of_processes(processes=1) as pool:
         line = Line(pool)
         await pool.run(lambda: b"job")
-        async with pool._turns.turn("busy"):
+        async with pool._turns.turn("busy"), pool._turns.turn("busy too"):
             yield line
         await line.end()
 
@@ -185,6 +185,18 @@ async def test_tenants_take_turns() -> None:
     async with line_behind_a_job() as line:
         await line.join("a1", "a2", "a3", "b1", "a4", "c1")
     assert line.taken == ["a1", "b1", "c1", "a2", "a3", "a4"]
+
+
+async def test_beside_a_tenant_that_has_all_processes_one_more_runs_jobs_of_others() -> None:
+    """However long its own take."""
+    async with pool_of_processes(processes=1) as pool:
+        line = Line(pool)
+        await pool.run(lambda: b"job")
+        async with pool._turns.turn("a"):
+            await line.join("a1", "b1")
+            await line.waiting["b1"]
+            assert line.taken == ["b1"]
+        await line.end()
 
 
 async def test_a_job_that_has_become_impossible_takes_no_process() -> None:
