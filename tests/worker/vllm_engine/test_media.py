@@ -237,7 +237,7 @@ async def test_a_picture_that_is_dropped_while_it_waits_is_missing(llm: Llm, med
     for data in (waits, leaves):
         await media.put(item_chunks(data))
     jobs = media._pool.jobs
-    async with media._pool._turns.turn("another"):
+    async with media._pool._turns.turn("another"), media._pool._turns.turn("one more"):
         tasks = [asyncio.create_task(media.prompt(ids, [item(data)], tenant="many")) for data in (waits, leaves)]
         await until(lambda: media._pool.waiting == 2)
         tasks[1].cancel()
