@@ -6,9 +6,10 @@ Clients share the memory: each leaves others room, and who keeps most loses firs
 import hashlib
 import math
 import weakref
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from tokenwire.coordinator.media.content import MediaContent
@@ -43,8 +44,10 @@ class MediaStore:
         """`picture_bytes`: what a picture counts for besides its own."""
         self._memory_bytes = memory_bytes
         self._picture_bytes = picture_bytes
-        self.used_bytes = 0
-        """Of all pictures that a request has, that are arriving, or that are idle: no request has them any more."""
+        self._used = 0
+        """Bytes of all pictures that a request has, that are arriving, or that are idle: no request has them now."""
+        self._ended = deque[Callable[[], None]]()
+        """What to do for what was dropped since: that may be in another thread, or in the middle of anything."""
         self._live: weakref.WeakValueDictionary[bytes, MediaContent] = weakref.WeakValueDictionary()
         self._idle: dict[str, OrderedDict[bytes, _Idle]] = {}
         """By the share that they count for, least recently used first; without empty ones."""
@@ -56,15 +59,22 @@ class MediaStore:
         self._largest = LargestShare()
         """By `_idle_bytes`."""
         self._used_by = Counter[str]()
-        """Of `used_bytes`, by share."""
+        """Of `_used`, by share."""
         self._names = FairMemory[_PictureName, bytes](NAMES_BYTES, math.inf)
         """Digests by what tenants call them: what one tenant names, no other finds."""
+
+    @property
+    def used_bytes(self) -> int:
+        """Of all pictures that are kept, that a request has, or that are arriving."""
+        self._settle()
+        return self._used
 
     def add(self, content: MediaContent, share: str = "") -> MediaContent:
         """Keep a picture; return it, or the one with the same bytes. Raises Overloaded if there is no memory.
 
         `share`: whose part of the memory it takes; empty: nobody's.
         """
+        self._settle()
         known = self._live.get(content.digest)
         if known is not None:
             return known
@@ -79,10 +89,17 @@ class MediaStore:
     def _hold(self, content: MediaContent, share: str) -> None:
         """Find a picture as long as a request has it, and keep its bytes then."""
         self._live[content.digest] = content
-        idle = _Idle(content.data, content.modality)
-        weakref.finalize(content, self._on_unused, content.digest, idle, share).atexit = False
+        unused = partial(self._on_unused, content.digest, _Idle(content.data, content.modality), share)
+        weakref.finalize(content, self._ended.append, unused).atexit = False
+
+    def _settle(self) -> None:
+        while self._ended:
+            self._ended.popleft()()
 
     def _on_unused(self, digest: bytes, idle: "_Idle", share: str) -> None:
+        if digest in self._idle_by or digest in self._live:  # it came again in between
+            self._free(self._size(idle.data), share)
+            return
         self._idle.setdefault(share, OrderedDict())[digest] = idle
         self._idle_by[digest] = share
         self._count_idle(share, self._size(idle.data))
@@ -90,7 +107,7 @@ class MediaStore:
     def count(self, holder: object, size: int, share: str = "") -> None:
         """Count bytes for as long as anybody has what holds them. Raises Overloaded if there is no memory."""
         self._take(size, share)
-        weakref.finalize(holder, self._free, size, share)
+        weakref.finalize(holder, self._ended.append, partial(self._free, size, share)).atexit = False
 
     @contextmanager
     def arriving(self, share: str = "") -> Iterator[Callable[[int], None]]:
@@ -117,6 +134,7 @@ class MediaStore:
 
     def find(self, tenant: str, name: str) -> MediaContent | None:
         """Return the picture to which a tenant gave a name, if it is still kept."""
+        self._settle()
         digest = self._names.use(_key(tenant, name))
         if digest is None:
             return None
@@ -129,19 +147,20 @@ class MediaStore:
         return content
 
     def _take(self, size: int, share: str) -> None:
+        self._settle()
         is_possible = self._fits(size, self._all_idle_bytes) and self._leaves_room(
             size, share, self._idle_bytes[share], self._all_idle_bytes
         )
         while is_possible and not (self._fits(size) and self._leaves_room(size, share)):
             self._drop(self._largest.find())
         if self._fits(size) and self._leaves_room(size, share):
-            self.used_bytes += size
+            self._used += size
             self._used_by[share] += size
             return
-        held, more = f"The pictures of requests take {mib(self.used_bytes)}", f"{mib(size)} more"
+        held, more = f"The pictures of requests take {mib(self._used)}", f"{mib(size)} more"
         if self._fits(size):
             held = f"The pictures of this client's requests take {mib(self._used_by[share])}, those of all take"
-            held, more = f"{held} {mib(self.used_bytes)}", f"{more} that leaves others a part"
+            held, more = f"{held} {mib(self._used)}", f"{more} that leaves others a part"
         raise Overloaded(
             f"{held} of at most {mib(self._memory_bytes)} (--media-memory-mb): there is no room for {more}.",
             retry_after_s=_RETRY_AFTER_S,
@@ -149,13 +168,13 @@ class MediaStore:
 
     def _fits(self, size: int, freed: int = 0) -> bool:
         """Return whether so much is free, once some is freed."""
-        return self.used_bytes - freed + size <= self._memory_bytes
+        return self._used - freed + size <= self._memory_bytes
 
     def _leaves_room(self, size: int, share: str, own_freed: int = 0, freed: int = 0) -> bool:
         """Return whether others have room beside a client's, once some is freed, and a part of it of its own; who has
         nothing yet need not leave any.
         """
-        own, free = self._used_by[share] - own_freed, self._memory_bytes - self.used_bytes + freed
+        own, free = self._used_by[share] - own_freed, self._memory_bytes - self._used + freed
         return not (share and own) or leaves_room(own, size, free)
 
     def _drop(self, share: str) -> None:
@@ -180,7 +199,7 @@ class MediaStore:
         self._largest.put(share, self._idle_bytes[share])
 
     def _free(self, size: int, share: str) -> None:
-        self.used_bytes -= size
+        self._used -= size
         self._used_by[share] -= size
         if not self._used_by[share]:
             del self._used_by[share]

@@ -1,6 +1,7 @@
 """Tests of the store of pictures."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -85,6 +86,26 @@ def test_only_what_no_request_has_is_dropped_and_only_if_that_is_enough() -> Non
     again = store.add(MediaContent(bytes([4]) * 18), "idle")
     assert store.used_bytes == 86
     assert again.data == bytes([4]) * 18
+
+
+def test_pictures_may_be_dropped_in_other_threads() -> None:
+    """Such as those that encode messages: what is counted stays right."""
+    store = MediaStore(10**9, picture_bytes=0)
+    held = [store.add(MediaContent(b"%d" % number), f"{number % 7}") for number in range(20_000)]
+    total = store.used_bytes
+    with ThreadPoolExecutor(1) as threads:
+        dropped = threads.submit(held.clear)
+        added = [store.add(MediaContent(b"x%d" % number), f"{number % 7}") for number in range(5000)]
+        dropped.result()
+    total += sum(len(each.data) for each in added)
+    assert store.used_bytes == total
+    del added
+    with pytest.raises(Overloaded):
+        store.add(MediaContent(b"y" * (10**9 + 1)))
+    store.count(everything := MediaContent(b""), 10**9)
+    assert store.used_bytes == 10**9
+    del everything
+    assert store.used_bytes == 0
 
 
 def test_a_picture_counts_for_more_than_its_bytes() -> None:
