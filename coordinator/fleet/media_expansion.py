@@ -56,8 +56,8 @@ class MediaExpander:
         self._absence_s = absence_s
         self._look_s = look_s
         self._waiting = 0
-        self._left: set[asyncio.Future[Expansion]] = set()
-        """Calls for whose answer nobody waits."""
+        self._left: dict[str, asyncio.Future[Expansion]] = {}
+        """Calls for whose answer nobody waits, one of each worker at most."""
 
     async def expand(
         self,
@@ -148,22 +148,22 @@ class MediaExpander:
         try:
             while not (await asyncio.wait([call], timeout=self._patience_s))[0]:
                 if self._should_leave(session, question, failed):
-                    if session.media.is_silent and session.media.open_calls <= 1:
-                        self._leave(call)
+                    if session.media.is_silent and session.address not in self._left:
+                        self._leave(session.address, call)
                     raise Unavailable("It does not answer.", retry_after_s=1)
             return call.result()
         finally:
-            if call not in self._left:
+            if self._left.get(session.address) is not call:
                 call.cancel()
 
-    def _leave(self, call: asyncio.Future[Expansion]) -> None:
+    def _leave(self, worker: str, call: asyncio.Future[Expansion]) -> None:
         """Let a call go on, so that a worker that is only slow, as with its first picture, is not silent for longer."""
-        self._left.add(call)
+        self._left[worker] = call
         timer = call.get_loop().call_later(_LISTENS_S, call.cancel)
 
         def on_done(_: asyncio.Future[Expansion]) -> None:
             timer.cancel()
-            self._left.discard(call)
+            del self._left[worker]
             if not call.cancelled():
                 call.exception()  # nobody else asks for it
 
