@@ -113,13 +113,13 @@ class MediaStore:
     def arriving(self, share: str = "") -> Iterator[Callable[[int], None]]:
         """Count a picture that is not added yet, meanwhile, by the function that this yields.
 
-        It takes the number of further bytes. Both raise Overloaded if there is no memory.
+        It takes the number of further bytes, and raises Overloaded if there is no memory for them.
         """
-        arrived = self._picture_bytes
-        self._take(arrived, share)
+        arrived = 0
 
         def count(more: int) -> None:
             nonlocal arrived
+            more += 0 if arrived else self._picture_bytes  # at once: who has nothing yet need not leave room
             self._take(more, share)
             arrived += more
 

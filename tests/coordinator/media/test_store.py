@@ -88,6 +88,14 @@ def test_only_what_no_request_has_is_dropped_and_only_if_that_is_enough() -> Non
     assert again.data == bytes([4]) * 18
 
 
+def test_the_first_picture_of_a_client_need_not_leave_others_room() -> None:
+    """Else one that is nearly as large as the memory would never be taken."""
+    store = MediaStore(100 * 1024)
+    with store.arriving("one") as count:
+        count(90 * 1024)
+    assert store.add(MediaContent(b"x" * 90 * 1024), "one")
+
+
 def test_pictures_may_be_dropped_in_other_threads() -> None:
     """Such as those that encode messages: what is counted stays right."""
     store = MediaStore(10**9, picture_bytes=0)

@@ -18,6 +18,14 @@ def test_no_other_share_is_twice_as_large() -> None:
             assert 2 * sizes[shares.find()] >= max(sizes.values())
 
 
+def test_of_few_shares_the_largest_is_found() -> None:
+    """However little it has more than others."""
+    shares = LargestShare()
+    for number in (128, 251, 130, 129):
+        shares.put(str(number), number)
+    assert shares.find() == "251"
+
+
 def test_without_shares_there_is_no_largest() -> None:
     """Those without a size are none."""
     shares = LargestShare()
