@@ -66,7 +66,8 @@ class ScoredTexts:
         firsts = self.first if len(self.first) > 1 else [self.first[0]] * len(self.second)
         pairs = zip(firsts, self.second, strict=True)
         if model.template.given:
-            options = TemplateOptions(add_generation_prompt=False, kwargs=template_kwargs or {})
+            kwargs = {**(template_kwargs or {})}
+            options = TemplateOptions(bool(kwargs.pop("add_generation_prompt", False)), kwargs=kwargs)
             return [ChatPrompt(_as_messages(*pair), options) for pair in pairs]
         if not pooling.separates_texts:
             return [TextPrompt(first + second) for first, second in pairs]

@@ -52,6 +52,9 @@ def test_only_a_template_that_the_operator_gave_renders_pairs() -> None:
         {"role": "document", "content": "a"},
     ]
     assert (pair.options.kwargs, pair.options.add_generation_prompt) == (kwargs, False)
+    (begun,) = texts.inputs(given, {"add_generation_prompt": True})
+    assert isinstance(begun, ChatPrompt)
+    assert (begun.options.kwargs, begun.options.add_generation_prompt) == ({}, True)
     assert texts.inputs(own, kwargs) == [TextPair("q", "a")]
 
 
