@@ -22,6 +22,8 @@ _JPEG_PART = re.compile(rb"\xff([^\0\1\xd0-\xd7\xff])", re.DOTALL)
 _JPEG_SCAN, _JPEG_END = 0xDA, 0xD9
 _MOST_SCANS = 64
 """Of a JPEG: encoders write about ten. Each takes as long as its pixels, however few bytes it has."""
+_WINDOW = 2**20
+"""Bytes that are searched at once, while no other thread runs."""
 _MOST_PADDING = 2**16
 """Bytes before the pixels of a JPEG that are in no segment."""
 _GIF_TABLE, _GIF_TABLE_SIZE = 0x80, 7
@@ -189,7 +191,10 @@ def _scans(data: bytes, start: int) -> int:
     """
     position, scans = start + int.from_bytes(data[start : start + 2], "big"), 1
     for _ in range(_MOST_PARTS):
-        found = _JPEG_PART.search(data, position)
+        found = _JPEG_PART.search(data, position, position + _WINDOW)
+        if found is None and position + _WINDOW < len(data):
+            position += _WINDOW - 1
+            continue
         if found is None or found[1][0] == _JPEG_END:
             return scans
         (marker,), position = found[1], found.end()

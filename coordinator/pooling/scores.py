@@ -55,8 +55,9 @@ class ScoredTexts:
     def inputs(self, model: ServedModel, template_kwargs: Mapping[str, Any] | None = None) -> Sequence[Input]:
         """Return what is pooled: each text, or the pairs. Raises NotFound if the model scores none.
 
-        A template renders pairs only if the operator gave it, as in vLLM: those of rerankers' files are often of the
-        model that they were made from.
+        A template renders pairs only if the operator gave it, as in vLLM, since those of rerankers' files are often of
+        the model that they were made from; and if it names the roles of both texts: else it is for chats, with other
+        models of the fleet.
         """
         pooling = model.pooling
         if pooling is None or pooling.score not in ("bi-encoder", "cross-encoder") or pooling.own_pairs:
@@ -65,7 +66,7 @@ class ScoredTexts:
             return [TextPrompt(text) for text in (*self.first, *self.second)]
         firsts = self.first if len(self.first) > 1 else [self.first[0]] * len(self.second)
         pairs = zip(firsts, self.second, strict=True)
-        if model.template.given:
+        if model.template.renders_pairs:
             kwargs = {**(template_kwargs or {})}
             options = TemplateOptions(bool(kwargs.pop("add_generation_prompt", False)), kwargs=kwargs)
             return [ChatPrompt(_as_messages(*pair), options) for pair in pairs]

@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(1200)]
 _LENGTH = ("--max-model-len", "128")
 _LORA = ("--enable-lora", "--max-lora-rank", "8")
 _TEMPLATE = (
-    "{{ instruction | default('Rank.') }}"
-    "{% for message in messages %} {{ message.role }}: {{ message.content }}{% endfor %}"
+    "{{ instruction | default('Rank.') }}{% for role in ('query', 'document') %} {{ role }}: "
+    "{{ (messages | selectattr('role', 'eq', role) | first).content }}{% endfor %}"
 )
 
 

@@ -62,8 +62,8 @@ class ChatTemplate:
         given: bool = False,
     ) -> None:
         """untrusted: renders templates from requests, else rejected; given: by the operator, not the model's files."""
-        self.given = given
         sources = {"default": source} if isinstance(source, str) else dict(source or {})
+        self.renders_pairs = given and all(role in sources.get("default", "") for role in ("query", "document"))
         self._templates = {name: compile_template(text) for name, text in sources.items()}
         self._special_tokens = dict(special_tokens)
         self._content_format = content_format

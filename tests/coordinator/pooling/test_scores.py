@@ -34,15 +34,18 @@ async def test_a_cross_encoder_gets_pairs() -> None:
     assert await pair_scores(results, 1, 2) == [0.25, 0.5]
 
 
-def test_only_a_template_that_the_operator_gave_renders_pairs() -> None:
-    """With the request's values: those of rerankers' files are often of other models."""
+PAIRS = "{% for role in ('query', 'document') %}{{ messages | selectattr('role', 'eq', role) | first }}{% endfor %}"
+
+
+def test_only_a_template_that_the_operator_gave_for_pairs_renders_them() -> None:
+    """With the request's values: those of rerankers' files are often of other models, as others given are."""
     texts, kwargs = ScoredTexts(["q"], ["a"]), {"instruction": "Be strict."}
-    given, own = (
+    given, own, for_chats = (
         replace(
             embedding_model(task="classify", score="cross-encoder", separates_texts=True),
-            template=ChatTemplate("{{ messages[1].content }}", {}, given=is_given),
+            template=ChatTemplate(source, {}, given=is_given),
         )
-        for is_given in (True, False)
+        for source, is_given in ((PAIRS, True), (PAIRS, False), ("{{ messages[1].content }}", True))
     )
     (pair,) = texts.inputs(given, kwargs)
 
@@ -55,7 +58,8 @@ def test_only_a_template_that_the_operator_gave_renders_pairs() -> None:
     (begun,) = texts.inputs(given, {"add_generation_prompt": True})
     assert isinstance(begun, ChatPrompt)
     assert (begun.options.kwargs, begun.options.add_generation_prompt) == ({}, True)
-    assert texts.inputs(own, kwargs) == [TextPair("q", "a")]
+    for each in (own, for_chats):
+        assert texts.inputs(each, kwargs) == [TextPair("q", "a")]
 
 
 @pytest.mark.parametrize(
