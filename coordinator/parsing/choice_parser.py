@@ -45,6 +45,7 @@ class ChoiceParser:
 
     __slots__ = (
         "_batches",
+        "_before",
         "_disagreed",
         "_ids",
         "_lengths",
@@ -86,8 +87,10 @@ class ChoiceParser:
         self._disagreed = disagreed
         self._tools_streamed = False
         self._texts: list[str] = []
+        """Of the last steps."""
+        self._before: list[str] = []
         self._lengths = array("I")
-        """Of the texts of the steps, of which the first are joined."""
+        """Joined texts of the steps before, and the length of each step's."""
         self._ids = array("I")
         self._sent: list[MessageDelta] = []
 
@@ -100,9 +103,10 @@ class ChoiceParser:
     def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         """Add the output of one step; return the delta to send. Raises ParserFailed."""
         self._texts.append(text)
-        self._lengths.append(len(text))
         if len(self._texts) > MOST_APART:
-            self._texts = ["".join(self._texts)]
+            self._lengths.extend(map(len, self._texts))
+            self._before.append("".join(self._texts))
+            self._texts = []
         self._ids.extend(token_ids)
         try:
             delta = self._batches.feed(text, token_ids, finished)
@@ -148,13 +152,13 @@ class ChoiceParser:
         """Return the last delta of a stream, with what only a parse of all its text finds."""
         sent = joined(self._sent if delta is None else [*self._sent, delta])
         reasons = self._rules.include_reasoning
-        text, ids = "".join(self._texts), self._ids.tolist()
+        text, ids = "".join([*self._before, *self._texts]), self._ids.tolist()
         whole = self._new_parser().parse(text, ids)
         message = agreed(sent, whole, reasons)
         if message is not whole:
             self._disagreed()
-            ends = zip(self._lengths, accumulate(self._lengths), strict=True)
-            texts = [text[end - length : end] for length, end in ends]
+            lengths = [*self._lengths, *map(len, self._texts)]
+            texts = [text[end - length : end] for length, end in zip(lengths, accumulate(lengths), strict=True)]
             message = agreed(sent, self._agreed(whole, text, ids, texts), reasons)
         return merge(delta, unsent(sent, message, reasons))
 
