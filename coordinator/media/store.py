@@ -6,7 +6,7 @@ Clients share the memory: each leaves others room, and who keeps most loses firs
 import hashlib
 import math
 import weakref
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +16,6 @@ from tokenwire.coordinator.media.content import MediaContent
 from tokenwire.errors import Overloaded, mib
 from tokenwire.process.fair_memory import FairMemory
 from tokenwire.process.fair_room import leaves_room
-from tokenwire.process.largest_share import LargestShare
 
 _RETRY_AFTER_S = 1.0
 PICTURE_BYTES = 1024
@@ -31,6 +30,7 @@ class _Idle(NamedTuple):
 
     data: bytes
     modality: str
+    share: str
 
 
 _PictureName = tuple[str, bytes]
@@ -49,15 +49,8 @@ class MediaStore:
         self._ended = deque[Callable[[], None]]()
         """What to do for what was dropped since: that may be in another thread, or in the middle of anything."""
         self._live: weakref.WeakValueDictionary[bytes, MediaContent] = weakref.WeakValueDictionary()
-        self._idle: dict[str, OrderedDict[bytes, _Idle]] = {}
-        """By the share that they count for, least recently used first; without empty ones."""
-        self._idle_by: dict[bytes, str] = {}
-        """The shares of those, by digest."""
-        self._idle_bytes = Counter[str]()
-        """Of those, by share."""
-        self._all_idle_bytes = 0
-        self._largest = LargestShare()
-        """By `_idle_bytes`."""
+        self._idle = FairMemory[bytes, _Idle](memory_bytes, math.inf)
+        """By digest, within what is used."""
         self._used_by = Counter[str]()
         """Of `_used`, by share."""
         self._names = FairMemory[_PictureName, bytes](NAMES_BYTES, math.inf)
@@ -78,31 +71,30 @@ class MediaStore:
         known = self._live.get(content.digest)
         if known is not None:
             return known
-        owner = self._idle_by.get(content.digest)
-        if owner is None:
+        idle = self._idle.find(content.digest)
+        if idle is None:
             self._take(self._size(content.data), share)
         else:
-            self._take_out(owner, content.digest)
-        self._hold(content, share if owner is None else owner)
+            self._idle.drop(content.digest)
+        self._hold(content, share if idle is None else idle.share)
         return content
 
     def _hold(self, content: MediaContent, share: str) -> None:
         """Find a picture as long as a request has it, and keep its bytes then."""
         self._live[content.digest] = content
-        unused = partial(self._on_unused, content.digest, _Idle(content.data, content.modality), share)
+        unused = partial(self._on_unused, content.digest, _Idle(content.data, content.modality, share))
         weakref.finalize(content, self._ended.append, unused).atexit = False
 
     def _settle(self) -> None:
         while self._ended:
             self._ended.popleft()()
 
-    def _on_unused(self, digest: bytes, idle: "_Idle", share: str) -> None:
-        if digest in self._idle_by or digest in self._live:  # it came again in between
-            self._free(self._size(idle.data), share)
-            return
-        self._idle.setdefault(share, OrderedDict())[digest] = idle
-        self._idle_by[digest] = share
-        self._count_idle(share, self._size(idle.data))
+    def _on_unused(self, digest: bytes, idle: "_Idle") -> None:
+        size = self._size(idle.data)
+        if digest in self._live or self._idle.find(digest) is not None:  # it came again in between
+            self._free(size, idle.share)
+        else:
+            self._idle.put(digest, idle, idle.share, size)
 
     def count(self, holder: object, size: int, share: str = "") -> None:
         """Count bytes for as long as anybody has what holds them. Raises Overloaded if there is no memory."""
@@ -138,21 +130,21 @@ class MediaStore:
         digest = self._names.use(_key(tenant, name))
         if digest is None:
             return None
-        owner = self._idle_by.get(digest)
-        if owner is None:
+        idle = self._idle.find(digest)
+        if idle is None:
             return self._live.get(digest)
-        idle = self._take_out(owner, digest)
+        self._idle.drop(digest)
         content = MediaContent(idle.data, idle.modality, digest)
-        self._hold(content, owner)
+        self._hold(content, idle.share)
         return content
 
     def _take(self, size: int, share: str) -> None:
         self._settle()
-        is_possible = self._fits(size, self._all_idle_bytes) and self._leaves_room(
-            size, share, self._idle_bytes[share], self._all_idle_bytes
-        )
+        own, all_idle = self._idle.size_of(share), self._idle.size
+        is_possible = self._fits(size, all_idle) and self._leaves_room(size, share, own, all_idle)
         while is_possible and not (self._fits(size) and self._leaves_room(size, share)):
-            self._drop(self._largest.find())
+            idle = self._idle.evict()
+            self._free(self._size(idle.data), idle.share)
         if self._fits(size) and self._leaves_room(size, share):
             self._used += size
             self._used_by[share] += size
@@ -177,26 +169,8 @@ class MediaStore:
         own, free = self._used_by[share] - own_freed, self._memory_bytes - self._used + freed
         return not (share and own) or leaves_room(own, size, free)
 
-    def _drop(self, share: str) -> None:
-        """Free the idle picture that a client has used least recently."""
-        self._free(self._size(self._take_out(share, next(iter(self._idle[share]))).data), share)
-
-    def _take_out(self, share: str, digest: bytes) -> "_Idle":
-        """Take a picture from the idle ones."""
-        idle = self._idle[share].pop(digest)
-        del self._idle_by[digest]
-        self._count_idle(share, -self._size(idle.data))
-        if not self._idle[share]:
-            del self._idle[share], self._idle_bytes[share]
-        return idle
-
     def _size(self, data: bytes) -> int:
         return len(data) + self._picture_bytes
-
-    def _count_idle(self, share: str, size: int) -> None:
-        self._idle_bytes[share] += size
-        self._all_idle_bytes += size
-        self._largest.put(share, self._idle_bytes[share])
 
     def _free(self, size: int, share: str) -> None:
         self._used -= size

@@ -21,8 +21,6 @@ from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
 from tokenwire.worker.server import WorkerServer
 
-_RECENT_FRAMES = 4
-"""For so many frames after its first token, a request counts as just started."""
 _MOST_ABORTS = 65_536
 _MOST_POISON = 1024
 _MOST_SWEPT = 32
@@ -144,7 +142,7 @@ def _of_session(session: WorkerSession) -> Iterator[str]:
             f"tokens of prompts of {session.address}": session.workload.prompts.total,
         }
     )
-    if any(frame + _RECENT_FRAMES <= starts._frames for frame, _, _ in starts._prefilled):
+    if starts._prefilled:
         yield f"keeps requests that {session.address} started long ago"
 
 

@@ -62,8 +62,7 @@ def _shares(core: Core) -> Shares:
 
 def _start_long_ago(core: Core) -> None:
     starts = _unconnected_session(core).recent_starts
-    starts._prefilled.append((1, 0, Submission()))
-    starts._frames = 5
+    starts._prefilled[0] = 1
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,51 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
-
-from tokenwire.process.largest_share import LargestShare
 
 Key = TypeVar("Key")
 Kept = TypeVar("Kept")
+
+_COMPARED = 16
+"""Shares of about the same size."""
+
+
+class LargestShare:
+    """Finds in a constant time who has most, or about most if they are many.
+
+    Shares are apart by powers of two of their sizes, and some of those in the highest one are compared.
+    """
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+        self._by_power: dict[int, OrderedDict[str, None]] = {}
+        """Not dicts, whose first key is found in a time that grows with how many were removed before it."""
+
+    def put(self, share: str, size: int) -> None:
+        """Note the size of a share; without a size there is none."""
+        known, power = self._sizes.pop(share, 0).bit_length(), size.bit_length()
+        if size:
+            self._sizes[share] = size
+        if power == known:
+            return
+        if known:
+            shares = self._by_power[known]
+            del shares[share]
+            if not shares:
+                del self._by_power[known]
+        if power:
+            self._by_power.setdefault(power, OrderedDict())[share] = None
+
+    def size_of(self, share: str) -> int:
+        """Return the size of a share."""
+        return self._sizes.get(share, 0)
+
+    def find(self) -> str:
+        """Return the share of which no other one has twice the size. Raises ValueError if there is none."""
+        highest = self._by_power[max(self._by_power)]
+        return max(islice(highest, _COMPARED), key=self._sizes.__getitem__)
 
 
 @dataclass(slots=True)
@@ -18,15 +56,6 @@ class _KeptEntry(Generic[Kept]):
     share: str
     size: int = 0
     expires: float = 0.0
-
-
-@dataclass(slots=True)
-class _Share(Generic[Key]):
-    """What one client has."""
-
-    keys: OrderedDict[Key, None] = field(default_factory=OrderedDict)
-    """In order of use."""
-    size: int = 0
 
 
 class FairMemory(Generic[Key, Kept]):
@@ -46,8 +75,9 @@ class FairMemory(Generic[Key, Kept]):
         self._on_dropped = on_dropped
         self._entries: OrderedDict[Key, _KeptEntry[Kept]] = OrderedDict()
         """In order of use, and so of expiry."""
-        self._shares: dict[str, _Share[Key]] = {}
-        self._largest = LargestShare()
+        self._shares: dict[str, OrderedDict[Key, None]] = {}
+        """What each client has, in order of use."""
+        self._sizes = LargestShare()
         self.size = 0
         """Bytes in use."""
         self.evicted = 0
@@ -75,7 +105,7 @@ class FairMemory(Generic[Key, Kept]):
         """Keep a value, in place of an earlier one; `share`: whose part of the memory it takes, `size`: in bytes."""
         self._take_out(key)
         self._entries[key] = _KeptEntry(value, share)
-        self._shares.setdefault(share, _Share())
+        self._shares.setdefault(share, OrderedDict())
         self.grow(key, size)
 
     def grow(self, key: Key, more: int) -> None:
@@ -85,8 +115,19 @@ class FairMemory(Generic[Key, Kept]):
         self._touch(key, entry)
         self.expire()
         while self.size > self._max_bytes:
-            self.evicted += 1
-            self.drop(next(iter(self._shares[self._largest.find()].keys)))
+            self.evict()
+
+    def evict(self) -> Kept:
+        """Drop what the client with most has used least recently, and return it."""
+        key = next(iter(self._shares[self._sizes.find()]))
+        value = self._entries[key].value
+        self.evicted += 1
+        self.drop(key)
+        return value
+
+    def size_of(self, share: str) -> int:
+        """Return the bytes of one client's values."""
+        return self._sizes.size_of(share)
 
     def drop(self, key: Key) -> bool:
         """Drop a value; return whether there was one."""
@@ -108,15 +149,13 @@ class FairMemory(Generic[Key, Kept]):
     def _touch(self, key: Key, entry: _KeptEntry[Kept]) -> None:
         entry.expires = self._clock() + self._ttl_s
         self._entries.move_to_end(key)
-        keys = self._shares[entry.share].keys
+        keys = self._shares[entry.share]
         keys[key] = None
         keys.move_to_end(key)
 
     def _resize(self, entry: _KeptEntry[Kept], more: int) -> None:
         entry.size += more
-        share = self._shares[entry.share]
-        share.size += more
-        self._largest.put(entry.share, share.size)
+        self._sizes.put(entry.share, self._sizes.size_of(entry.share) + more)
         self.size += more
 
     def _take_out(self, key: Key) -> bool:
@@ -124,7 +163,7 @@ class FairMemory(Generic[Key, Kept]):
         if entry is None:
             return False
         self._resize(entry, -entry.size)
-        keys = self._shares[entry.share].keys
+        keys = self._shares[entry.share]
         del keys[key]
         if not keys:
             del self._shares[entry.share]

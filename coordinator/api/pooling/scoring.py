@@ -74,12 +74,12 @@ class ScoreRequest(ScoringFields):
     data_1: Annotated[
         ScoreInput | list[ScoreInput],
         BeforeValidator(checked_prompts("queries")),
-        Field(validation_alias=AliasChoices("queries", "data_1", "text_1")),
+        Field(validation_alias=AliasChoices(*dict.fromkeys(first for first, _ in _NAMES))),
     ]
     data_2: Annotated[
         ScoreInput | list[ScoreInput],
         BeforeValidator(checked_prompts("documents")),
-        Field(validation_alias=AliasChoices("documents", "items", "data_2", "text_2")),
+        Field(validation_alias=AliasChoices(*(second for _, second in _NAMES))),
     ]
 
     @model_validator(mode="before")

@@ -1,9 +1,11 @@
 """Memory is bounded in bytes and time, and nobody loses what is theirs because others have much."""
 
+import random
+
 import pytest
 
 from tests.clock import Clock
-from tokenwire.process.fair_memory import FairMemory
+from tokenwire.process.fair_memory import FairMemory, LargestShare
 
 
 @pytest.fixture
@@ -77,3 +79,31 @@ def test_what_was_dropped_once_is_not_there(memory: FairMemory[str, int], droppe
     assert not memory.drop("a")
     assert dropped == ["a"]
     assert memory.size == 0
+
+
+def test_no_other_share_is_twice_as_large() -> None:
+    """Whatever grows and shrinks."""
+    source, shares, sizes = random.Random(1), LargestShare(), dict[str, int]()
+    for _ in range(5000):
+        name = str(source.randrange(50))
+        sizes[name] = source.choice([0, source.randrange(10), source.randrange(10**6)])
+        shares.put(name, sizes[name])
+        if any(sizes.values()):
+            assert 2 * sizes[shares.find()] >= max(sizes.values())
+
+
+def test_of_few_shares_the_largest_is_found() -> None:
+    """However little it has more than others."""
+    shares = LargestShare()
+    for number in (128, 251, 130, 129):
+        shares.put(str(number), number)
+    assert shares.find() == "251"
+
+
+def test_without_shares_there_is_no_largest() -> None:
+    """Those without a size are none."""
+    shares = LargestShare()
+    shares.put("a", 5)
+    shares.put("a", 0)
+    with pytest.raises(ValueError, match="empty"):
+        shares.find()
