@@ -38,18 +38,19 @@ class RecentStarts:
     def on_frame(self, frame: pb.StepFrame) -> None:
         """Update from the first tokens and finishes of a frame."""
         self._frames += 1
-        for info in frame.prefills:
-            if info.slot in self._started:
-                self._prefilled.setdefault(info.slot, self._frames)
         survived: dict[int, Submission] = {}  # a frame may end very many inputs of one request
         for finish in frame.finishes:
             submission = self._started.pop(finish.slot, None)
-            self._prefilled.pop(finish.slot, None)
+            if finish.slot in self._prefilled:
+                del self._prefilled[finish.slot]
             # An aborted request has not been shown to be harmless.
             if submission is not None and finish.reason not in (pb.FINISH_REASON_ABORT, pb.FINISH_REASON_ERROR):
                 survived[id(submission)] = submission
         for submission in survived.values():
             self._on_survived(submission)
+        for info in frame.prefills:  # those of inputs that end at once are not here anymore
+            if info.slot in self._started:
+                self._prefilled.setdefault(info.slot, self._frames)
         while self._prefilled and next(iter(self._prefilled.values())) + _FEW_FRAMES <= self._frames:
             slot, _ = self._prefilled.popitem(last=False)
             self._on_survived(self._started.pop(slot))

@@ -25,9 +25,11 @@ class LargestShare:
         self._by_power: dict[int, OrderedDict[str, None]] = {}
         """Not dicts, whose first key is found in a time that grows with how many were removed before it."""
 
-    def put(self, share: str, size: int) -> None:
-        """Note the size of a share; without a size there is none."""
-        known, power = self._sizes.pop(share, 0).bit_length(), size.bit_length()
+    def grow(self, share: str, more: int) -> None:
+        """Note that a share has so much more, or less; without a size there is none."""
+        before = self._sizes.pop(share, 0)
+        size = before + more
+        known, power = before.bit_length(), size.bit_length()
         if size:
             self._sizes[share] = size
         if power == known:
@@ -155,7 +157,7 @@ class FairMemory(Generic[Key, Kept]):
 
     def _resize(self, entry: _KeptEntry[Kept], more: int) -> None:
         entry.size += more
-        self._sizes.put(entry.share, self._sizes.size_of(entry.share) + more)
+        self._sizes.grow(entry.share, more)
         self.size += more
 
     def _take_out(self, key: Key) -> bool:

@@ -86,8 +86,9 @@ def test_no_other_share_is_twice_as_large() -> None:
     source, shares, sizes = random.Random(1), LargestShare(), dict[str, int]()
     for _ in range(5000):
         name = str(source.randrange(50))
-        sizes[name] = source.choice([0, source.randrange(10), source.randrange(10**6)])
-        shares.put(name, sizes[name])
+        size = source.choice([0, source.randrange(10), source.randrange(10**6)])
+        shares.grow(name, size - sizes.get(name, 0))
+        sizes[name] = size
         if any(sizes.values()):
             assert 2 * sizes[shares.find()] >= max(sizes.values())
 
@@ -96,14 +97,14 @@ def test_of_few_shares_the_largest_is_found() -> None:
     """However little it has more than others."""
     shares = LargestShare()
     for number in (128, 251, 130, 129):
-        shares.put(str(number), number)
+        shares.grow(str(number), number)
     assert shares.find() == "251"
 
 
 def test_without_shares_there_is_no_largest() -> None:
     """Those without a size are none."""
     shares = LargestShare()
-    shares.put("a", 5)
-    shares.put("a", 0)
+    shares.grow("a", 5)
+    shares.grow("a", -5)
     with pytest.raises(ValueError, match="empty"):
         shares.find()
