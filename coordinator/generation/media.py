@@ -10,6 +10,7 @@ from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.http.backpressure import BodyMemory
 from tokenwire.coordinator.media.content import IMAGE_EMBEDS, MediaContent, MediaFeatures, MediaPrompt
+from tokenwire.coordinator.media.embeddings import encoded_chars
 from tokenwire.coordinator.media.loader import MediaLoader, MediaReference
 from tokenwire.coordinator.text.template.messages import extra_fields
 from tokenwire.coordinator.text.template.pictures import NamedPicture, PicturePart, picture_of
@@ -50,7 +51,7 @@ class MediaPrompts:
     ) -> tuple[ChatPrompt, list[MediaContent]]:
         """Return a chat with its pictures loaded, and these in their order. Takes and raises what MediaLoader does.
 
-        body: whose turn others get meanwhile.
+        body: whose turn others get meanwhile; unless it is kept, the messages lose what their pictures are read from.
         """
         if not model.media:
             return prompt, []
@@ -70,6 +71,10 @@ class MediaPrompts:
             _replace(message, of, kind, loaded) if of else message
             for message, of in zip(prompt.messages, named, strict=True)
         ]
+        if body is not None and not body.is_kept:
+            for message, of in zip(prompt.messages, named, strict=True):
+                _drop(message, of)
+            body.on_taken(sum(encoded_chars(each.source) for each in references if each.source is not None))
         # Ids from the client are expanded; those that are stored are not.
         history = prompt.history and replace(prompt.history, prefix=None)
         return replace(prompt, messages=messages, history=history), items
@@ -122,7 +127,7 @@ def _pictures_in(messages: Iterable[Mapping[str, Any]]) -> int:
 def _pictures_of(message: Mapping[str, Any], number: int) -> dict[int, NamedPicture]:
     """Return a message's pictures by their places in it."""
     content = message.get("content") if isinstance(message, Mapping) else None
-    if not isinstance(content, list | tuple):
+    if not isinstance(content, list):
         return {}
     found = ((i, picture_of(part, f"messages[{number}].content[{i}]")) for i, part in enumerate(content))
     return {i: named for i, named in found if named is not None}
@@ -139,6 +144,12 @@ def _replace(
         text = placeholders[min(number, len(placeholders) - 1)] if placeholders else ""
         parts[place] = PicturePart(text, extra_fields(parts[place]), item.digest)
     return {**message, "content": parts}
+
+
+def _drop(message: Mapping[str, Any], places: Collection[int]) -> None:
+    """Leave nothing of the pictures at these places: encoded, they take more than all else of a request."""
+    for place in places:
+        message["content"][place] = {}
 
 
 def _kind_of(references: Sequence[MediaReference], kinds: Sequence[pb.MediaKind]) -> pb.MediaKind:

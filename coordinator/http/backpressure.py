@@ -20,6 +20,8 @@ _LATER_SHARE = 0.5
 """All bodies but the oldest may take this fraction: the oldest may always take more, and they leave it room."""
 _OF_ONE = 0.75
 """Of that, one client may take this fraction."""
+_TIMES_HELD = 3
+"""How often a string counts: growing a body may copy it, and then it is parsed."""
 _PATIENCE_S = 5.0
 _GRACE_S = 1.0
 """After which room is made for a client that has less than others."""
@@ -138,6 +140,14 @@ class BodyBudget:
             memory.held_bytes = 0
             self._let_in()
 
+    def shrink(self, memory: "BodyMemory", size: int) -> None:
+        """Remove some of what a body takes, if it takes more than that."""
+        if memory.held_bytes > size:
+            self.held_bytes -= size
+            self._of_share[memory.share] -= size
+            memory.held_bytes -= size
+            self._let_in()
+
     def _may_hold(self, memory: "BodyMemory", size: int) -> bool:
         # The oldest always may: it ends, and makes room for the others. Bodies that all wait for the rest never would.
         if memory is next(iter(self._holders), memory):
@@ -215,6 +225,8 @@ class BodyMemory:
     share: str = ""
     """Whom a share of the budget is for, which is never changed while it holds something."""
     _receiving: asyncio.Timeout | None = None
+    is_kept: bool = False
+    """Whether something keeps all of the body until its request is submitted."""
     turns: FairTurns | None = None
     """In which others wait until this request is prepared."""
     _turn_end: asyncio.TimerHandle | None = None
@@ -272,6 +284,10 @@ class BodyMemory:
         yield
         if had_turn:
             await self.begin_turn(self._turn_size)
+
+    def on_taken(self, text_bytes: int) -> None:
+        """Give back what strings of the body took that nothing has any more: as they were read, and parsed."""
+        self.budget.shrink(self, _TIMES_HELD * text_bytes)
 
     def release(self) -> None:
         """Give everything back. Safe more than once."""

@@ -34,6 +34,7 @@ from tokenwire.coordinator.parsing.rules import (
 )
 from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
 from tokenwire.coordinator.parsing.vllm_output import VllmParser
+from tokenwire.coordinator.text.template.pictures import without_pictures
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -118,7 +119,7 @@ class VllmParsers:
 
     def _request(self, body: dict[str, Any]) -> ChatCompletionRequest:
         if not self.is_harmony:
-            return RequestWithAnyMessages.model_validate(body)
+            return RequestWithAnyMessages.model_validate({**body, "messages": without_pictures(body["messages"])})
         return FailFastChatRequest.model_validate({**body, "messages": list(map(as_vllm_takes, body["messages"]))})
 
     def _changes_nothing(self, choice: CheckedToolChoice, body: Mapping[str, Any]) -> bool:

@@ -43,9 +43,9 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
         headers = RequestHeaders.of(request)
         with translator.named():
             chat, model = await to_chat(body, headers)
+            tools, streams = body.left_out_tools, body.stream
+            del body  # of a long conversation it takes megabytes
             call = await service.prepare(chat, headers, "msg_", model)
-        tools, streams = body.left_out_tools, body.stream
-        del body  # of a long conversation it takes megabytes
         if streams:
             return left_out.name_in(service.stream(call, PartStream(call, MessageEvents(call))), tools)
         return left_out.name_in(JSONResponse(await _full_response(call, await service.collect(call, request))), tools)

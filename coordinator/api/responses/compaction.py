@@ -107,6 +107,7 @@ class Compactions:
         asks = body.to_responses()
         asks.check_storing(self._store is not None)
         headers = RequestHeaders.of(request)
+        context_of(request.scope).body.is_kept = True
         before: Sequence[dict[str, Any]] = ()
         if self._store is not None and body.previous_response_id is not None:
             continued, before = await continue_after(self._store, body.previous_response_id, context_of(request.scope))

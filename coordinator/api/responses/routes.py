@@ -89,6 +89,7 @@ class _Creation:
         body.check_storing(self._store is not None)
         compacts = is_triggered(body)
         headers, continued = RequestHeaders.of(request), Continued()
+        context_of(request.scope).body.is_kept = True  # for what may be stored of it
         before: Sequence[dict[str, Any]] = ()
         stores = self._store is not None and body.store is not False and not compacts
         if self._store is not None and (stores or body.previous_response_id is not None):

@@ -8,6 +8,7 @@ from tokenwire.errors import InvalidRequest
 
 _URLS = ("image_url", "input_image")
 _EMBEDS = "image_embeds"
+_SOURCES = ("image_url", _EMBEDS)
 PICTURE_TYPES = (*_URLS, _EMBEDS)
 
 
@@ -68,6 +69,22 @@ def as_stored(message: Mapping[str, Any]) -> Mapping[str, Any]:
         for part in content
     ]
     return {**message, "content": parts}
+
+
+def without_pictures(messages: Iterable[Any]) -> list[Any]:
+    """Return messages of whose pictures only the type is left, for what keeps them and has no use for these."""
+    return [
+        {**message, "content": [_without_picture(part) for part in message["content"]]}
+        if isinstance(message, Mapping) and isinstance(message.get("content"), list)
+        else message
+        for message in messages
+    ]
+
+
+def _without_picture(part: object) -> object:
+    if isinstance(part, Mapping) and not part.keys().isdisjoint(_SOURCES):
+        return {"type": part.get("type")}
+    return part
 
 
 def reject_pictures(messages: Iterable[object]) -> None:

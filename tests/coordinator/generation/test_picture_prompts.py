@@ -5,6 +5,7 @@ One file, since all tests are of one function in front of the same kinds of work
 
 import asyncio
 import hashlib
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -198,6 +199,35 @@ async def test_what_is_kept_of_a_chat_names_its_pictures() -> None:
     assert stored == [{"type": "text", "text": "a"}, {"type": "image", "sha256": digest, "detail": "low"}]
 
 
+class Text(str):
+    """Text of which a test sees whether anything still has it."""
+
+    __slots__ = ("__weakref__",)
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+async def test_while_a_worker_expands_a_chat_nothing_has_the_texts_of_its_pictures(is_kept: bool) -> None:
+    """Others get their memory, unless something keeps the body."""
+    expands, budget = Stage(), BodyBudget()
+    body = BodyMemory(budget, is_kept=is_kept)
+    service = GenerationService(
+        FakeFleet(), token_history(), media=MediaPrompts(MediaLoader(MediaSettings()), SlowWorker(expands))
+    )
+    picture = image()
+    picture["image_url"]["url"] = url = Text(picture["image_url"]["url"])
+    size, text = len(url), weakref.ref(url)
+    request = GenerationRequest("r", "digits", [picture_chat([picture])], pb.SamplingParams())
+    del picture, url
+    await body.add(HUGE)
+
+    preparing = asyncio.create_task(service.prepare(request, SEES, body=body))
+    async with asyncio.timeout(5):
+        await expands.arrived(1)
+        assert ((text() is None), budget.held_bytes) == ((False, HUGE) if is_kept else (True, HUGE - 3 * size))
+        expands.go_on()
+        await preparing
+
+
 async def test_large_requests_with_pictures_wait_side_by_side() -> None:
     """For servers of pictures and for workers; what is done here, they do in turns, and what they hold is counted."""
     loads, expands = Stage(), Stage()
@@ -207,7 +237,7 @@ async def test_large_requests_with_pictures_wait_side_by_side() -> None:
     budget = BodyBudget()
 
     async def prepare() -> BodyMemory:
-        body = BodyMemory(budget)
+        body = BodyMemory(budget, is_kept=True)
         await body.add(HUGE)
         await body.begin_turn(HUGE)
         request = GenerationRequest("r", "digits", [picture_chat([image()])], pb.SamplingParams())

@@ -43,6 +43,23 @@ async def test_reading_pauses_while_other_bodies_take_the_whole_budget() -> None
     assert bodies.held_bytes == 0
 
 
+async def test_what_a_body_gives_back_is_for_others() -> None:
+    """At once; never more than it has."""
+    bodies = budget(200)
+    first, second = BodyMemory(bodies), BodyMemory(bodies)
+    await first.add(150 * KIB)
+    waiting = await begun(second.add(100 * KIB))
+    assert not waiting.done()
+
+    first.on_taken(40 * KIB)
+    await waiting
+    first.on_taken(40 * KIB)
+
+    assert (first.held_bytes, bodies.held_bytes) == (30 * KIB, 130 * KIB)
+    first.release()
+    assert bodies.held_bytes == 100 * KIB
+
+
 async def test_who_waits_for_too_long_is_rejected_and_lets_others_pass() -> None:
     """With 503 and Retry-After: what it has read so far is given back by its request's end."""
     bodies = budget(200, patience_s=0.01)

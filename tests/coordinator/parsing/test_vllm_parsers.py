@@ -1,6 +1,7 @@
 """Real parsers on continued messages: text after the reasoning is content, streamed and not."""
 
 import json
+import sys
 from functools import cache
 from typing import Any
 
@@ -122,6 +123,20 @@ def test_messages_are_left_to_the_template(tools: str, message: dict[str, Any]) 
     plan = loaded.plan_of(loaded.parsers(tools, "qwen3", "qwen3"), body)
 
     assert plan is not None
+
+
+def test_a_plan_keeps_no_pictures() -> None:
+    """It lives until the reply ends, and counts calls only."""
+    body = body_of("qwen3")
+    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
+    body["messages"].append({"role": "user", "content": [picture]})
+    references = sys.getrefcount(picture)
+
+    plan = loaded.plan_of(loaded.parsers("hermes", "qwen3", "qwen3"), body)
+    del body
+
+    assert plan is not None
+    assert sys.getrefcount(picture) == references - 1
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["full", "streamed"])

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.text.template.pictures import NamedPicture, picture_of, reject_pictures
+from tokenwire.coordinator.text.template.pictures import (
+    NamedPicture,
+    picture_of,
+    reject_pictures,
+    without_pictures,
+)
 from tokenwire.errors import InvalidRequest
 
 
@@ -50,3 +55,15 @@ def test_pictures_beside_the_ids_of_a_prompt_are_named() -> None:
     )
     with pytest.raises(InvalidRequest, match=r"messages\[1\]\.content\[1\] is a picture"):
         reject_pictures([{"role": "user"}, {"role": "user", "content": ["a", picture]}])
+
+
+def test_of_pictures_only_the_type_is_left_where_they_are_of_no_use() -> None:
+    """All else stays as it is."""
+    text, call = {"type": "text", "text": "a"}, {"role": "assistant", "tool_calls": [{"id": "1"}]}
+    parts = [{"type": "image_url", "image_url": {"url": "data:"}}, text, {"image_embeds": {}}, "b"]
+
+    kept = without_pictures([{"role": "user", "content": parts}, call, {"role": "user", "content": "c"}])
+
+    assert kept[0] == {"role": "user", "content": [{"type": "image_url"}, text, {"type": None}, "b"]}
+    assert kept[1:] == [call, {"role": "user", "content": "c"}]
+    assert len(parts[0]) == 2
