@@ -43,7 +43,7 @@ from tokenwire.errors import (
 )
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.protocol.model_revision import ModelRevision
-from tokenwire.protocol.version import check_peer, protocol_version
+from tokenwire.protocol.version import check_peer, protocol_version, takes_packed_ids
 from tokenwire.v1 import control_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -118,6 +118,7 @@ class WorkerSession:
         self.revision = ModelRevision()
         """What it serves, in that state."""
         self.capabilities = pb.EngineCapabilities()
+        self._packs_ids = False
         """How its engine samples."""
         self._coordinator_id = coordinator_id
         self._prepare = prepare
@@ -214,7 +215,7 @@ class WorkerSession:
         if submission.sampled:
             self._record(submission, slots)
         if submission.media is None:
-            self._commands.put(submission.message(slots))
+            self._commands.put(submission.message(slots, self._packs_ids))
         else:
             self.media.submit(submission, slots)
         return slots
@@ -414,6 +415,7 @@ class WorkerSession:
         self.revision = self._revision_of(welcome.model, welcome.serving)
         self.version_epoch = version_epoch_of(welcome.serving)
         self.capabilities = welcome.capabilities
+        self._packs_ids = takes_packed_ids(welcome.protocol)
         self.unsupported = lacks_of(welcome)
         self.workload.begin(welcome.model.max_num_seqs, welcome.load, welcome.model.HasField("pooling"))
         stats = self._slots.discard.stats = self._stats_by_model.setdefault(self.model_name, SessionStats())

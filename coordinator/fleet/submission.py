@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from tokenwire.coordinator.fleet.sampled_tokens import SampledTokens
 from tokenwire.coordinator.media.content import MediaPrompt
 from tokenwire.process.value_class import value_class
+from tokenwire.protocol.packed_ids import pack_ids
 from tokenwire.protocol.seeds import has_seed, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -74,15 +75,17 @@ class Submission:
             return len(self.prompt_token_ids)
         return sum(self.pooled.lengths[self.start : self.start + sequences])
 
-    def message(self, slots: Sequence[int] = ()) -> pb.SessionRequest:
-        """Return the message that starts it, or the part of it that has the slots, with a copy of everything."""
+    def message(self, slots: Sequence[int] = (), packs_ids: bool = False) -> pb.SessionRequest:
+        """Return the message that starts it, or the part of it that has the slots, with a copy of everything.
+
+        packs_ids: whether a prompt of text is sent as bytes.
+        """
         if self.pooled is not None:
             return self._pool_message(self.pooled, slots)
         message = pb.SessionRequest(
             submit={
                 "request_id": self.request_id,
                 "slots": slots,
-                "prompt_token_ids": self.prompt_token_ids if self.media is None else (),
                 "sampling_params": self.sampling_params,
                 "priority": self.priority,
                 "cache_salt": self.cache_salt,
@@ -96,10 +99,7 @@ class Submission:
                 "tenant": self.tenant,
             }
         )
-        if self.media is not None:
-            message.submit.prompt_token_ids.extend(self.media.collapsed(self.prompt_token_ids))
-            message.submit.media.extend(self.media.messages())
-            message.submit.media_end = len(self.media.token_ids)
+        self._add_prompt(message.submit, packs_ids)
         if self.max_tokens is not None:
             message.submit.sampling_params.max_tokens = self.max_tokens
         params = message.submit.sampling_params
@@ -111,6 +111,16 @@ class Submission:
         if self.start and has_seed(params):
             params.seed = sequence_seed(params.seed, self.start)
         return message
+
+    def _add_prompt(self, submit: pb.Submit, packs_ids: bool) -> None:
+        if self.media is not None:
+            submit.prompt_token_ids.extend(self.media.collapsed(self.prompt_token_ids))
+            submit.media.extend(self.media.messages())
+            submit.media_end = len(self.media.token_ids)
+        elif packs_ids:
+            submit.packed_prompt_token_ids = pack_ids(self.prompt_token_ids)
+        else:
+            submit.prompt_token_ids.extend(self.prompt_token_ids)
 
     def _pool_message(self, inputs: PooledInputs, slots: Sequence[int]) -> pb.SessionRequest:
         part = slice(self.start, self.start + len(slots))

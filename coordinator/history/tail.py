@@ -186,4 +186,4 @@ async def _encode(text: str, tokenizer: ModelTokenizer, has_first: bool = False)
     if first is None or not tokenizer.can_cut_before(first.group()):
         return None
     ids = await tokenizer.encode_async(text, add_special_tokens=False)
-    return ids[1:] if has_first else ids
+    return list(ids[1:] if has_first else ids)

@@ -128,20 +128,23 @@ class ModelTokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Encode text to ids; `add_special_tokens` applies the post-processor, which adds BOS and the like."""
+        return list(self._encode(text, add_special_tokens))
+
+    def _encode(self, text: str, add_special_tokens: bool) -> Sequence[int]:
         if add_special_tokens or not self._cutting_tokens or len(text) <= _WHOLE_CHARS:
             (ids,) = self._encode_all([text], add_special_tokens)
             return ids
         return self._encode_pieces(token_cache.cut(text, self._cutting_tokens))
 
-    async def encode_async(self, text: str, add_special_tokens: bool = True) -> list[int]:
+    async def encode_async(self, text: str, add_special_tokens: bool = True) -> Sequence[int]:
         """Encode text to ids without blocking the event loop for long."""
         if len(text) <= INLINE_CHARS:
-            return self.encode(text, add_special_tokens)
+            return self._encode(text, add_special_tokens)
         if len(text) <= _LOOKUP_CHARS and not add_special_tokens:
             pieces = token_cache.cut(text, self._cutting_tokens)
             if self._cache.new_chars(pieces) <= INLINE_CHARS:
                 return self._encode_pieces(pieces)
-        return await in_thread(self.encode, text, add_special_tokens)
+        return await in_thread(self._encode, text, add_special_tokens)
 
     async def encode_many_async(self, texts: list[str], add_special_tokens: bool = True) -> list[list[int]]:
         """Encode texts to ids, together, without blocking the event loop for long."""
@@ -180,19 +183,20 @@ class ModelTokenizer:
         for part in batches_by_size(texts, len, _PART_CHARS):
             yield from self._encode_all(part, False)
 
-    def _encode_pieces(self, pieces: Sequence[str]) -> list[int]:
-        """Encode the pieces of a rendered conversation, of which all but the last may be cached."""
+    def _encode_pieces(self, pieces: Sequence[str]) -> "array[int]":
+        """Encode the pieces of a rendered conversation, of which all but the last may be cached.
+
+        An array: those of long conversations are copied, and never made objects.
+        """
         known = [self._cache.get(piece) for piece in pieces]
         new = [piece for piece, ids in zip(pieces, known, strict=True) if ids is None]
         fresh = self._encode_in_parts(new)
-        result: list[int] = []
+        result = array("I")
         for piece, ids in zip(pieces, known, strict=True):
             if ids is None:
-                found = next(fresh)
-                self._cache.put(piece, array("I", found))
-                result += found
-            else:
-                result += ids
+                ids = array("I", next(fresh))
+                self._cache.put(piece, ids)
+            result += ids
         return result
 
     def _template_tokens(self) -> list[str]:

@@ -4,11 +4,12 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
 MAJOR = 1
-MINOR = 9
+MINOR = 10
 FIRST_VERSION = pb.ProtocolVersion(major=MAJOR)
 """That of servers which announce nothing that later versions brought."""
 _SENDS_HEARTBEATS = 2
 _ANNOUNCES_IDENTITY = 6
+_TAKES_PACKED_IDS = 10
 
 
 def protocol_version() -> pb.ProtocolVersion:
@@ -24,6 +25,11 @@ def sends_heartbeats(worker: pb.ProtocolVersion) -> bool:
 def announces_identity(worker: pb.ProtocolVersion) -> bool:
     """Return whether workers of this version say what their tokens depend on: older ones do not know the fields."""
     return worker.minor >= _ANNOUNCES_IDENTITY
+
+
+def takes_packed_ids(worker: pb.ProtocolVersion) -> bool:
+    """Return whether workers of this version take prompts as bytes: older ones would see none."""
+    return worker.minor >= _TAKES_PACKED_IDS
 
 
 def check_peer(peer: pb.ProtocolVersion, peer_name: str) -> None:

@@ -375,7 +375,7 @@ class PoolingModel(_message.Message):
     def __init__(self, task: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., max_embed_len: _Optional[int] = ..., score: _Optional[str] = ..., separates_texts: bool = ..., own_pairs: bool = ..., instructions: _Optional[_Mapping[str, str]] = ..., lower_case: bool = ..., pad_token_id: _Optional[int] = ..., truncation_side: _Optional[str] = ..., width: _Optional[int] = ..., token_types: bool = ...) -> None: ...
 
 class Submit(_message.Message):
-    __slots__ = ("request_id", "slots", "prompt_token_ids", "sampling_params", "priority", "cache_salt", "lora", "session_id", "data_parallel_rank", "trace_headers", "reasoning_ended", "reasoning_parser_kwargs_json", "resumed_after_ms", "tenant", "media", "media_end", "sampled_logprobs")
+    __slots__ = ("request_id", "slots", "prompt_token_ids", "sampling_params", "priority", "cache_salt", "lora", "session_id", "data_parallel_rank", "trace_headers", "reasoning_ended", "reasoning_parser_kwargs_json", "resumed_after_ms", "tenant", "media", "media_end", "sampled_logprobs", "packed_prompt_token_ids")
     class TraceHeadersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -400,6 +400,7 @@ class Submit(_message.Message):
     MEDIA_FIELD_NUMBER: _ClassVar[int]
     MEDIA_END_FIELD_NUMBER: _ClassVar[int]
     SAMPLED_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    PACKED_PROMPT_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     slots: _containers.RepeatedScalarFieldContainer[int]
     prompt_token_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -417,7 +418,8 @@ class Submit(_message.Message):
     media: _containers.RepeatedCompositeFieldContainer[MediaItem]
     media_end: int
     sampled_logprobs: bool
-    def __init__(self, request_id: _Optional[str] = ..., slots: _Optional[_Iterable[int]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., sampling_params: _Optional[_Union[SamplingParams, _Mapping]] = ..., priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., lora: _Optional[_Union[LoraAdapter, _Mapping]] = ..., session_id: _Optional[str] = ..., data_parallel_rank: _Optional[int] = ..., trace_headers: _Optional[_Mapping[str, str]] = ..., reasoning_ended: bool = ..., reasoning_parser_kwargs_json: _Optional[str] = ..., resumed_after_ms: _Optional[int] = ..., tenant: _Optional[str] = ..., media: _Optional[_Iterable[_Union[MediaItem, _Mapping]]] = ..., media_end: _Optional[int] = ..., sampled_logprobs: bool = ...) -> None: ...
+    packed_prompt_token_ids: bytes
+    def __init__(self, request_id: _Optional[str] = ..., slots: _Optional[_Iterable[int]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., sampling_params: _Optional[_Union[SamplingParams, _Mapping]] = ..., priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., lora: _Optional[_Union[LoraAdapter, _Mapping]] = ..., session_id: _Optional[str] = ..., data_parallel_rank: _Optional[int] = ..., trace_headers: _Optional[_Mapping[str, str]] = ..., reasoning_ended: bool = ..., reasoning_parser_kwargs_json: _Optional[str] = ..., resumed_after_ms: _Optional[int] = ..., tenant: _Optional[str] = ..., media: _Optional[_Iterable[_Union[MediaItem, _Mapping]]] = ..., media_end: _Optional[int] = ..., sampled_logprobs: bool = ..., packed_prompt_token_ids: _Optional[bytes] = ...) -> None: ...
 
 class Pool(_message.Message):
     __slots__ = ("request_id", "slots", "lengths", "token_ids", "params", "second_begins", "priority", "cache_salt", "lora", "trace_headers", "resumed_after_ms")

@@ -9,6 +9,7 @@ from typing import Protocol
 import grpc
 
 from tokenwire.errors import EngineFailed, InvalidRequest, MediaMissing, TokenwireError, WorkerDraining
+from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.protocol.version import check_peer
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
@@ -172,7 +173,7 @@ class Session:
     async def _start(self, submit: pb.Submit | pb.Pool, sequences: list[EngineSequence]) -> None:
         try:
             if isinstance(submit, pb.Submit):
-                prompt_tokens = len(submit.prompt_token_ids)
+                prompt_tokens = len(prompt_ids(submit))
                 await self._engine.submit(submit, sequences)
             else:
                 prompt_tokens = len(submit.token_ids) // len(sequences)

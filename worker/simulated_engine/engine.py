@@ -16,6 +16,7 @@ from prometheus_client.core import Metric
 
 import tokenwire
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, Unavailable, Unsupported
+from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.cache.prefix_cache import CacheChange, OnKvEvents
 from tokenwire.worker.engine.interface import Engine, EngineSequence, PauseMode, Step
@@ -179,8 +180,9 @@ class SimulatedEngine(Engine):
         fails_after = self._faults.error_after(number)
         simulated_sequences = planner.plan(submit, sequences, fails_after, self._weights, scripts)
         self.requests_total = number
-        self.prompt_tokens_total += len(submit.prompt_token_ids) * len(sequences)
-        self._faults.on_prompt(submit.prompt_token_ids)
+        prompt = prompt_ids(submit)
+        self.prompt_tokens_total += len(prompt) * len(sequences)
+        self._faults.on_prompt(prompt)
         self._load_on_demand(submit.lora)
         if self._log is not None:
             self._log.on_submit(submit, sequences)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tokenwire.errors import InvalidRequest
+from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.protocol.prefix_hash import scope_of
 from tokenwire.protocol.seeds import is_greedy, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
@@ -58,7 +59,7 @@ class RequestPlanner:
         Raises InvalidRequest.
         """
         params = submit.sampling_params
-        prompt = list(submit.prompt_token_ids)
+        prompt = list(prompt_ids(submit))
         self._check_prompt(prompt)
         self._check_params(params, len(sequences))
         rules = self._rules(params, prompt, fails_after)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tokenwire.errors import InvalidRequest
+from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.interface import EngineSequence
 from tokenwire.worker.simulated_engine.grammars import Grammars
@@ -30,7 +31,7 @@ class Scripts:
 
     async def find(self, submit: pb.Submit, sequences: Sequence[EngineSequence], weights: str) -> list[Script]:
         """Return a script for each sequence, none if there are no scripts. Raises InvalidRequest or Overloaded."""
-        params, prompt = submit.sampling_params, list(submit.prompt_token_ids)
+        params, prompt = submit.sampling_params, list(prompt_ids(submit))
         script = self._planner.script(params, prompt)
         if self._replies is not None and not params.trace_decode_token_ids:
             script = await self._replies.find(prompt) or script

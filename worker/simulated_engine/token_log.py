@@ -5,6 +5,7 @@ from array import array
 from pathlib import Path
 
 from tokenwire.errors import EngineFailed
+from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.interface import EngineSequence, Step
 
@@ -39,7 +40,7 @@ class TokenLog:
                 run=self._last,
                 request_id=submit.request_id,
                 index=sequence.index,
-                prompt_ids=[*submit.prompt_token_ids],
+                prompt_ids=[*prompt_ids(submit)],
             )
 
     def on_step(self, step: Step) -> None:

@@ -21,6 +21,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.metrics.prometheus import get_prometheus_registry
 
 from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
+from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.protocol.vllm_names import json_object
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.cache.prefix_cache import CacheChange, OnKvEvents
@@ -284,7 +285,7 @@ class VllmEngine(VllmAdmin):
     async def _prompt(self, submit: pb.Submit) -> Any:
         """Return vLLM's input: the ids of the prompt, with what its media are made to."""
         salt = submit.cache_salt if submit.HasField("cache_salt") else None
-        token_ids = list(submit.prompt_token_ids)
+        token_ids = list(prompt_ids(submit))
         if not submit.media:
             return tokens_input(token_ids, cache_salt=salt)
         if self._media is None:

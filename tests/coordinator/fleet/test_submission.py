@@ -7,6 +7,7 @@ from typing import Any
 
 from tokenwire.coordinator.fleet.sampled_tokens import SampledTokens
 from tokenwire.coordinator.fleet.submission import PooledInputs, Submission
+from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -55,6 +56,14 @@ def test_what_is_not_given_is_absent_from_the_message() -> None:
     assert Submission("r", [1]).message().submit == pb.Submit(
         request_id="r", prompt_token_ids=[1], sampling_params=pb.SamplingParams()
     )
+
+
+def test_ids_are_packed_for_workers_that_take_it() -> None:
+    """Once: the same prompt, as bytes in place of numbers."""
+    submit = Submission("r", [1, 2]).message(packs_ids=True).submit
+
+    assert [*prompt_ids(submit)] == [1, 2]
+    assert not submit.prompt_token_ids
 
 
 def pooled(second_begins: Sequence[int] = ()) -> Submission:

@@ -233,6 +233,7 @@ async def test_a_cached_history_is_not_tokenized_again(smollm2: tokenizer.ModelT
     text = "".join(f"<|im_start|>user\nQuestion {n}: {'word ' * 150}<|im_end|>\n" for n in range(50))
     for longer in (text, text + text[:5000], text + text[:5000] + "<|im_start|>assistant\n"):
         before = counting.chars
-        assert await fresh.encode_async(longer, False) == smollm2.backend.encode(longer, add_special_tokens=False).ids
+        ids = await fresh.encode_async(longer, False)
+    assert [*ids] == smollm2.backend.encode(longer, add_special_tokens=False).ids
     assert len(longer) > 20 * (counting.chars - before) > 0
     assert token_cache._MIN_PIECE < 1000

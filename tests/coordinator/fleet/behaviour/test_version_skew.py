@@ -21,6 +21,7 @@ from tests.workers import (
 )
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.protocol.version import MAJOR, MINOR, protocol_version
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -67,6 +68,27 @@ async def test_an_older_worker_is_served(tmp_path: Path) -> None:
 
     assert listener.token_ids == [7, 8]
     assert listener.error is None
+
+
+@pytest.mark.parametrize("minor", [9, MINOR])
+async def test_prompts_are_packed_for_workers_that_take_it(tmp_path: Path, minor: int) -> None:
+    """Older ones would see no prompt."""
+    got: list[pb.Submit] = []
+
+    async def worker(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await anext(requests)
+        version = pb.ProtocolVersion(major=MAJOR, minor=minor)
+        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL, heartbeat_ms=500)))
+        got.append((await anext(requests)).submit)
+        finish = pb.Finish(slot=got[0].slots[0], reason=pb.FINISH_REASON_LENGTH)
+        await context.write(pb.SessionResponse(frame=pb.StepFrame(finishes=[finish])))
+        await asyncio.Event().wait()
+
+    await open_transport(unix_address(tmp_path), worker)
+
+    (submit,) = got
+    assert [*prompt_ids(submit)]
+    assert bool(submit.prompt_token_ids) == (minor == 9)
 
 
 async def test_a_newer_worker_is_served(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_pictures_beside_the_ids_of_a_prompt_are_named() -> None:
 def test_of_pictures_only_the_type_is_left_where_they_are_of_no_use() -> None:
     """All else stays as it is."""
     text, call = {"type": "text", "text": "a"}, {"role": "assistant", "tool_calls": [{"id": "1"}]}
-    parts = [{"type": "image_url", "image_url": {"url": "data:"}}, text, {"image_embeds": {}}, "b"]
+    parts: list[Any] = [{"type": "image_url", "image_url": {"url": "data:"}}, text, {"image_embeds": {}}, "b"]
 
     kept = without_pictures([{"role": "user", "content": parts}, call, {"role": "user", "content": "c"}])
 
