@@ -21,9 +21,13 @@ def check_cancelled() -> None:
 
     A call that fails when its task is cancelled raises only its failure (grpcio 1.85): the task would go on.
     """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
+    if _is_cancelled():  # in a frame of its own: the task would be in the traceback of its own error, in a cycle
         raise asyncio.CancelledError
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def is_too_large(error: grpc.aio.AioRpcError) -> bool:
