@@ -12,6 +12,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from tokenwire.coordinator.text.expression_limits import check_expression
 from tokenwire.errors import InvalidRequest
 
 MOST_NORMALIZED = 192
@@ -59,6 +60,10 @@ def check_longest_token(characters: int) -> None:
 
 def _check_chain(name: str, part: Any, field: str, growth: Callable[[_Step], float], most: float) -> float:
     steps = list(_steps(name, part, field))
+    for step in steps:
+        expression = (step.get("pattern") or {}).get("Regex")
+        if expression is not None:
+            check_expression(expression)
     grows = prod(growth(step) for step in steps)
     if grows > most:
         raise _refusal(f"may multiply the length of a text by {grows:,.0f} in its {name}: at most {most} are allowed")

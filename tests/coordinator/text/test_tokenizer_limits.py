@@ -90,7 +90,7 @@ HOSTILE: dict[str, tuple[Mapping[str, Any], str]] = {
     ),
     "an expression without an end": (
         {"normalizer": {"type": "Replace", "pattern": {"Regex": "(?:(?:[a-z ]|[a-z ])+)+!"}, "content": "x"}},
-        "fails on a text of",
+        "repeats a group",
     ),
     "a long token": (
         {"model": {"type": "WordLevel", "vocab": {"!": 0, "e" * 4097: 1}, "unk_token": "!"}},
