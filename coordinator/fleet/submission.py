@@ -1,12 +1,13 @@
 """What is submitted to a worker: a prompt to generate from, or inputs to pool."""
 
+import sys
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tokenwire.coordinator.fleet.sampled_tokens import SampledTokens
 from tokenwire.coordinator.media.content import MediaPrompt
 from tokenwire.process.value_class import value_class
-from tokenwire.protocol.packed_ids import pack_ids
 from tokenwire.protocol.seeds import has_seed, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -118,7 +119,7 @@ class Submission:
             submit.media.extend(self.media.messages())
             submit.media_end = len(self.media.token_ids)
         elif packs_ids:
-            submit.packed_prompt_token_ids = pack_ids(self.prompt_token_ids)
+            submit.packed_prompt_token_ids = packed_ids(self.prompt_token_ids)
         else:
             submit.prompt_token_ids.extend(self.prompt_token_ids)
 
@@ -139,3 +140,11 @@ class Submission:
                 "resumed_after_ms": self.resumed_after_ms,
             }
         )
+
+
+def packed_ids(token_ids: Sequence[int]) -> bytes:
+    """Return the ids of a prompt as bytes: see tokenwire.protocol.packed_ids."""
+    ids = array("I", token_ids)
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return ids.tobytes()

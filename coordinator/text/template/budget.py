@@ -1,9 +1,19 @@
-"""Limits the cost of a rendering: a deadline, and a number of characters, with errors for the client."""
+"""Limits the cost of a rendering: a deadline, and a number of characters, with errors for the client.
 
+On the event loop few messages are rendered, by a template that is not slow even with such: it may be a worker's, who
+decides what it does with which messages.
+"""
+
+import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import TypeVar
 
 from jinja2 import TemplateError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +23,10 @@ class RenderLimits:
     seconds: float = 10.0
     characters: int = 100_000_000
     """Characters, list items and the like, of all values that the template creates."""
+
+
+class LimitExceeded(TemplateError):
+    """A rendering takes more than it may."""
 
 
 @dataclass(slots=True)
@@ -25,12 +39,42 @@ class Budget:
     began_at: float = field(default_factory=monotonic)
 
     def charge(self, size: int) -> None:
-        """Charge for a value before it is created. Raises TemplateError if the budget is exceeded."""
+        """Charge for a value before it is created. Raises LimitExceeded."""
         self.spent += size
         if self.spent > self.limits.characters:
-            raise TemplateError(f"The chat template created more than {self.limits.characters} characters.")
+            raise LimitExceeded(f"The chat template created more than {self.limits.characters} characters.")
 
     def tick(self) -> None:
-        """Check the deadline. Raises TemplateError if it has passed."""
+        """Check the deadline. Raises LimitExceeded if it has passed."""
         if monotonic() > self.began_at + self.limits.seconds:
-            raise TemplateError(f"The chat template took longer than {self.limits.seconds:g} seconds.")
+            raise LimitExceeded(f"The chat template took longer than {self.limits.seconds:g} seconds.")
+
+
+INLINE = RenderLimits(seconds=0.05, characters=1_000_000)
+"""Of a rendering on the event loop."""
+_SLOW_S = 600.0
+"""So long a template that took more renders in threads only."""
+
+
+class TemplatePace:
+    """Whether a template may render on the event loop."""
+
+    def __init__(self) -> None:
+        self.quick_from = math.inf
+        """When it may, in the loop's time; at first, it is not known whether it is quick."""
+
+    def on_rendered(self, took_s: float) -> None:
+        """Update from the CPU time that few messages took in a thread."""
+        if self.quick_from == math.inf and took_s < INLINE.seconds:
+            self.quick_from = -math.inf
+
+    def on_slow(self, now: float) -> None:
+        """Update from a rendering on the event loop that took more than it may there."""
+        self.quick_from = now + _SLOW_S
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    """Return what some work returns, and the CPU time of this thread that it took."""
+    began_at = time.thread_time()
+    result = work()
+    return result, time.thread_time() - began_at

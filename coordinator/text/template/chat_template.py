@@ -1,22 +1,30 @@
 """The chat template: a conversation to the prompt's text, as transformers and vLLM render it."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from jinja2 import TemplateError
 
-from tokenwire.coordinator.text.template.budget import RenderLimits
+from tokenwire.coordinator.text.template.budget import (
+    INLINE,
+    LimitExceeded,
+    RenderLimits,
+    TemplatePace,
+    timed,
+)
 from tokenwire.coordinator.text.template.content_format import ContentFormat
+from tokenwire.coordinator.text.template.continued_message import check_ending, cut_at_mark, mark
 from tokenwire.coordinator.text.template.jinja import SANDBOX, CompiledTemplate, compile_template
 from tokenwire.coordinator.text.template.messages import ChatMessage, developer_as_system, parse_messages
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.errors import InvalidRequest
 from tokenwire.process.threads import in_thread
 
-# Below this weight rendering takes less than about a millisecond.
 _INLINE_WEIGHT = 16_384
-# Cost of an object itself, in characters.
+"""Below it rendering takes less than about a millisecond by usual templates."""
 _OBJECT_WEIGHT = 96
+"""Cost of an object itself, in characters."""
 
 # Values that have their own arguments, or that would bypass the template.
 _RESERVED = frozenset({"conversation", "messages", "tokenize"})
@@ -31,10 +39,6 @@ _NOT_FOR_TEMPLATES = frozenset(
 
 _PLAIN = TemplateOptions()
 """The options of most requests."""
-
-# Marks in the prompt where a final message to be continued ends, as in transformers.
-_CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
-_NO_CONTENT = '"content" but this is not an accepted field in the chat_template'
 
 # A template's error message may contain whole conversations.
 _MAX_REASON = 4096
@@ -71,6 +75,7 @@ class ChatTemplate:
         self._plain_values = self.values(_PLAIN)
         self._untrusted = untrusted
         self._limits = limits or RenderLimits()
+        self._pace = TemplatePace()
 
     @property
     def exists(self) -> bool:
@@ -134,8 +139,24 @@ class ChatTemplate:
                 return await self._render_untrusted(template, messages, options)
             values = self.values(options)
         if _is_light(messages if values is self._plain_values else [messages, values]):
-            return self.render_values(messages, values, template)
+            return await self._render_light(messages, values, template)
         return await in_thread(self.render_values, messages, values, template)
+
+    async def _render_light(
+        self, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any], template: str | None
+    ) -> str:
+        """Render few messages: on the event loop, unless the template is slow even with such."""
+        now = time.monotonic()
+        if now >= self._pace.quick_from:
+            try:
+                return self.render_values(messages, values, template, INLINE)
+            except InvalidRequest as error:
+                if not isinstance(error.__cause__, LimitExceeded):
+                    raise
+                self._pace.on_slow(now)
+        text, took_s = await in_thread(timed, lambda: self.render_values(messages, values, template))
+        self._pace.on_rendered(took_s)
+        return text
 
     def render_messages(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         """Render OpenAI messages synchronously; options are those of TemplateOptions, and template kwargs."""
@@ -143,12 +164,17 @@ class ChatTemplate:
         return self.render_values(messages, self.values(given), _requested(given))
 
     def render_values(
-        self, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any], name: str | None = None
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        values: Mapping[str, Any],
+        name: str | None = None,
+        limits: RenderLimits | None = None,
     ) -> str:
-        """Render OpenAI messages with the values of options. Raises InvalidRequest."""
+        """Render OpenAI messages with the values of options, within its limits or others. Raises InvalidRequest."""
         compiled = self._select(values["tools"], name)
         parsed = parse_messages(messages, self._format(compiled))
-        return self._render(compiled, parsed if compiled.handles_developer else developer_as_system(parsed), values)
+        conversation = parsed if compiled.handles_developer else developer_as_system(parsed)
+        return self._render(compiled, conversation, values, limits or self._limits)
 
     def render(self, messages: Sequence[ChatMessage], **options: Any) -> str:
         """Render a conversation whose content already has the content_format; options as for render_messages."""
@@ -156,23 +182,29 @@ class ChatTemplate:
         values = self.values(given)
         compiled = self._select(values["tools"], _requested(given))
         conversation = list(messages) if compiled.handles_developer else developer_as_system(messages)
-        return self._render(compiled, conversation, values)
+        return self._render(compiled, conversation, values, self._limits)
 
-    def _render(self, compiled: CompiledTemplate, conversation: list[ChatMessage], values: Mapping[str, Any]) -> str:
+    def _render(
+        self,
+        compiled: CompiledTemplate,
+        conversation: list[ChatMessage],
+        values: Mapping[str, Any],
+        limits: RenderLimits,
+    ) -> str:
         unfinished = values["continue_final_message"]
         _check(conversation, values)
         final = ""
         if unfinished:
-            final, conversation[-1] = _mark(conversation[-1], compiled.source)
+            final, conversation[-1] = mark(conversation[-1], compiled.source)
         variables = self._special_tokens | {name: values[name] for name in values if name in compiled.variables}
         variables["add_generation_prompt"] = values["add_generation_prompt"]
         variables["documents"], variables["tools"] = values["documents"], values["tools"]
         variables["messages"] = conversation
         try:
-            text = SANDBOX.render(compiled.template, variables, self._limits)
+            text = SANDBOX.render(compiled.template, variables, limits)
         except Exception as error:  # a template can raise anything, and the request is the cause
             raise InvalidRequest(_reason(error)) from error
-        return _cut_at_mark(text, final) if unfinished else text
+        return cut_at_mark(text, final) if unfinished else text
 
     async def _render_untrusted(
         self, template: str, messages: Sequence[Mapping[str, Any]], options: TemplateOptions
@@ -226,45 +258,13 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
 def _check(messages: Sequence[ChatMessage], values: Mapping[str, Any]) -> None:
     if not messages:
         raise InvalidRequest("messages must hold at least one message.", param="messages")
-    if values["continue_final_message"] and values["add_generation_prompt"]:
-        raise InvalidRequest(
-            "Cannot set both `continue_final_message` and `add_generation_prompt` to True.",
-            param="continue_final_message",
-        )
+    check_ending(values)
     for name in ("documents", "tools"):
         items = values[name]
         if items is not None and not (
             isinstance(items, list | tuple) and all(isinstance(item, Mapping) for item in items)
         ):
             raise InvalidRequest(f"{name} must be a list of objects.", param=name)
-
-
-def _mark(message: ChatMessage, source: str) -> tuple[str, ChatMessage]:
-    """Append a tag to the message's text; return the text and the tagged message. Raises InvalidRequest."""
-    content = message.get("content")
-    if "content" not in source:
-        raise InvalidRequest(f"continue_final_message is set to {_NO_CONTENT}")
-    if isinstance(content, str):
-        return content, message | {"content": content + _CONTINUE_TAG}
-    parts = [dict(part) for part in content or ()]
-    for part in reversed(parts):
-        if "text" in part:
-            text = part["text"]
-            part["text"] = text + _CONTINUE_TAG
-            return text, message | {"content": parts}
-    raise InvalidRequest("continue_final_message is set, but the final message has no text.", param="messages")
-
-
-def _cut_at_mark(text: str, final: str) -> str:
-    """Return the rendered text up to the message's end. Raises InvalidRequest if that cannot be found."""
-    tag = _CONTINUE_TAG.strip()
-    if tag not in text or final.strip() not in text:
-        raise InvalidRequest(
-            "continue_final_message is set, but the chat template drops or changes the final message.",
-            param="continue_final_message",
-        )
-    end = text.rindex(tag)  # a template that trims content has also trimmed the tag's blank, as it would the text's
-    return text[:end] if text.startswith(_CONTINUE_TAG, end) else text[:end].rstrip()
 
 
 def _rejected() -> InvalidRequest:

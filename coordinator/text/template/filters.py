@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from jinja2 import Environment
@@ -13,6 +13,10 @@ from tokenwire.coordinator.text.template import operation_costs as costs
 
 # Filters whose output is about the size of their input; many of the same text add up.
 _COPIES = ("capitalize", "e", "escape", "forceescape", "lower", "reverse", "striptags", "title", "upper", "urlencode")
+
+# Filters that go through all items of their input and make objects of them.
+_COLLECTS = ("dictsort", "groupby", "list", "max", "min", "sort", "unique")
+_ITEM_COST = 16
 
 _MAX_PRECISION = 400
 _MAX_INDENT = 1000
@@ -40,6 +44,7 @@ class BoundedFilters:
             "batch": self._charging(jinja.do_batch, _count),
             "slice": self._charging(jinja.sync_do_slice, _count),
             **{name: self._charging(jinja.FILTERS[name], _length) for name in _COPIES},
+            **{name: self._charging(jinja.FILTERS[name], _items) for name in _COLLECTS},
         }
 
     def lipsum(self, n: int = 5, html: bool = True, min: int = 20, max: int = 100) -> str:
@@ -48,11 +53,12 @@ class BoundedFilters:
         return generate_lorem_ipsum(n, html, min, max)
 
     def _charging(self, original: Callable[..., Any], cost: Callable[..., int]) -> Callable[..., Any]:
-        def call(value: Any, *args: Any, **kwargs: Any) -> Any:
+        @wraps(original)  # with what it says of its first argument
+        def call(*args: Any, **kwargs: Any) -> Any:
             budget = self._meter.budget
             budget.tick()
-            budget.charge(cost(value, *args, **kwargs))
-            return original(value, *args, **kwargs)
+            budget.charge(cost(*args[hasattr(original, "jinja_pass_arg") :], **kwargs))
+            return original(*args, **kwargs)
 
         return call
 
@@ -104,6 +110,10 @@ class BoundedFilters:
 
 def _length(value: Any, *_: Any, **__: Any) -> int:
     return len(value) if hasattr(value, "__len__") else 0
+
+
+def _items(value: Any, *_: Any, **__: Any) -> int:
+    return _ITEM_COST * _length(value)
 
 
 def _width(_: Any, width: int = 80) -> int:

@@ -16,7 +16,14 @@ CLIP = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{
 
 @pytest.mark.parametrize(
     "pattern",
-    [GPT2, CLIP, r"\d{1,3}(?=(\d{3})+(?!\d))", r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))", r"\s+$|\s*[\r\n]|\s+(?!\S)|\s", " {2,}"],
+    [
+        GPT2,
+        CLIP,
+        r"\d{1,3}(?=(\d{3})+(?!\d))",
+        r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",
+        r"\s+$|\s*[\r\n]|\s+(?!\S)|\s",
+        " {2,}",
+    ],
 )
 def test_real_expressions_are_taken(pattern: str) -> None:
     """Those of well-known families."""

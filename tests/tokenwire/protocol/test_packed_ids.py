@@ -4,8 +4,9 @@ from array import array
 
 import pytest
 
+from tokenwire.coordinator.fleet.submission import packed_ids
 from tokenwire.errors import InvalidRequest
-from tokenwire.protocol.packed_ids import pack_ids, prompt_ids
+from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.v1 import inference_pb2 as pb
 
 IDS = [0, 1, 65_536, 2**32 - 1]
@@ -14,12 +15,12 @@ IDS = [0, 1, 65_536, 2**32 - 1]
 def test_a_packed_prompt_is_what_it_was() -> None:
     """From a list or an array."""
     for token_ids in (IDS, array("I", IDS)):
-        assert [*prompt_ids(pb.Submit(packed_prompt_token_ids=pack_ids(token_ids)))] == IDS
+        assert [*prompt_ids(pb.Submit(packed_prompt_token_ids=packed_ids(token_ids)))] == IDS
 
 
 def test_ids_are_little_endian() -> None:
     """On any machine."""
-    assert pack_ids([1, 256]) == b"\1\0\0\0\0\1\0\0"
+    assert packed_ids([1, 256]) == b"\1\0\0\0\0\1\0\0"
 
 
 def test_older_coordinators_send_numbers() -> None:
