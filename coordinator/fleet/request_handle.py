@@ -108,7 +108,7 @@ class SubmissionHandle(ChoiceHandle, Protocol):
 class Fleet(Protocol):
     """A layer that takes requests. From the outside: failover, then the admission queue."""
 
-    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW, sequences: int = 1) -> None:
         """Check that one more request of a tenant would be admitted, before work on it. Raises what `submit` does."""
 
     def submit(

@@ -40,11 +40,14 @@ from tokenwire.coordinator.text.text_length import text_chars
 from tokenwire.coordinator.trajectories.recording import RecordedRequest, TrajectoryRecorder, TurnRecording
 from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import DeadlineExceeded, InvalidRequest
+from tokenwire.process.fair_turns import FairTurns
 from tokenwire.process.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
 
 _PROMPTS_BETWEEN_YIELDS = 64
 """Prompts prepared or submitted before yielding to the event loop."""
+_MANY_CHOICES = 64
+"""Sequences of a request that are made in a third of a millisecond; those of one with more are in a turn of its own."""
 _LITTLE_TEXT = 2**20
 """Characters that choices may repeat of a prompt without being counted."""
 _LARGE_PARAMETERS = 64 * 1024
@@ -209,6 +212,8 @@ class GenerationService:
         self._history = history
         self.recorder = recorder
         """What records sessions; None: nothing does."""
+        self._large = FairTurns(1, 1)
+        """At submitting requests of many sequences, each of which is made at once."""
 
     async def close(self) -> None:
         """Close connections for fetching media."""
@@ -318,7 +323,7 @@ class GenerationService:
         watched = self._watched(request, caller, record)
         if watched is not None:
             reply = watched.wrap(reply)
-        handle.recording = recording = self._recording(prepared, caller, record)
+        handle.recording = self._recording(prepared, caller, record)
         context.memory, reply = _claim(prepared, caller, reply)
         placement = _placement(prepared, context)
         fleet = self._fleet if request.weights is None else self._limited
@@ -326,16 +331,13 @@ class GenerationService:
         try:
             if context.deadline is not None:
                 handle.start_timer(context.time_for_reply_s(), reply.fail, context.deadline_error)
-            for position in range(len(prepared.prompts)):
-                submission = _submission(prepared, position, max_tokens, caller, record.trace_headers)
-                choices = _choices(prepared, position, texts, reply)
-                if recording is not None:
-                    submission.sampled = recording.sampled(position)
-                    recording.watch(position, choices)
-                if position == 1:
-                    placement = replace(placement, joins=True)
-                handle.handles.append(fleet.submit(model.base_model, submission, choices, placement))
-                await _yield_to_others(position)
+            parts = _parts(prepared, texts, reply, max_tokens, context)
+            if prepared.choices <= _MANY_CHOICES:
+                await _submit(fleet, prepared.model, parts, placement, handle.handles)
+            else:
+                async with self._large.turn(caller.share):  # what is refused has not been made
+                    fleet.check_open(model.base_model, model.adapter_id, placement, prepared.choices)
+                    await _submit(fleet, prepared.model, parts, placement, handle.handles)
             if watched is not None:  # its messages were rendered, so they can be read
                 watched.compare(model, prepared.prompts[0].token_ids, request.cache_salt, prepared.prompts[0].history)
         except BaseException:
@@ -375,6 +377,38 @@ class GenerationService:
             _submission(prepared, position, prepared.max_tokens, caller).message().submit
             for position in range(len(prepared.prompts))
         )
+
+
+def _parts(
+    prepared: PreparedRequest,
+    texts: TextStreams,
+    reply: Reply,
+    max_tokens: Sequence[int],
+    context: RequestContext,
+) -> Iterator[tuple[Submission, list[Choice]]]:
+    """Yield what is submitted of each prompt, with the listeners of its sequences, made as it is asked for."""
+    for position in range(len(prepared.prompts)):
+        submission = _submission(prepared, position, max_tokens, context.caller, context.record.trace_headers)
+        choices = _choices(prepared, position, texts, reply)
+        if prepared.recording is not None:
+            submission.sampled = prepared.recording.sampled(position)
+            prepared.recording.watch(position, choices)
+        yield submission, choices
+
+
+async def _submit(
+    fleet: Fleet,
+    model: ServedModel,
+    parts: Iterator[tuple[Submission, list[Choice]]],
+    placement: Placement,
+    handles: list[RequestHandle],
+) -> None:
+    """Submit the parts of a request, and add their handles."""
+    for position, (submission, choices) in enumerate(parts):
+        if position == 1:
+            placement = replace(placement, joins=True)
+        handles.append(fleet.submit(model.base_model, submission, choices, placement))
+        await _yield_to_others(position)
 
 
 def _claim(prepared: PreparedRequest, caller: Caller, reply: Reply) -> tuple[MemoryClaim, Reply]:

@@ -139,7 +139,7 @@ class FailoverEnd:
 
     # The layers below failover.
 
-    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW, sequences: int = 1) -> None:
         """Admit all."""
 
     def submit(

@@ -140,11 +140,11 @@ class QueueWitness:
 
     # In place of the queue.
 
-    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW, sequences: int = 1) -> None:
         """Check that one more request would be admitted."""
-        is_full = self._is_full(model, placement, 1)
+        is_full = self._is_full(model, placement, sequences)
         try:
-            self._queue.check_open(model, adapter_id, placement)
+            self._queue.check_open(model, adapter_id, placement, sequences)
         except (Overloaded, Unavailable) as error:
             self._on_rejected(error, is_full, model)
             raise

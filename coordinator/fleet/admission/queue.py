@@ -110,11 +110,11 @@ class AdmissionQueue(PoolListener):
         """Rejected requests by model and reason."""
         return self._rejections + self._expected.rejections
 
-    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW, sequences: int = 1) -> None:
         """Check that one more request would be admitted, before any work on it. Raises the errors of `submit`."""
         queue = self._queues.get(model)
         if queue is not None and queue.waits(adapter_id):
-            self._check_room(model, queue, adapter_id, placement)
+            self._check_room(model, queue, adapter_id, placement, sequences)
 
     def submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW

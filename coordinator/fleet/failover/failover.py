@@ -138,9 +138,9 @@ class Failover(PoolListener):
         self._late_check: asyncio.TimerHandle | None = None
         self._stopped = False
 
-    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW, sequences: int = 1) -> None:
         """Check that the queue would admit one more request of a tenant."""
-        self._below.check_open(model, adapter_id, placement)
+        self._below.check_open(model, adapter_id, placement, sequences)
 
     def submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW

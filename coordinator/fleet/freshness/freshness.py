@@ -45,7 +45,7 @@ class Freshness(PoolListener):
         self.expired: Counter[str] = Counter()
         """Sequences that ended because their weights were too old, by model."""
 
-    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW, sequences: int = 1) -> None:
         """Check that weights are known here as far as a request's limits need it, and that it would be admitted."""
         if placement.weights is not None and not self._desired.follows_weights:
             name = "max_weight_lag" if placement.weights.max_lag is not None else "min_weight_version"
@@ -54,7 +54,7 @@ class Freshness(PoolListener):
                 "--operations-key-file.",
                 param=name,
             )
-        self._below.check_open(model, adapter_id, placement)
+        self._below.check_open(model, adapter_id, placement, sequences)
 
     def submit(
         self, model: str, submission: Submission, listeners: Sequence[SlotListener], placement: Placement = NEW

@@ -258,7 +258,8 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
 def _check(messages: Sequence[ChatMessage], values: Mapping[str, Any]) -> None:
     if not messages:
         raise InvalidRequest("messages must hold at least one message.", param="messages")
-    check_ending(values)
+    if values["continue_final_message"]:
+        check_ending(values)
     for name in ("documents", "tools"):
         items = values[name]
         if items is not None and not (

@@ -33,7 +33,7 @@ class FakeFleet:
         self.parts: list[Part] = []
         self._capacity = capacity
 
-    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW, sequences: int = 1) -> None:
         """Admit everything."""
 
     def submit(

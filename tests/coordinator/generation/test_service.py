@@ -327,7 +327,7 @@ async def test_a_request_that_would_be_rejected_is_not_prepared() -> None:
     """A full queue is found before the template is rendered."""
 
     class Full(FakeFleet):
-        def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+        def check_open(self, model: str, adapter_id: int, placement: Placement = NEW, sequences: int = 1) -> None:
             raise Overloaded(f"no capacity for {placement.tenant} {placement.weight} {model} {adapter_id}")
 
     generation = GenerationService(Full(), token_history())

@@ -170,7 +170,7 @@ async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) 
     sent: list[Submission] = []
 
     class Below:
-        def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+        def check_open(self, model: str, adapter_id: int, placement: Placement = NEW, sequences: int = 1) -> None:
             pass
 
         def read_work(self) -> None:

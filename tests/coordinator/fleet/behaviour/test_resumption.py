@@ -236,7 +236,7 @@ class Sessionless:
     def __init__(self, error: TokenwireError) -> None:
         self._error = error
 
-    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW, sequences: int = 1) -> None:
         """Admit everything."""
 
     def read_work(self) -> None:

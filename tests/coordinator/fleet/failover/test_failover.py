@@ -126,7 +126,7 @@ class SuccessiveWorkers:
         late, self.waiting = self.waiting, []
         return late
 
-    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW, sequences: int = 1) -> None:
         """Admit it, or raise."""
         self.checked.append(placement.tenant)
         if self.refuses is not None:

@@ -27,7 +27,7 @@ class Below:
         self.placements: list[Placement] = []
         self.aborted = 0
 
-    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW) -> None:
+    def check_open(self, model: str, adapter_id: int, placement: Placement = NEW, sequences: int = 1) -> None:
         """Admit everything."""
 
     def submit(
