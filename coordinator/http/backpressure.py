@@ -74,7 +74,7 @@ class BodyBudget:
         self.patience_s = patience_s
         self._grace_s = grace_s
         self._holders: dict[BodyMemory, None] = {}
-        """In order of arrival."""
+        """In order of arrival; those that are read may be last."""
         self._waiting: dict[BodyMemory, tuple[int, asyncio.Future[None]]] = {}
         """With how much they wait for, in order of arrival here."""
         self._turns = asyncio.Lock()
@@ -146,6 +146,13 @@ class BodyBudget:
             self.held_bytes -= size
             self._of_share[memory.share] -= size
             memory.held_bytes -= size
+            self._let_in()
+
+    def pass_on(self, memory: "BodyMemory") -> None:
+        """Let the next body be the oldest: this one is read, and waits for something else."""
+        if memory in self._holders:
+            del self._holders[memory]
+            self._holders[memory] = None
             self._let_in()
 
     def _may_hold(self, memory: "BodyMemory", size: int) -> bool:
@@ -275,6 +282,7 @@ class BodyMemory:
         if turns is not None and self._turn_end is not None:
             self._turn_end.cancel()
             turns.end(self.share)
+            self.budget.pass_on(self)
 
     @asynccontextmanager
     async def out_of_turn(self) -> AsyncIterator[None]:

@@ -60,6 +60,23 @@ async def test_what_a_body_gives_back_is_for_others() -> None:
     assert bodies.held_bytes == 100 * KIB
 
 
+async def test_a_body_that_is_read_is_not_the_oldest_any_more() -> None:
+    """While it waits for a picture, or a worker: those that are still read would all wait for each other's rest."""
+    bodies = budget(200)
+    read, first, second = (BodyMemory(bodies) for _ in range(3))
+    await read.add(20 * KIB)
+    await read.begin_turn(100 * KIB)
+    await first.add(50 * KIB)
+    await second.add(50 * KIB)
+    rests = [await begun(first.add(70 * KIB)), await begun(second.add(70 * KIB))]
+    assert [rest.done() for rest in rests] == [False, False]
+
+    read.end_turn()
+    await rests[0]
+    first.release()
+    await rests[1]
+
+
 async def test_who_waits_for_too_long_is_rejected_and_lets_others_pass() -> None:
     """With 503 and Retry-After: what it has read so far is given back by its request's end."""
     bodies = budget(200, patience_s=0.01)
