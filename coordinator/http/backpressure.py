@@ -73,8 +73,8 @@ class BodyBudget:
         self._limit_bytes = math.inf if settings is None else settings.max_bodies_bytes
         self.patience_s = patience_s
         self._grace_s = grace_s
-        self._holders: dict[BodyMemory, None] = {}
-        """In order of arrival; those that are read may be last."""
+        self._reading: dict[BodyMemory, None] = {}
+        """What holds some and is not read yet, in order of arrival."""
         self._waiting: dict[BodyMemory, tuple[int, asyncio.Future[None]]] = {}
         """With how much they wait for, in order of arrival here."""
         self._turns = asyncio.Lock()
@@ -131,8 +131,8 @@ class BodyBudget:
 
     def remove(self, memory: "BodyMemory") -> None:
         """Remove all that a body takes."""
-        if memory in self._holders:
-            del self._holders[memory]
+        if memory.held_bytes:
+            self._reading.pop(memory, None)
             self.held_bytes -= memory.held_bytes
             self._of_share[memory.share] -= memory.held_bytes
             if not self._of_share[memory.share]:
@@ -149,29 +149,28 @@ class BodyBudget:
             self._let_in()
 
     def pass_on(self, memory: "BodyMemory") -> None:
-        """Let the next body be the oldest: this one is read, and waits for something else."""
-        if memory in self._holders:
-            del self._holders[memory]
-            self._holders[memory] = None
+        """Let the next body be the oldest: this one is read."""
+        memory.is_read = True
+        if self._reading.pop(memory, memory) is None:
             self._let_in()
 
     def _may_hold(self, memory: "BodyMemory", size: int) -> bool:
         # The oldest always may: it ends, and makes room for the others. Bodies that all wait for the rest never would.
-        if memory is next(iter(self._holders), memory):
+        if memory is next(iter(self._reading), memory):
             return True
         waits = any(self._is_within_share(other, wanted) for other, (wanted, _) in self._waiting.items())
         return not waits and self._fits(size) and self._is_within_share(memory, size)
 
     def _fits(self, size: int) -> bool:
         """Return whether a body that is not the oldest may take more."""
-        later_bytes = self.held_bytes - next((each.held_bytes for each in self._holders), 0)
+        later_bytes = self.held_bytes - next((each.held_bytes for each in self._reading), 0)
         return self.held_bytes + size <= self._limit_bytes and later_bytes + size <= _LATER_SHARE * self._limit_bytes
 
     def _is_within_share(self, memory: "BodyMemory", size: int) -> bool:
         """Return whether it leaves room for those of others, besides the oldest. Who is not known has no share."""
         if not memory.share:
             return True
-        oldest = next(iter(self._holders), memory)
+        oldest = next(iter(self._reading), memory)
         own = self._of_share[memory.share] - (oldest.held_bytes if oldest.share == memory.share else 0)
         return own + size <= _OF_ONE * _LATER_SHARE * self._limit_bytes
 
@@ -179,7 +178,7 @@ class BodyBudget:
         """Refuse the newest bodies of clients that hold more than this one would: as few as it needs, or none."""
         sizes, refused = Counter(self._of_share), list[BodyMemory]()
         own, room = sizes[memory.share] + size, 0
-        later = list(self._holders)[1:]
+        later = list(self._reading)[1:]
         while not self._fits(size - room):
             larger = [each for each in later if each.is_received and sizes[each.share] > own and each not in refused]
             if not memory.share or not larger:
@@ -198,14 +197,15 @@ class BodyBudget:
             memory.stop_receiving()
 
     def _hold(self, memory: "BodyMemory", size: int) -> None:
-        self._holders[memory] = None
+        if not memory.is_read:
+            self._reading[memory] = None
         self._of_share[memory.share] += size
         self.held_bytes += size
         memory.held_bytes += size
 
     def _let_in(self) -> None:
         """Let those in that may hold more now: the oldest, then those of clients that hold least, in order."""
-        oldest = next(iter(self._holders or self._waiting), None)
+        oldest = next(iter(self._reading or self._waiting), None)
         if oldest in self._waiting:
             self._admit(oldest)
         for memory in sorted(self._waiting, key=lambda each: self._of_share[each.share]):
@@ -232,6 +232,8 @@ class BodyMemory:
     share: str = ""
     """Whom a share of the budget is for, which is never changed while it holds something."""
     _receiving: asyncio.Timeout | None = None
+    is_read: bool = False
+    """Whether all of the body has been read: it leaves the place of the oldest to others."""
     is_kept: bool = False
     """Whether something keeps all of the body until its request is submitted."""
     turns: FairTurns | None = None
