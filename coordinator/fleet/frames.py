@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tokenwire.coordinator.fleet.slots import SlotTable, fail_listener
-from tokenwire.errors import ProtocolError, reply_error
+from tokenwire.errors import EngineFailed, ProtocolError, reply_error
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -24,6 +24,8 @@ def dispatch(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = Fals
     if slots.runs.recorded and (not named or max(named) < len(slots.listeners)):
         slots.runs.on_frame(frame)
     failed = _dispatch_weights(frame.weight_version, slots) if has_new_weights else []
+    if slots.scored:
+        failed += _fail_unscored(frame, slots, named)
     for info in frame.prefills:
         if not _call(slots, info.slot, slots.holder(info.slot).prefilled, info):
             failed.append(info.slot)
@@ -36,6 +38,21 @@ def dispatch(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = Fals
     stopped = _step_mixed(frame, slots) if frame.finishes or frame.counts else _step_plain(frame, slots)
     # A slot that failed may have ended in the same frame, or failed twice.
     return stopped + [slot for slot in set(failed) if slots.is_open(slot)] if failed else stopped
+
+
+def _fail_unscored(frame: pb.StepFrame, slots: SlotTable, named: set[int]) -> list[int]:
+    """Fail slots whose first tokens lack log-probabilities, before anybody has these; return the slots.
+
+    Another worker may serve them, and then this one is to blame.
+    """
+    begin = slots.scored & named
+    slots.scored -= begin
+    missing = begin.difference(scores.slot for scores in frame.logprobs)
+    for slot in missing:
+        listener = slots.holder(slot)
+        slots.give_up(slot)
+        fail_listener(listener, EngineFailed("The worker did not send log-probabilities for each token."))
+    return list(missing)
 
 
 def check_arrays(frame: pb.StepFrame) -> set[int]:

@@ -205,7 +205,8 @@ class WorkerSession:
         for listener in listeners:  # before taking slots, because a listener may raise
             listener.weights(self.labels.current)
         most_tokens = self._most_tokens(submission)
-        slots = [self._slots.take(listener, most_tokens) for listener in listeners]
+        scored = submission.has_rows
+        slots = [self._slots.take(listener, most_tokens, scored) for listener in listeners]
         if submission.pooled is None:
             self.workload.on_submit(slots, new_tokens, tenant)
         else:

@@ -119,19 +119,27 @@ class SlotTable:
         """Slots that have had tokens, until their terminal event or their abort."""
         self.kept = KeptPlaces()
         """Those slots whose sequences cannot be taken back."""
+        self.scored: set[int] = set()
+        """Slots without tokens yet, whose clients asked for log-probabilities."""
         self.runs = SlotRuns()
         """What is sampled for the slots of recorded requests."""
 
-    def take(self, listener: SlotListener, most_tokens: int = 2**32) -> int:
-        """Assign a slot, which gets so many tokens at most, to a listener and return it."""
+    def take(self, listener: SlotListener, most_tokens: int = 2**32, is_scored: bool = False) -> int:
+        """Assign a slot, which gets so many tokens at most, to a listener and return it.
+
+        is_scored: whether its tokens come with log-probabilities.
+        """
         self.open += 1
         if self._free:
             slot = self._free.pop()
             self.listeners[slot], self.allowance[slot] = listener, most_tokens
-            return slot
-        self.listeners.append(listener)
-        self.allowance.append(most_tokens)
-        return len(self.listeners) - 1
+        else:
+            slot = len(self.listeners)
+            self.listeners.append(listener)
+            self.allowance.append(most_tokens)
+        if is_scored:
+            self.scored.add(slot)
+        return slot
 
     def is_open(self, slot: int) -> bool:
         """Return whether a slot's terminal event is outstanding."""
@@ -153,6 +161,7 @@ class SlotTable:
         self.given_up += self.listeners[slot] is not self.discard
         self.silent.discard(slot)
         self.begun.discard(slot)
+        self.scored.discard(slot)
         self.listeners[slot] = self.discard
         self.runs.end(slot)
 
@@ -164,6 +173,8 @@ class SlotTable:
             self.silent.remove(slot)
         if slot in self.begun:
             self.begun.remove(slot)
+        if slot in self.scored:
+            self.scored.remove(slot)
         if slot in self.kept.tenants:
             self.kept.remove(slot)
         if self.runs.recorded:
@@ -180,6 +191,7 @@ class SlotTable:
         self.listeners, self.allowance, self._free, self.open, self.given_up = [], [], [], 0, 0
         self.silent.clear()
         self.begun.clear()
+        self.scored.clear()
         self.kept.clear()
         self.runs.take_steps()  # what was sampled until now is of the sequences, which go on elsewhere
         self.runs = SlotRuns()

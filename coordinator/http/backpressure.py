@@ -18,13 +18,10 @@ SMALL_BYTES = 64 * 1024
 """What smaller bodies take is bounded by their turns and the number of connections."""
 _LATER_SHARE = 0.5
 """All bodies but the oldest may take this fraction: the oldest may always take more, and they leave it room."""
-_OF_ONE = 0.75
-"""Of that, one client may take this fraction."""
-_TIMES_HELD = 3
-"""How often a string counts: growing a body may copy it, and then it is parsed."""
+_OF_ONE = 0.75  # of that, which one client may take
+_TIMES_HELD = 3  # as often a string counts: growing a body may copy it, and then it is parsed
 _PATIENCE_S = 5.0
-_GRACE_S = 1.0
-"""After which room is made for a client that has less than others."""
+_GRACE_S = 1.0  # after which room is made for a client that has less than others
 _RETRY_AFTER_S = 1.0
 
 
@@ -129,23 +126,19 @@ class BodyBudget:
         )
         return Unavailable(message, retry_after_s=_RETRY_AFTER_S)
 
-    def remove(self, memory: "BodyMemory") -> None:
-        """Remove all that a body takes."""
-        if memory.held_bytes:
+    def remove(self, memory: "BodyMemory", size: int | None = None) -> None:
+        """Remove what a body takes, or so much of it if it takes more than that."""
+        if size is None:
             self._reading.pop(memory, None)
-            self.held_bytes -= memory.held_bytes
-            self._of_share[memory.share] -= memory.held_bytes
-            if not self._of_share[memory.share]:
-                del self._of_share[memory.share]
-            memory.held_bytes = 0
-            self._let_in()
-
-    def shrink(self, memory: "BodyMemory", size: int) -> None:
-        """Remove some of what a body takes, if it takes more than that."""
-        if memory.held_bytes > size:
-            self.held_bytes -= size
-            self._of_share[memory.share] -= size
-            memory.held_bytes -= size
+            size = memory.held_bytes
+        elif size >= memory.held_bytes:
+            return
+        self.held_bytes -= size
+        self._of_share[memory.share] -= size
+        if not self._of_share[memory.share]:
+            del self._of_share[memory.share]
+        memory.held_bytes -= size
+        if size:
             self._let_in()
 
     def pass_on(self, memory: "BodyMemory") -> None:
@@ -297,7 +290,7 @@ class BodyMemory:
 
     def on_taken(self, text_bytes: int) -> None:
         """Give back what strings of the body took that nothing has any more: as they were read, and parsed."""
-        self.budget.shrink(self, _TIMES_HELD * text_bytes)
+        self.budget.remove(self, _TIMES_HELD * text_bytes)
 
     def release(self) -> None:
         """Give everything back. Safe more than once."""

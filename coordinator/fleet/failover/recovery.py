@@ -112,7 +112,8 @@ def remainder(submission: Submission, index: int, token_ids: Sequence[int], prom
         start=index,
         prompt_token_ids=[*submission.prompt_token_ids, *token_ids] if token_ids else submission.prompt_token_ids,
         sampling_params=params,
-        max_tokens=None if submission.max_tokens is None else submission.max_tokens - len(token_ids),
+        # A worker may have sent too many.
+        max_tokens=None if submission.max_tokens is None else max(0, submission.max_tokens - len(token_ids)),
     )
 
 

@@ -13,6 +13,22 @@ LENGTH = pb.FINISH_REASON_LENGTH
 ROWS = pb.LogprobRows(width=1, token_ids=[1], logprobs=[-1.0], sampled_ranks=[1])
 
 
+def test_first_tokens_without_their_log_probabilities_are_passed_to_nobody() -> None:
+    """Another worker may serve the sequence, also its prompt; the slot is to be aborted, and others are served."""
+    slots, unscored, scored, plain = SlotTable(), Listener(), Listener(), Listener()
+    taken = [slots.take(unscored, is_scored=True), slots.take(scored, is_scored=True), slots.take(plain)]
+    prefills = [pb.PrefillInfo(slot=slot) for slot in taken]
+    logprobs = [pb.Logprobs(slot=1, rows=ROWS)]
+
+    aborts = dispatch(pb.StepFrame(slots=taken, token_ids=[7, 8, 9], prefills=prefills, logprobs=logprobs), slots)
+    later = dispatch(pb.StepFrame(slots=[1, 2], token_ids=[8, 9]), slots)
+
+    assert (aborts, later) == ([0], [])
+    assert isinstance(unscored.error, EngineFailed)
+    assert (unscored.token_ids, scored.token_ids, plain.token_ids) == ([], [8, 8], [9, 9])
+    assert unscored.prefills == []
+
+
 class Breaking(Listener):
     """Raises in one of its methods, and perhaps when it is failed."""
 

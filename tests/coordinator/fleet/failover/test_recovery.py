@@ -143,6 +143,11 @@ def test_min_tokens_are_not_negative() -> None:
     assert remainder(submit_of_three(min_tokens=2), 0, [7, 8, 9], prompt_scored=True).sampling_params.min_tokens == 0
 
 
+def test_a_sequence_with_more_tokens_than_it_may_have_gets_none() -> None:
+    """Its worker sent too many before it was lost."""
+    assert remainder(submit_of_three(), 0, [7] * 11, prompt_scored=True).max_tokens == 0
+
+
 def test_each_sequence_has_its_own_seed() -> None:
     """Sequence i samples with seed + i, and never with -1, which means none; a greedy one does not sample."""
 
