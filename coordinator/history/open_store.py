@@ -24,7 +24,7 @@ class SharedStore:
         self._own = own
         self._shared = shared
 
-    async def find(self, keys: Sequence[bytes]) -> Sequence[Turn | None]:
+    async def find(self, keys: Sequence[bytes], share: str = "") -> Sequence[Turn | None]:
         """Return the turn of each key; the first key is the last reply of the conversation."""
         known = await self._own.find(keys)
         if not keys or known[0] is not None:
@@ -32,13 +32,13 @@ class SharedStore:
         others = await self._shared.find(keys)
         for key, own, other in zip(keys, known, others, strict=True):
             if own is None and other is not None:
-                self._own.put([key], other)
+                self._own.put([key], other, share)
         return [own or other for own, other in zip(known, others, strict=True)]
 
-    def put(self, keys: Sequence[bytes], turn: Turn) -> None:
+    def put(self, keys: Sequence[bytes], turn: Turn, share: str = "") -> None:
         """Store a turn in both."""
-        self._own.put(keys, turn)
-        self._shared.put(keys, turn)
+        self._own.put(keys, turn, share)
+        self._shared.put(keys, turn, share)
 
     async def close(self) -> None:
         """Close both."""

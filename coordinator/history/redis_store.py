@@ -43,7 +43,7 @@ class RedisStore:
         self._late: set[asyncio.Task[list[Turn | None]]] = set()
         """Lookups that nobody waits for any longer."""
 
-    async def find(self, keys: Sequence[bytes]) -> Sequence[Turn | None]:
+    async def find(self, keys: Sequence[bytes], share: str = "") -> Sequence[Turn | None]:
         """Return the turn of each key."""
         misses: list[Turn | None] = [None] * len(keys)
         if not keys:
@@ -59,7 +59,7 @@ class RedisStore:
         self._health.on_success()
         return found
 
-    def put(self, keys: Sequence[bytes], turn: Turn) -> None:
+    def put(self, keys: Sequence[bytes], turn: Turn, share: str = "") -> None:
         """Queue a turn for writing."""
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_all())

@@ -39,6 +39,8 @@ class Destination:
     """The messages before the reply."""
     unfinished: Mapping[str, Any] | None
     """The message that the reply continues; clients send both back as one."""
+    share: str = ""
+    """Whose memory they take."""
 
     def messages(self, reply: Sequence[ChatMessage]) -> Sequence[ChatMessage] | None:
         """Return a reply as later requests will contain it; None if that cannot be known."""
@@ -144,7 +146,7 @@ class RequestHistory:
         )
         turn = Turn(array("I", completion), self._prompt, ending, reasoning)
         keys = transcript.reply_keys(messages)
-        destination.store.put(keys, turn)
+        destination.store.put(keys, turn, destination.share)
         if self.sent is not None:
             self.sent.keys.extend(keys)
             self.sent.texts.add(text_hash(messages[-1], transcript.length, transcript.form))

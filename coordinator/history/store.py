@@ -1,12 +1,13 @@
 """The interface of history stores, and the in-memory store, bounded in bytes and time."""
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from tokenwire.coordinator.history.turns import Turn
+from tokenwire.process.fair_memory import LargestShare
 
 # Measured sizes of a key and of a turn without its ids.
 _KEY_BYTES = 320
@@ -16,11 +17,17 @@ _TURN_BYTES = 320
 class HistoryStore(Protocol):
     """Stores turns by the keys of their conversations."""
 
-    async def find(self, keys: Sequence[bytes]) -> Sequence[Turn | None]:
-        """Return the turn of each key, None if there is none. Raises nothing: a failure is a miss."""
+    async def find(self, keys: Sequence[bytes], share: str = "") -> Sequence[Turn | None]:
+        """Return the turn of each key, None if there is none. Raises nothing: a failure is a miss.
 
-    def put(self, keys: Sequence[bytes], turn: Turn) -> None:
-        """Store a turn under keys, replacing earlier ones; at once for this process, soon for others."""
+        `share`: whose memory takes what is found elsewhere.
+        """
+
+    def put(self, keys: Sequence[bytes], turn: Turn, share: str = "") -> None:
+        """Store a turn under keys, replacing earlier ones; at once for this process, soon for others.
+
+        `share`: whose memory it takes.
+        """
 
     async def close(self) -> None:
         """Release connections and tasks."""
@@ -30,10 +37,23 @@ class HistoryStore(Protocol):
 class _Entry:
     turn: Turn
     expires: float
+    share: str
+
+
+@dataclass(slots=True)
+class _Held:
+    """A turn that is kept."""
+
+    share: str
+    count: int
+    """Keys and turns that refer to it."""
 
 
 class MemoryStore:
-    """An LRU store with a TTL; a turn that others continue stays as long as they do."""
+    """A store with a TTL, in which who has most loses first what was used least recently.
+
+    A turn that others continue stays as long as they do.
+    """
 
     def __init__(self, max_bytes: int, ttl_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._max_bytes = max_bytes
@@ -41,15 +61,17 @@ class MemoryStore:
         self._clock = clock
         # In order of use, and so of expiry.
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
-        self._holders: dict[Turn, int] = {}
-        """Number of keys and turns that refer to each turn."""
+        self._keys: defaultdict[str, OrderedDict[bytes, None]] = defaultdict(OrderedDict)
+        """Those of each share, in order of use."""
+        self._sizes = LargestShare()
+        self._turns: dict[Turn, _Held] = {}
         self.size = 0
         """Bytes in use."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    async def find(self, keys: Sequence[bytes]) -> Sequence[Turn | None]:
+    async def find(self, keys: Sequence[bytes], share: str = "") -> Sequence[Turn | None]:
         """Return the turn of each key, and mark it as used."""
         now = self._clock()
         self._evict(now)
@@ -58,17 +80,19 @@ class MemoryStore:
             if entry is not None:
                 entry.expires = now + self._ttl_s
                 self._entries.move_to_end(key)
+                self._keys[entry.share].move_to_end(key)
         return [None if entry is None else entry.turn for entry in found]
 
-    def put(self, keys: Sequence[bytes], turn: Turn) -> None:
+    def put(self, keys: Sequence[bytes], turn: Turn, share: str = "") -> None:
         """Store a turn under keys."""
-        now = self._clock()
+        expires = self._clock() + self._ttl_s
         for key in keys:
-            self._hold(turn)
+            held = self._hold(turn, share)
             self._drop(key)
-            self._entries[key] = _Entry(turn, now + self._ttl_s)
-            self.size += _KEY_BYTES
-        self._evict(now)
+            self._entries[key] = _Entry(turn, expires, share)
+            self._keys[share][key] = None
+            self._grow(share, _KEY_BYTES + held)
+        self._evict(expires - self._ttl_s)
 
     async def close(self) -> None:
         """Do nothing."""
@@ -76,31 +100,47 @@ class MemoryStore:
     def _evict(self, now: float) -> None:
         while self._entries:
             key, entry = next(iter(self._entries.items()))
-            if self.size <= self._max_bytes and entry.expires > now:
-                return
+            if entry.expires > now:
+                if self.size <= self._max_bytes:
+                    return
+                key = next(iter(self._keys.get(self._sizes.find(), ())), key)
             self._drop(key)
 
     def _drop(self, key: bytes) -> None:
         entry = self._entries.pop(key, None)
-        if entry is not None:
-            self.size -= _KEY_BYTES
-            self._release(entry.turn)
+        if entry is None:
+            return
+        keys = self._keys[entry.share]
+        del keys[key]
+        if not keys:
+            del self._keys[entry.share]
+        self._grow(entry.share, -_KEY_BYTES)
+        self._release(entry.turn)
 
-    def _hold(self, turn: Turn) -> None:
+    def _hold(self, turn: Turn, share: str) -> int:
+        """Keep a turn once more; return how many bytes that takes."""
+        size = 0
         for link in turn.chain():
-            held = self._holders.get(link, 0)
-            self._holders[link] = held + 1
-            if held:
-                return
-            self.size += _size(link)
+            held = self._turns.get(link)
+            if held is not None:
+                held.count += 1
+                break
+            self._turns[link] = _Held(share, 1)
+            size += _size(link)
+        return size
 
     def _release(self, turn: Turn) -> None:
         for link in turn.chain():
-            self._holders[link] -= 1
-            if self._holders[link]:
+            held = self._turns[link]
+            held.count -= 1
+            if held.count:
                 return
-            del self._holders[link]
-            self.size -= _size(link)
+            del self._turns[link]
+            self._grow(held.share, -_size(link))
+
+    def _grow(self, share: str, more: int) -> None:
+        self.size += more
+        self._sizes.grow(share, more)
 
 
 def _size(turn: Turn) -> int:

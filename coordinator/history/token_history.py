@@ -44,13 +44,15 @@ class TokenHistory:
             [history.tenant, history.cache_salt, history.conversation_id],
         )
         transcript = Transcript(scope, prompt.messages, form, prompt.options.tools)
-        stored = await self._find_stored(prompt, transcript, target) if transcript.replies else None
+        stored = await self._find_stored(prompt, transcript, target, history.tenant) if transcript.replies else None
         unfinished = None
         if prompt.options.continue_final_message:
             unfinished = prompt.messages[-1]
             transcript = Transcript(scope, prompt.messages[:-1], form, prompt.options.tools)
         kept = history.keeps and not (history.prefix is not None and history.prefix.required)
-        return RequestHistory(stored, Destination(self._store, transcript, unfinished) if kept else None)
+        return RequestHistory(
+            stored, Destination(self._store, transcript, unfinished, history.tenant) if kept else None
+        )
 
     async def _after_prefix(self, prompt: ChatPrompt, prefix: KnownPrefix, target: Target) -> Continuation | None:
         if prefix.message is None or not prefix.token_ids:
@@ -60,9 +62,11 @@ class TokenHistory:
         source: Source = "required_prefix_token_ids" if prefix.required else "message"
         return None if tail is None else Continuation(turn, prefix.message, tail, source)
 
-    async def _find_stored(self, prompt: ChatPrompt, transcript: Transcript, target: Target) -> Continuation | None:
+    async def _find_stored(
+        self, prompt: ChatPrompt, transcript: Transcript, target: Target, tenant: str
+    ) -> Continuation | None:
         positions = transcript.replies
-        turns = await self._store.find([transcript.key(position) for position in positions])
+        turns = await self._store.find([transcript.key(position) for position in positions], tenant)
         candidates = (
             (turn, position)
             for turn, position in zip(turns, positions, strict=True)

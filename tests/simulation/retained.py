@@ -64,11 +64,18 @@ def history_problems(store: MemoryStore) -> Iterator[str]:
     entries = list(store._entries.values())
     if store.size > store._max_bytes:
         yield f"keeps {store.size} bytes of history, and may keep {store._max_bytes}"
-    size = len(entries) * history_store._KEY_BYTES + sum(map(history_store._size, store._holders))
+    size = len(entries) * history_store._KEY_BYTES + sum(map(history_store._size, store._turns))
     if store.size != size:
         yield f"counts {store.size} bytes of history, and keeps {size}"
-    if store._holders != _holders(entry.turn for entry in entries):
+    if {turn: held.count for turn, held in store._turns.items()} != _holders(entry.turn for entry in entries):
         yield "keeps turns that nothing refers to"
+    sizes = Counter[str]()
+    for entry in entries:
+        sizes[entry.share] += history_store._KEY_BYTES
+    for turn, held in store._turns.items():
+        sizes[held.share] += history_store._size(turn)
+    if sizes != Counter({share: store._sizes.size_of(share) for share in sizes}):
+        yield "counts other shares of history than it keeps"
     expiries = [entry.expires for entry in entries]
     if expiries != sorted(expiries):
         yield "keeps history out of the order of its use"

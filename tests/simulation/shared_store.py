@@ -44,7 +44,7 @@ class TimedStore:
         self.late_at = -math.inf
         """When a lookup last took too long, as one does that opens a connection to a store that is far away."""
 
-    async def find(self, keys: Sequence[bytes]) -> Sequence[Turn | None]:
+    async def find(self, keys: Sequence[bytes], share: str = "") -> Sequence[Turn | None]:
         """Return the turn of each key."""
         loop, node = asyncio.get_running_loop(), NODE.get()
         began = loop.time()
@@ -64,7 +64,7 @@ class TimedStore:
             if waited_s > ANSWER_S + LATE_S:
                 self._violate(f"{node.name} waited {waited_s:.3f} s for an answer of the shared store")
 
-    def put(self, keys: Sequence[bytes], turn: Turn) -> None:
+    def put(self, keys: Sequence[bytes], turn: Turn, share: str = "") -> None:
         """Store a turn under keys."""
         self.store.put(keys, turn)
 

@@ -162,7 +162,7 @@ def test_history_within_its_bounds_is_no_problem(time: Clock) -> None:
     [
         (lambda store: setattr(store, "_max_bytes", 100), "may keep 100"),
         (lambda store: setattr(store, "size", 0), "counts 0 bytes"),
-        (lambda store: store._hold(Turn(array("I", [9]), None, "token")), "nothing refers to"),
+        (lambda store: store._hold(Turn(array("I", [9]), None, "token"), ""), "nothing refers to"),
         (lambda store: store._entries.move_to_end(b"1"), "out of the order"),
         (lambda store: setattr(store, "_ttl_s", 1.0), "beyond its time"),
     ],

@@ -213,7 +213,7 @@ def test_choices_share_the_turn_of_their_prompt() -> None:
     turns: list[Turn] = []
 
     class Store(MemoryStore):
-        def put(self, keys: Sequence[bytes], turn: Turn) -> None:
+        def put(self, keys: Sequence[bytes], turn: Turn, share: str = "") -> None:
             turns.append(turn)
 
     transcript = Transcript(b"", [{"role": "user", "content": "One?"}], "string")

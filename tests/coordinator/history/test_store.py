@@ -57,6 +57,18 @@ async def test_a_store_is_filled_to_its_last_byte() -> None:
     assert await store.find([b"a"]) != [None]
 
 
+async def test_who_has_most_loses_first() -> None:
+    """However recently that was used: a tenant with many conversations costs another none of its few."""
+    store = MemoryStore(20_000, 60)
+    store.put([b"small"], turn(), "small")
+    for number in range(100):
+        store.put([number.to_bytes(8, "big")], turn(100), "large")
+
+    assert None not in await store.find([b"small", (99).to_bytes(8, "big")])
+    assert await store.find([bytes(8)]) == [None]
+    assert store.size <= 20_000
+
+
 async def test_turns_expire_after_their_ttl() -> None:
     """Each use restarts the TTL."""
     clock = Clock(0.0)
