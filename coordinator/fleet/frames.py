@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tokenwire.coordinator.fleet.slots import SlotTable, fail_listener
-from tokenwire.errors import EngineFailed, ProtocolError, reply_error
+from tokenwire.errors import EngineFailed, ProtocolError, TokenwireError, reply_error
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -168,6 +168,7 @@ def _call(slots: SlotTable, slot: int, callback: Callable[[Any], None], argument
 def _fail_slot(slots: SlotTable, slot: int, error: Exception) -> None:
     """End only this reply, which cannot be decoded or written. Raises ProtocolError for a free slot."""
     listener = slots.holder(slot)
-    log.error("the listener of slot %d failed", slot, exc_info=error)
+    known = isinstance(error, TokenwireError)  # of what the worker sent
+    log.error("the listener of slot %d failed: %s", slot, error, exc_info=None if known else error)
     slots.give_up(slot)
     fail_listener(listener, reply_error(error))

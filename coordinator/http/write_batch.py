@@ -89,7 +89,8 @@ class BatchedTransport(asyncio.Transport):
             self._batch.add(self._transport, data)
         else:
             self._batch.flush_one(self._transport)
-            self._transport.write(data)
+            if not self._transport.is_closing():  # by the write before, if the client is gone
+                self._transport.write(data)
 
     def close(self) -> None:
         """Close it after what was written."""

@@ -204,6 +204,8 @@ class SimulationSettings:
         check_bounds(self)
         if self.script is not None and (not self.script or any(token < 0 for token in self.script)):
             raise InvalidRequest(f"--sim-script must be token ids, at least one, not {self.script!r}")
+        if self.pooling_task == "classify" and not self.embedding_width:
+            raise InvalidRequest("--sim-pooling-task classify needs --sim-embedding-width, the number of classes")
         if not all(self.served_model_names):
             raise InvalidRequest("--served-model-name must not be empty")
 

@@ -3,6 +3,7 @@
 from starlette.requests import ClientDisconnect, Request
 
 from tokenwire.coordinator.api.api_request import context_of
+from tokenwire.coordinator.api.respond import while_connected
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.service import GenerationHandle
 from tokenwire.coordinator.http.connection import ignore
@@ -18,7 +19,9 @@ async def pool(service: PoolingService, pooling: PoolingRequest, model: ServedMo
     What it was made of is not kept meanwhile, unless the caller does.
     """
     context, request_id = context_of(request.scope), pooling.request_id
-    prepared = await service.prepare(pooling, model, context.caller)
+    preparing = service.prepare(pooling, model, context.caller)
+    is_large = context.body.held_bytes > 0  # it takes long to tokenize, and nobody may wait for it any more
+    prepared = await (while_connected(context.connection, preparing) if is_large else preparing)
     lengths, reply = prepared.lengths, PooledReply(prepared.most_numbers, pooling.params.dtype)
     del pooling
     context.handle = handle = await service.start(prepared, reply, context)

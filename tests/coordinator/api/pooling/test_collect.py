@@ -1,6 +1,7 @@
 """A pooling request is aborted when its client leaves, and recorded in any case."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from starlette.requests import ClientDisconnect, Request
@@ -12,7 +13,7 @@ from tests.workers import until
 from tokenwire.coordinator.api.pooling.collect import pool
 from tokenwire.coordinator.generation.context import CONTEXT
 from tokenwire.coordinator.output.settings import ApiSettings
-from tokenwire.coordinator.pooling.service import PoolingService
+from tokenwire.coordinator.pooling.service import PoolingService, PreparedPool
 from tokenwire.coordinator.types import TokenPrompt
 from tokenwire.errors import Unavailable
 from tokenwire.v1 import inference_pb2 as pb
@@ -49,6 +50,30 @@ async def test_results_are_returned_and_recorded() -> None:
 
     assert list(results.vector(0)) == [0.5]
     assert (call.context.record.cached_tokens, call.context.record.error) == (1, None)
+
+
+async def test_a_large_request_whose_client_leaves_is_not_submitted() -> None:
+    """Nobody waits for it any more, and others wait to be tokenized."""
+    call = PooledCall()
+    await call.context.body.add(1)
+    preparing, prepared = asyncio.Event(), asyncio.Event()
+
+    class Slow(PoolingService):
+        async def prepare(self, *arguments: Any) -> PreparedPool:
+            preparing.set()
+            await prepared.wait()
+            return await super().prepare(*arguments)
+
+    call.task.cancel()
+    request = Request({"type": "http", CONTEXT: call.context})
+    slow = Slow(call.fleet, ApiSettings())
+    call.task = asyncio.create_task(pool(slow, pooling_request(TokenPrompt([1])), embedding_model(), request))
+    await preparing.wait()
+    call.leave.set()
+
+    with pytest.raises(ClientDisconnect):
+        await call.task
+    assert not call.fleet.parts
 
 
 async def test_an_error_is_raised_and_recorded() -> None:
