@@ -30,11 +30,11 @@ setup: .venv/.dev  ## install everything into .venv
 serve: .venv/.serve  ## serve the embedded model on http://127.0.0.1:8000
 	@$(VENV)/tokenwire serve $(TOOLS) $(ARGS)
 
-test: .venv/.dev  ## run the tests
-	$(VENV)/pytest -m "not long" $(ARGS)
+test: .venv/.dev  ## run the tests; with CI=true all of them, as CI does
+	$(VENV)/pytest -m "not long$(if $(CI),, and not ci)" $(ARGS)
 
 test-fast: .venv/.dev  ## run the fast tests, without a real engine
-	$(VENV)/pytest -m "not engine and not npm and not slow and not long" $(ARGS)
+	$(VENV)/pytest -m "not engine and not npm and not slow and not ci and not long" $(ARGS)
 
 test-long: .venv/.dev  ## run the slow tests (minutes each), mostly on real engines
 	$(VENV)/pytest -n 0 -m long $(ARGS)

@@ -13,6 +13,8 @@ from tests.adversary.rows import ROWS
 from tests.adversary.runner import run_attacks
 from tests.adversary.stored_draws import STORES, draw_stored
 
+pytestmark = pytest.mark.ci
+
 _DRAWS, _STORED_DRAWS, _PARSED_DRAWS = 15, 4, 8
 _LONG_S = 600.0
 _FIRST_OF_LONG = 1_000

@@ -15,6 +15,8 @@ from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.settings import CoordinatorSettings
 
+pytestmark = pytest.mark.slow
+
 _OTHER_NAMES = {"/v1/tokenize", "/v1/detokenize"}
 _SEEDS = 45_000
 

@@ -8,6 +8,8 @@ import pytest
 from tests.adversary.worker_attacks import WORKER_ATTACKS
 from tests.adversary.worker_runner import WITH_ADMIN_ROUTES, WITH_KEY, lying_fleet
 
+pytestmark = pytest.mark.ci
+
 _DRAWS = 3
 _LONG_S = 300.0
 """Of each long run."""

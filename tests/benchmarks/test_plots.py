@@ -11,6 +11,8 @@ pytest.importorskip("matplotlib")
 
 from benchmarks import plots
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", plots.DRAWN)
 def test_a_plot_is_current(name: str) -> None:

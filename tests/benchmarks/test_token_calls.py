@@ -4,6 +4,10 @@ import re
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 MOST_CALLS = 8
 _OF_THE_REQUEST = 0.2
 """A function of tokens may be called a few times more for the request."""

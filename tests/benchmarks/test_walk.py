@@ -4,7 +4,11 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from benchmarks.walk import BODIES, WITH_KEY
+
+pytestmark = pytest.mark.slow
 
 MOST_FILES, MOST_MOVES = 37, 77
 MORE_MOVES = {"conversation": 85, "ids": 82, "structured": 79}

@@ -16,6 +16,8 @@ from tests.compat.objects import NOT_VLLMS, OBJECTS, OURS
 from tests.compat.sources import Sources, VllmClass
 from tests.compat.use import ADAPTERS, AdapterFile, Argument, Attribute, Used, used
 
+pytestmark = pytest.mark.ci
+
 CORE = VllmClass("vllm.v1.core", "Core")
 FIELDS = VllmClass("vllm.v1.core", "Fields")
 

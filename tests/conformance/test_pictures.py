@@ -23,7 +23,7 @@ from tokenwire.worker.vllm_engine.embedded_model import EMBEDDED_MODEL_NAME
 mm_features = Lazily("vllm.entrypoints.scale_out.token_in_token_out.mm_features")
 token_protocol = Lazily("vllm.entrypoints.scale_out.token_in_token_out.protocol")
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.ci, pytest.mark.engine, pytest.mark.timeout(1200)]
 
 LIMIT = ("--limit-mm-per-prompt", '{"image": 3}', "--max-num-seqs", "4")
 

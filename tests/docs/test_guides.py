@@ -13,7 +13,7 @@ from tests.docs.commands import Command, commands
 from tests.ports import free_ports
 from tests.processes import Process
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.ci, pytest.mark.slow, pytest.mark.timeout(120)]
 
 PAGES = [
     "docs/guides/several-models.md",

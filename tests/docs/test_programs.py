@@ -13,6 +13,8 @@ from tests.docs.commands import ROOT, Command
 from tests.docs.not_run import LONG
 from tests.docs.test_commands import PYTHON, of, ran_by_make
 
+pytestmark = pytest.mark.ci
+
 SHORT = {
     "make plots": ("docs/plots",),
     "make reference": ("docs/reference", "deploy/k8s/tokenwire"),

@@ -13,7 +13,7 @@ import pytest
 from tests.docs.commands import PAGES, ROOT, commands_of
 from tokenwire.cli.coordinator import COORDINATOR_OPTIONS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.ci, pytest.mark.slow]
 
 PAGE = (ROOT / "docs" / "guides" / "from-vllm-serve.md").read_text()
 ENGINE, SERVER = PAGE.split("## Options of the engine")[1].split("## Options of the HTTP server")

@@ -10,6 +10,8 @@ import pytest
 
 from tests.processes import Service, simulated_service
 
+pytestmark = pytest.mark.slow
+
 ADMIN_KEY = "sesame"
 CHAT = "/v1/chat/completions"
 BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "temperature": 0}

@@ -8,6 +8,8 @@ import pytest
 from tests.compression import compressed
 from tests.processes import Service
 
+pytestmark = pytest.mark.slow
+
 MESSAGES = [{"role": "user", "content": "Hi"}]
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"

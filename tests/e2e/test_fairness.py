@@ -16,6 +16,8 @@ from tests.processes import Service, coordinator, simulated_service, simulated_w
 from tests.redis_server import redis_server
 from tests.workers import until
 
+pytestmark = pytest.mark.ci
+
 CHAT = "/v1/chat/completions"
 BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 10}
 PLACES = 8

@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.bare_streams import CHAT, MESSAGES, BareReply, BareStream, parse_stream, sent, streamed_body
 from tests.processes import Service, simulated_service
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.ci, pytest.mark.slow]
 
 MOST_STREAMS = 1000
 TINY_BUFFER = 4096

@@ -13,6 +13,8 @@ from tests.e2e.posting import post
 from tests.processes import Service, coordinator, simulated_service, simulated_worker
 from tokenwire.v1 import control_pb2, control_pb2_grpc
 
+pytestmark = pytest.mark.slow
+
 PROMPT = [72, 105, 33]
 GREEDY = {"temperature": 0, "max_tokens": 12, "logprobs": 1}
 MESSAGES = [{"role": "user", "content": "Hi"}]

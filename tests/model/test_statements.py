@@ -22,7 +22,7 @@ from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
 from tokenwire.v1 import inference_pb2 as pb
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.ci, pytest.mark.slow]
 
 PARAMETERS = [pytest.param(row, id=row.name, marks=[pytest.mark.long] if row.long else []) for row in ROWS]
 

@@ -11,7 +11,7 @@ from tests.simulation.elsewhere import ignored
 _COPIED = ("tokenwire", "tests", "proto")
 _PACKAGE = "tokenwire"
 _OPTIONS = ["-n", "0", "-p", "no:cacheprovider", "--timeout", "60"]
-_FAST = "not engine and not npm and not slow and not long"
+_FAST = "not engine and not npm and not slow and not ci and not long"
 # Tests start gRPC, which survives no fork: each mutant is judged in a fork of a process that only collected tests.
 _SETTINGS = """
 [tool.mutmut]

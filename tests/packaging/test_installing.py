@@ -18,7 +18,7 @@ from tests.packaging.conftest import ROOT
 from tests.processes import Process
 from tokenwire.worker.vllm_engine.vllm_version import NEWEST, OLDEST
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ci, pytest.mark.slow, pytest.mark.timeout(600)]
 
 _LINE = re.compile(r"pip install\s+[`'\"]?tokenwire(?:\[([\w,-]+)\])?")
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.packaging.conftest import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.ci, pytest.mark.slow]
 
 
 def package_files() -> set[str]:

@@ -24,7 +24,7 @@ DESKTOP, NARROW, PHONE = (1120, 1180), (680, 1180), (375, 812)
 DRAWN = "[...document.querySelectorAll('#charts .value')].every(each => each.textContent !== '–')"
 STATES = "[...document.querySelectorAll('#workers td .dot')]"
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.ci, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,8 @@ import pytest
 
 from tests.simulation.inside import run_inside
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 GUARDED = re.compile(
     r"(time|datetime|sched|random|secrets|uuid|tempfile|threading|_thread|queue|concurrent|multiprocessing|subprocess"

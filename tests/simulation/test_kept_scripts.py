@@ -10,6 +10,8 @@ import pytest
 
 from tests.simulation.inside import run_inside
 
+pytestmark = pytest.mark.slow
+
 _SCRIPTS = Path(__file__).parent / "scripts"
 
 

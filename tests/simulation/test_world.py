@@ -4,6 +4,8 @@ import pytest
 
 from tests.simulation.inside import run_inside
 
+pytestmark = pytest.mark.slow
+
 
 def test_time_passes_only_between_events() -> None:
     """An hour of virtual time takes no time."""

@@ -8,7 +8,7 @@ import pytest
 from tests.coordinator.parsing import chunkings, parsers_page, replies
 from tests.coordinator.parsing.chunkings import Subject, name_of, subject
 
-pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.ci, pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 
 DRAWS, LONG_DRAWS = 8, 400
 BROKEN = [

@@ -11,6 +11,8 @@ import pytest
 from tests.coordinator.parsing import every_parser
 from tokenwire.coordinator.parsing.light_imports import LightImports, StandInUsed, exports
 
+pytestmark = pytest.mark.ci
+
 _WITH_VLLM = pytest.mark.skipif(find_spec("vllm") is None, reason="could not import vllm")
 _HEAVY = {
     *("huggingface_hub.hf_api", "jsonschema", "mistral_common.image", "numpy", "pycountry", "requests", "torch"),

@@ -98,7 +98,7 @@ async def test_each_text_may_have_a_limit() -> None:
 async def test_others_have_turns_while_many_texts_are_cut_and_compared() -> None:
     """Long texts in a thread, some vectors at a time."""
     model, turns = embedding_model(), TurnsOfOthers()
-    documents = ["one " * 20_000] * 80
+    documents = ["one " * 5000] * 80
     assert (await ScoredTexts(["two"], documents).cut(model, 0, 1)).second == ["one"] * 80
     assert turns.count > 1
     before = turns.count

@@ -96,7 +96,9 @@ async def test_one_id_runs_once(tmp_path: Path) -> None:
         again = await client.post(PATH, json=LONG, headers=headers)
         await client.post(f"{PATH}/resp_mine/cancel")
         later = await client.post(PATH, json=LONG, headers=headers)
-        unstored = await client.post(PATH, json={"input": "hi", "store": False}, headers=headers)
+        unstored = await client.post(
+            PATH, json={"input": "hi", "store": False, "max_output_tokens": 1}, headers=headers
+        )
         await client.delete(f"{PATH}/resp_mine")
         anew = await client.post(PATH, json=LONG, headers=headers)
         await client.post(f"{PATH}/resp_mine/cancel")

@@ -20,7 +20,7 @@ from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.errors import InvalidRequest
 
-pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.ci, pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 
 MODELS = (
     *("qwen3", "llama3_1", "gemma3", "deepseek_v3", "qwen2_5", "mistral_nemo", "llama3_2", "command_r_plus"),
