@@ -324,7 +324,7 @@ class ResumableSequence:
             del self.token_ids[:]  # of an input there are none, whatever its worker sent
         lost, draining = isinstance(error, WorkerLost), isinstance(error, WorkerDraining)
         refused = not lost and not draining
-        if refused and self._fails_here(error):
+        if refused and not self._prefilled and not self.token_ids and self._fails_here(error):
             return
         if not isinstance(error, (Unavailable, Overloaded) if self.token_ids else Unavailable):
             self.end_with(error)
@@ -382,21 +382,22 @@ class ResumableSequence:
         self._end()
 
     def _finish(self, token_ids: list[int], finish: pb.Finish) -> bool:
-        if not finish.handed_back:
-            failed = finish.reason == pb.FINISH_REASON_ERROR and not token_ids
-            return not (failed and self._fails_here(finish)) and self._close(token_ids, finish)
+        failed = finish.reason == pb.FINISH_REASON_ERROR
+        if not failed and not finish.handed_back:
+            return self._close(token_ids, finish)
         if token_ids and self.step(token_ids, None):
             return True
-        died = finish.reason == pb.FINISH_REASON_ERROR
-        self._lose(died, died, died, False, finish)
-        return False
+        if finish.handed_back:
+            self._lose(failed, failed, failed, False, finish)
+            return False
+        return not self._fails_here(finish) and self._close([], finish)
 
     def _fails_here(self, result: TokenwireError | pb.Finish) -> bool:
-        """Try it at another worker, if it failed before its first token and there is one; return whether that is so.
+        """Try it at another worker, if there is one that has not failed it; return whether that is so.
 
         Not a worker that is gone, but one that may fail whatever it gets: only another one can tell.
         """
-        if self._session is None or self._prefilled or self.token_ids or not self._policy.has_other(self):
+        if self._session is None or not self._policy.has_other(self):
             return False
         self.failed_at += (self._session,)
         if not isinstance(result, InvalidRequest):

@@ -521,17 +521,34 @@ async def test_a_request_that_fails_everywhere_is_itself_to_blame(
     assert failover.live == {}
 
 
-async def test_what_fails_after_its_first_token_is_not_tried_elsewhere(
+async def test_what_an_engine_fails_after_its_first_token_goes_on_elsewhere(
     failover: Failover, workers: SuccessiveWorkers
 ) -> None:
-    """The client has a part of the reply, and the engine has shown that it takes the request."""
+    """From its tokens, as after a loss: a worker may fail whatever it gets, a token later, and is to blame then."""
     (listener,) = submitted(failover)
-    workers.parts[0].listeners[0].step([5], None)
+    first = workers.parts[0].session
+    workers.parts[0].listeners[0].step([5], ERROR)
 
-    _fail(workers.parts[0], ERROR)
+    part = await workers.part(1)
+    part.listeners[0].step([6], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+
+    assert (listener.token_ids, part.submission.prompt_token_ids[-1]) == ([5, 6], 5)
+    assert first is not None
+    assert first.failed == 1
+
+
+async def test_what_each_engine_fails_after_its_first_token_ends_there(
+    failover: Failover, workers: SuccessiveWorkers
+) -> None:
+    """The request is to blame, and keeps what it has."""
+    workers.total = 2
+    (listener,) = submitted(failover)
+    workers.parts[0].listeners[0].step([5], ERROR)
+    (await workers.part(1)).listeners[0].step([6], ERROR)
 
     assert listener.finish is not None
-    assert (listener.finish.reason, len(workers.parts)) == (pb.FINISH_REASON_ERROR, 1)
+    assert (listener.finish.reason, listener.token_ids) == (pb.FINISH_REASON_ERROR, [5, 6])
+    assert [part.session.failed for part in workers.parts if part.session] == [0, 0]
 
 
 async def test_a_request_fails_at_as_many_workers_as_it_has_attempts(workers: SuccessiveWorkers) -> None:
