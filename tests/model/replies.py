@@ -13,6 +13,7 @@ from tests.model.real_failover import PROMPT, FailoverEnd, ReplyKey
 from tests.model.real_session import Input
 from tests.model.replays import ReplayTable
 from tests.model.stepped_loop import SteppedLoop
+from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.v1 import inference_pb2 as pb
 
 _LIMIT = ("FINISH_REASON_LENGTH",)
@@ -179,7 +180,7 @@ def _executed(worker: Worker) -> Worker:
     if worker.drains:
         refusal = pb.Refusal(slots=[slot], code=pb.REFUSAL_CODE_DRAINING, message="draining")
         return _sends(worker, pb.SessionResponse(refusal=refusal))
-    position = len(submit.prompt_token_ids) - len(PROMPT)
+    position = len(prompt_ids(submit)) - len(PROMPT)
     return worker._replace(running=(*worker.running, Running(slot, position, submit.sampling_params.max_tokens)))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tests.simulation.batch_noise import BatchNoiseSource
+from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.protocol.seeds import has_seed
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import cpu_time
@@ -80,7 +81,7 @@ class _RecordingPlanner:
         scripts: Sequence[Script] = (),
     ) -> list[SimulatedSequence]:
         planned = self.planner.plan(submit, sequences, fails_after, weights, scripts)
-        prompt = tuple(submit.prompt_token_ids)
+        prompt = tuple(prompt_ids(submit))
         recorded = self.placements.setdefault(submit.request_id, [])
         for simulated in planned:
             params = submit.sampling_params

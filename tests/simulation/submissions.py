@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from google.protobuf.message import Message
 
 from tests.simulation.sampling import DRAWN
+from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.v1 import inference_pb2 as pb
 
 RESUBMITTED = tuple(f"resubmitted with {name}" for name in DRAWN)
 """All that have a name: what a request had that was resumed."""
-_OWN = ("slots", "prompt_token_ids", "resumed_after_ms", "sampling_params")
+_OWN = ("slots", "prompt_token_ids", "packed_prompt_token_ids", "resumed_after_ms", "sampling_params")
 _OWN_PARAMETERS = ("max_tokens", "min_tokens", "seed")
 _ONCE = ("prompt_logprobs", "prompt_logprob_start", "prompt_logprob_token_ids")
 """Of the prompt: left out once its client has them."""
@@ -67,10 +68,10 @@ def _unequal(one: Message, other: Message, but: tuple[str, ...]) -> list[str]:
 
 def _length_problems(first: pb.Submit, submit: pb.Submit) -> list[str]:
     """Return what does not follow from how many tokens of the reply are in the prompt."""
-    prompt, before, after = list(first.prompt_token_ids), first.sampling_params, submit.sampling_params
-    done = len(submit.prompt_token_ids) - len(prompt)
+    prompt, before, after = list(prompt_ids(first)), first.sampling_params, submit.sampling_params
+    done = len(prompt_ids(submit)) - len(prompt)
     expected = {
-        "prompt": (list(submit.prompt_token_ids[: len(prompt)]), prompt),
+        "prompt": (list(prompt_ids(submit)[: len(prompt)]), prompt),
         "max_tokens": (after.max_tokens, before.max_tokens - done * before.HasField("max_tokens")),
         "min_tokens": (after.min_tokens, max(0, before.min_tokens - done)),
     }

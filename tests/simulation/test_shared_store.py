@@ -61,7 +61,7 @@ def test_a_run_fails_that_loses_stored_turns_or_waits_for_the_store() -> None:
     run_inside(
         _SCRIPT
         + """
-    async def find_own(self, keys):
+    async def find_own(self, keys, share):
         return await self._own.find(keys)
 
     find, open_store.SharedStore.find = open_store.SharedStore.find, find_own

@@ -8,6 +8,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -78,7 +79,7 @@ class TraceNames:
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ... ({message.ByteSize()} bytes)"
 
     def _submit(self, number: int, submit: pb.Submit) -> str:
-        prompt, several = len(submit.prompt_token_ids), len(submit.slots) > 1
+        prompt, several = len(prompt_ids(submit)), len(submit.slots) > 1
         for index, slot in enumerate(submit.slots):
             name = f"{submit.request_id}#{index}" if several else submit.request_id
             self._streams[number, slot] = _Stream(name, prompt)

@@ -383,14 +383,12 @@ class ResumableSequence:
 
     def _finish(self, token_ids: list[int], finish: pb.Finish) -> bool:
         failed = finish.reason == pb.FINISH_REASON_ERROR
-        if not failed and not finish.handed_back:
-            return self._close(token_ids, finish)
+        if not finish.handed_back:  # tokens that come with an error are nobody's
+            return not (failed and self._fails_here(finish)) and self._close(token_ids, finish)
         if token_ids and self.step(token_ids, None):
             return True
-        if finish.handed_back:
-            self._lose(failed, failed, failed, False, finish)
-            return False
-        return not self._fails_here(finish) and self._close([], finish)
+        self._lose(failed, failed, failed, False, finish)
+        return False
 
     def _fails_here(self, result: TokenwireError | pb.Finish) -> bool:
         """Try it at another worker, if there is one that has not failed it; return whether that is so.

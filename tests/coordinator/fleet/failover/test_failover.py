@@ -527,7 +527,8 @@ async def test_what_an_engine_fails_after_its_first_token_goes_on_elsewhere(
     """From its tokens, as after a loss: a worker may fail whatever it gets, a token later, and is to blame then."""
     (listener,) = submitted(failover)
     first = workers.parts[0].session
-    workers.parts[0].listeners[0].step([5], ERROR)
+    workers.parts[0].listeners[0].step([5], None)
+    workers.parts[0].listeners[0].step([9], ERROR)
 
     part = await workers.part(1)
     part.listeners[0].step([6], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
@@ -543,8 +544,10 @@ async def test_what_each_engine_fails_after_its_first_token_ends_there(
     """The request is to blame, and keeps what it has."""
     workers.total = 2
     (listener,) = submitted(failover)
-    workers.parts[0].listeners[0].step([5], ERROR)
-    (await workers.part(1)).listeners[0].step([6], ERROR)
+    for token, number in ((5, 0), (6, 1)):
+        (sequence,) = (await workers.part(number)).listeners
+        sequence.step([token], None)
+        sequence.step([], ERROR)
 
     assert listener.finish is not None
     assert (listener.finish.reason, listener.token_ids) == (pb.FINISH_REASON_ERROR, [5, 6])
