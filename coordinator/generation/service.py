@@ -335,7 +335,9 @@ class GenerationService:
             if prepared.choices <= _MANY_CHOICES:
                 await _submit(fleet, prepared.model, parts, placement, handle.handles)
             else:
-                async with self._large.turn(caller.share):  # what is refused has not been made
+                async with self._large.turn(caller.share):
+                    await asyncio.sleep(0)  # the next one begins in the next turn of the loop
+                    # What is refused has not been made.
                     fleet.check_open(model.base_model, model.adapter_id, placement, prepared.choices)
                     await _submit(fleet, prepared.model, parts, placement, handle.handles)
             if watched is not None:  # its messages were rendered, so they can be read

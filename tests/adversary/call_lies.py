@@ -1,6 +1,7 @@
 """What a hostile worker answers to calls beside its session: what it makes of pictures, and the tokenizer it brings."""
 
 import asyncio
+import json
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -42,6 +43,18 @@ def tokenizer_with_large_template() -> control_pb2.GetTokenizerResponse:
     template = b"{{[" + b"a," * 120_000 + b"]}}"
     files = {"tokenizer.json": f'{{"model":{model}}}'.encode(), "chat_template.jinja": template}
     return control_pb2.GetTokenizerResponse(files=files)
+
+
+def tokenizer_with_slow_expression() -> control_pb2.GetTokenizerResponse:
+    """Return a tokenizer that takes a minute for a thousand letters, and for its one token that has these."""
+    token = "z" * 1000 + " Q"
+    step = {"type": "Replace", "pattern": {"Regex": "z*z*z*[QX]"}, "content": "x"}
+    parts = {
+        "model": {"type": "WordLevel", "vocab": {token: 0}, "unk_token": token},
+        "pre_tokenizer": {"type": "Split", "pattern": step["pattern"], "behavior": "Isolated", "invert": False},
+        "decoder": step,
+    }
+    return control_pb2.GetTokenizerResponse(files={"tokenizer.json": json.dumps(parts).encode()})
 
 
 async def _too_many_ids(rng: random.Random, request: pb.ExpandRequest) -> pb.ExpandResponse:

@@ -205,6 +205,7 @@ ROWS = {
             beside=_ANOTHER_REPLY,
         ),
         _attack("n", fields={"prompt": id_list(CONTEXT - 64), "n": small(16_384)[0]}),
+        _attack("n, sixty-four", fields={"prompt": small("hi")[0], "n": small(16_384)[0]}, copies=64),
         _attack("n, a plain server's", fields=_OF_PLAIN | {"prompt": id_list(30_000), "n": small(256)[0]}),
         _attack("prompt scores, a plain server's", fields=_OF_PLAIN | _SCORED_PROMPT),
         _attack("scores, a plain server's", fields=_OF_PLAIN | _SCORES_AT_ONCE),

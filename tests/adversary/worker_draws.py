@@ -13,6 +13,7 @@ from tests.adversary.call_lies import (
     large_tokenizer,
     multiplying_tokenizer,
     tokenizer_with_large_template,
+    tokenizer_with_slow_expression,
 )
 from tests.adversary.hostile_worker import HANG_UP, HostileWorker
 from tokenwire.protocol.tokenizer_digest import tokenizer_digest
@@ -99,6 +100,17 @@ def _wrong_logprobs(rng: random.Random, slots: Sequence[int]) -> Answer:
 def _more_than_asked_for(rng: random.Random, slots: Sequence[int]) -> Answer:
     for _ in range(_TOKENS):
         yield _frame(slots, _any_tokens(rng))
+
+
+def _fails_late(rng: random.Random, slots: Sequence[int]) -> Answer:
+    yield _frame(slots, [65])
+    yield _ends(slots, pb.FINISH_REASON_ERROR, error_message="no")
+
+
+def _more_and_gone(rng: random.Random, slots: Sequence[int]) -> Answer:
+    for _ in range(7):
+        yield _frame(slots, [65])
+    yield HANG_UP
 
 
 def _huge_frame(rng: random.Random, slots: Sequence[int]) -> Answer:
@@ -192,6 +204,8 @@ HABITS: dict[str, Habit] = {
     "wrong counts": _wrong_counts,
     "wrong log-probabilities": _wrong_logprobs,
     "more than asked for": _more_than_asked_for,
+    "an error after a token": _fails_late,
+    "more than asked for, and closing": _more_and_gone,
     "a huge frame": _huge_frame,
     "a flood": _flood,
     "garbage": _garbage,
@@ -266,6 +280,7 @@ TOKENIZERS: dict[str, MakeTokenizer] = {
     "a large tokenizer": large_tokenizer,
     "a tokenizer that multiplies": multiplying_tokenizer,
     "a large template": tokenizer_with_large_template,
+    "a slow expression": tokenizer_with_slow_expression,
 }
 """What a worker brings that names its digest; that of the large one is never read, so any will do."""
 WELCOMES |= {name: partial(_digest_of, make) for name, make in TOKENIZERS.items()}

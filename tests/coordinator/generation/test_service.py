@@ -15,6 +15,7 @@ from tests.clock import Clock
 from tests.coordinator.api.replies import ScriptedPlan
 from tests.coordinator.fakes import ids, request_context, served_model, token_history
 from tests.coordinator.generation.fakes import FakeFleet
+from tests.turns import TurnsOfOthers
 from tests.workers import accept
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
@@ -335,6 +336,29 @@ async def test_a_request_that_would_be_rejected_is_not_prepared() -> None:
     with pytest.raises(Overloaded, match="no capacity for search 2 digits 0"):
         await generation.prepare(request_for(TokenPrompt([99])), served_model(), Caller(share="search", weight=2))
     await generation.prepare(request_for(TokenPrompt([1])), served_model(), submits=False)
+
+
+async def test_many_sequences_are_made_for_one_request_at_a_time() -> None:
+    """Others have a turn between them; and only if they are taken: they are refused before they are made."""
+    turns, begun = TurnsOfOthers(), list[int]()
+
+    class Noting(FakeFleet):
+        def check_open(self, model: str, adapter_id: int, placement: Placement = NEW, sequences: int = 1) -> None:
+            if sequences > 1:
+                begun.append(turns.count)
+                if len(begun) > 2:
+                    raise Overloaded(f"no room for {sequences}")
+
+    fleet = Noting()
+    generation = GenerationService(fleet, token_history())
+    prepared = [await generation.prepare(request_for(TokenPrompt([1]), n=1000), served_model()) for _ in range(4)]
+
+    starting = (generation.start(each, CollectedReply(1000), request_context()) for each in prepared)
+    results = await asyncio.gather(*starting, return_exceptions=True)
+
+    assert len(set(begun)) == 4
+    assert [str(each) for each in results[2:]] == ["no room for 1000"] * 2
+    assert [len(part.listeners) for part in fleet.parts] == [1000, 1000]
 
 
 async def test_a_thousand_prompts_do_not_block_the_event_loop() -> None:
