@@ -47,7 +47,7 @@ from tokenwire.v1 import inference_pb2 as pb
 _PROMPTS_BETWEEN_YIELDS = 64
 """Prompts prepared or submitted before yielding to the event loop."""
 _MANY_CHOICES = 64
-"""Sequences of a request that are made in a third of a millisecond; those of one with more are in a turn of its own."""
+"""Sequences of a prompt that are made in a third of a millisecond; a request for more has a turn of its own."""
 _LITTLE_TEXT = 2**20
 """Characters that choices may repeat of a prompt without being counted."""
 _LARGE_PARAMETERS = 64 * 1024
@@ -213,7 +213,7 @@ class GenerationService:
         self.recorder = recorder
         """What records sessions; None: nothing does."""
         self._large = FairTurns(1, 1)
-        """At submitting requests of many sequences, each of which is made at once."""
+        """At submitting requests of many sequences for a prompt, which are made at once."""
 
     async def close(self) -> None:
         """Close connections for fetching media."""
@@ -332,7 +332,7 @@ class GenerationService:
             if context.deadline is not None:
                 handle.start_timer(context.time_for_reply_s(), reply.fail, context.deadline_error)
             parts = _parts(prepared, texts, reply, max_tokens, context)
-            if prepared.choices <= _MANY_CHOICES:
+            if request.n <= _MANY_CHOICES:
                 await _submit(fleet, prepared.model, parts, placement, handle.handles)
             else:
                 async with self._large.turn(caller.share):
