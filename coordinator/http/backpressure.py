@@ -36,11 +36,11 @@ class BodySettings:
         160 * 2**20,
         Option(
             "--max-bodies-mb",
-            "Maximum memory of all bodies of more than 64 KiB, read and parsed, until their requests are submitted. "
-            "Beyond it reading pauses; all but the oldest take half of it at most, those of one client three eighths. "
-            "Who waits for longer than 5 s gets a 503; after 1 s, the newest body that is still received of the client "
-            "with most gets it instead, if that has more. Requests that are being received may take as much for their "
-            "heads and smaller bodies; beyond it the oldest get a 503.",
+            "Maximum memory of all bodies of more than 64 KiB, read and parsed, until their requests are submitted; "
+            "of pictures, until they are loaded. Beyond it reading pauses; all but the oldest one that is still read "
+            "take half of it at most, those of one client three eighths. Who waits for longer than 5 s gets a 503; "
+            "after 1 s, the newest body that is still received of the client with most, if that has more. Requests "
+            "being received may take as much for heads and smaller bodies; beyond it the oldest get a 503.",
             unit=Unit.MiB,
             bounds=Bounds(above=0),
         ),
@@ -53,7 +53,7 @@ class BodySettings:
 _MEDIUM_PATIENCE_S = 0.25
 _PLACES, _SHARE_OF_PLACES = 3, 2
 _HUGE_BYTES = 2**20
-"""Requests with larger bodies are prepared one at a time: their prompts take many times as much as their text."""
+"""Larger ones are prepared one at a time: their prompts take many times as much as their text."""
 
 
 class BodyBudget:
