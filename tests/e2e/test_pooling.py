@@ -18,7 +18,7 @@ TEXTS = [f"text number {number}" for number in range(16)]
 @pytest.fixture
 def mixed(tmp_path: Path) -> Iterator[Service]:
     """A worker that classifies, one that embeds, and one that generates."""
-    classifies = ["--sim-pooling-task", "classify", "--served-model-name", "classifier"]
+    classifies = ["--sim-pooling-task", "classify", "--sim-embedding-width", "2", "--served-model-name", "classifier"]
     embeds = ["--sim-embedding-width", "32", "--served-model-name", "embedder"]
     with ExitStack() as stack:
         workers, addresses = [], []

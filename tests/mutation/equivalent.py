@@ -66,8 +66,8 @@ EQUIVALENT = {
     ): FALSY,
     (
         "coordinator/fleet/failover/sequence.py: "
-        "self._lose(died, died, died, False, finish)"
-        "  ->  self._lose(died, died, died, None, finish)"
+        "self._lose(failed, failed, failed, False, finish)"
+        "  ->  self._lose(failed, failed, failed, None, finish)"
     ): FALSY,
     "coordinator/fleet/failover/sequence.py: self.ended = False  ->  self.ended = None": FALSY,
     (

@@ -15,7 +15,7 @@ class _Start:
 
     number: int
     work: float
-    """What it had got until then."""
+    """What it had got until then for certain: what counts in advance may return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Comebacks:
         starts = {tenant: start for (priority, tenant), start in self._starts.items() if priority == place[0]}
         self._waits[place] = _Wait(next(self._numbers), work, starts)
 
-    def on_start(self, place: Place, work: float) -> None:
-        """Take that a tenant starts a request, and what it has got until then."""
-        self._starts[place] = _Start(next(self._numbers), work)
+    def on_start(self, place: Place, work: float, may_return: float = 0.0) -> None:
+        """Take that a tenant starts a request, and what it has got until then, of which some may return."""
+        self._starts[place] = _Start(next(self._numbers), work - may_return)
 
     def has_come_back(self, place: Place, rival: str) -> bool:
         """Return whether a tenant began to wait after a rival that waits had started requests."""

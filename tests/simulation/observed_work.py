@@ -37,6 +37,11 @@ class ObservedSequence:
         in_advance = _REPLY_TOKENS * max(1, math.ceil(self._generated / _REPLY_TOKENS))
         return self._prompt_tokens + (in_advance if runs else self._generated)
 
+    @property
+    def prompt_in_advance(self) -> float:
+        """What its prompt counts for until it is known how much of it is cached."""
+        return (1 - _CACHED_COST) * self._prompt_tokens if self._counts_prompt else 0.0
+
     def forget_prompt(self) -> None:
         """Count no prompt: nobody waited when it was computed, or began to be."""
         self._counts_prompt, self._prompt_tokens = False, 0
@@ -88,6 +93,15 @@ class ObservedPart:
         """What those count that still have their worker, when requests begin to wait."""
         handle = self._handle
         return _REPLY_TOKENS * sum(map(handle.session.listens, handle.slots, handle.listeners)) / self._weight
+
+    @property
+    def may_return(self) -> float:
+        """By how much their work may become less."""
+        prompts = 0.0
+        for sequence in self._handle.listeners:
+            assert isinstance(sequence, ObservedSequence)
+            prompts += sequence.prompt_in_advance
+        return self.in_advance + prompts / self._weight
 
     def forget_prompt(self) -> None:
         """Count their prompt no longer."""

@@ -313,7 +313,8 @@ class QueueWitness:
                 self._on_started(started, others, len(others) + 1 == len(waiting))
                 if not placement.resumed:
                     place = submission.priority, placement.tenant
-                    self._comebacks.on_start(place, self._work(*place))
+                    may_return = sum(part.may_return for part in self._parts.get(place, ()))
+                    self._comebacks.on_start(place, self._work(*place), may_return)
             elif not self._queue._checks_soon and [each for each in others if _class(each) <= own]:
                 # If it checks soon, what waits is looked at in this very turn.
                 self._violate(f"{submission.request_id} was sent past {len(others)} queued requests")

@@ -21,6 +21,10 @@ def test_a_tenant_that_comes_back_gets_no_more_than_those_that_waited() -> None:
         comebacks.on_start(early, 900)  # after it came back: what is allowed is still counted from the start before
         assert comebacks.excess(late, 660, "early", 1200) == 10
 
+        comebacks.on_start(early, 1500, 256)  # what ran may end early, and give that back
+        comebacks.on_wait(late, 700)
+        assert comebacks.excess(late, 956, "early", 1500) == 0
+
         comebacks.forget(0)
         comebacks.on_wait(early, 20)
         comebacks.on_wait(late, 0)

@@ -4,12 +4,12 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
 MAJOR = 1
-MINOR = 10
+MINOR = 9
 FIRST_VERSION = pb.ProtocolVersion(major=MAJOR)
 """That of servers which announce nothing that later versions brought."""
 _SENDS_HEARTBEATS = 2
 _ANNOUNCES_IDENTITY = 6
-_TAKES_PACKED_IDS = 10
+_TAKES_PACKED_IDS = 9
 
 
 def protocol_version() -> pb.ProtocolVersion:

@@ -70,7 +70,7 @@ async def test_an_older_worker_is_served(tmp_path: Path) -> None:
     assert listener.error is None
 
 
-@pytest.mark.parametrize("minor", [9, MINOR])
+@pytest.mark.parametrize("minor", [8, MINOR])
 async def test_prompts_are_packed_for_workers_that_take_it(tmp_path: Path, minor: int) -> None:
     """Older ones would see no prompt."""
     got: list[pb.Submit] = []
@@ -88,7 +88,7 @@ async def test_prompts_are_packed_for_workers_that_take_it(tmp_path: Path, minor
 
     (submit,) = got
     assert [*prompt_ids(submit)]
-    assert bool(submit.prompt_token_ids) == (minor == 9)
+    assert bool(submit.prompt_token_ids) == (minor == 8)
 
 
 async def test_a_newer_worker_is_served(tmp_path: Path) -> None:
