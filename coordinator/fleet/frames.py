@@ -49,9 +49,7 @@ def _fail_unscored(frame: pb.StepFrame, slots: SlotTable, named: set[int]) -> li
     slots.scored -= begin
     missing = begin.difference(scores.slot for scores in frame.logprobs)
     for slot in missing:
-        listener = slots.holder(slot)
-        slots.give_up(slot)
-        fail_listener(listener, EngineFailed("The worker did not send log-probabilities for each token."))
+        _fail_slot(slots, slot, EngineFailed("The worker did not send log-probabilities for each token."))
     return list(missing)
 
 
@@ -166,7 +164,7 @@ def _call(slots: SlotTable, slot: int, callback: Callable[[Any], None], argument
 
 
 def _fail_slot(slots: SlotTable, slot: int, error: Exception) -> None:
-    """End only this reply, which cannot be decoded or written. Raises ProtocolError for a free slot."""
+    """End only this reply, which cannot be served on, decoded or written. Raises ProtocolError for a free slot."""
     listener = slots.holder(slot)
     known = isinstance(error, TokenwireError)  # of what the worker sent
     log.error("the listener of slot %d failed: %s", slot, error, exc_info=None if known else error)
