@@ -63,9 +63,12 @@ class TemplatePace:
         self.quick_from = math.inf
         """When it may, in the loop's time; at first, it is not known whether it is quick."""
 
-    def on_rendered(self, took_s: float) -> None:
-        """Update from the CPU time that few messages took in a thread."""
-        if self.quick_from == math.inf and took_s < INLINE.seconds:
+    def on_rendered(self, took_s: float, again: bool = False) -> None:
+        """Update from the CPU time that few messages took in a thread; `again`: after they had been too slow outside.
+
+        If they were not slow there, the process had been stopped: other programs run on its cores, too.
+        """
+        if took_s < INLINE.seconds and (again or self.quick_from == math.inf):
             self.quick_from = -math.inf
 
     def on_slow(self, now: float) -> None:

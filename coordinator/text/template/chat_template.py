@@ -147,7 +147,8 @@ class ChatTemplate:
     ) -> str:
         """Render few messages: on the event loop, unless the template is slow even with such."""
         now = time.monotonic()
-        if now >= self._pace.quick_from:
+        begins_here = now >= self._pace.quick_from
+        if begins_here:
             try:
                 return self.render_values(messages, values, template, INLINE)
             except InvalidRequest as error:
@@ -155,7 +156,7 @@ class ChatTemplate:
                     raise
                 self._pace.on_slow(now)
         text, took_s = await in_thread(timed, lambda: self.render_values(messages, values, template))
-        self._pace.on_rendered(took_s)
+        self._pace.on_rendered(took_s, again=begins_here)
         return text
 
     def render_messages(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:

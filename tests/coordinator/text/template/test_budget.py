@@ -48,6 +48,16 @@ def test_a_template_is_quick_once_it_was() -> None:
     assert pace.quick_from == 1600.0
 
 
+def test_a_template_is_not_slow_because_its_process_was_stopped() -> None:
+    """What took too long on the event loop takes a moment of a core in a thread."""
+    pace = TemplatePace()
+    pace.on_slow(1000.0)
+    pace.on_rendered(1.0, again=True)
+    assert pace.quick_from == 1600.0
+    pace.on_rendered(0.001, again=True)
+    assert pace.quick_from == -math.inf
+
+
 @pytest.mark.parametrize("slow", [LOOPS, SORTS])
 async def test_what_a_template_does_for_some_messages_keeps_nobody_waiting(slow: str) -> None:
     """It takes long in a thread, where others go on, and begins no more on the event loop."""
