@@ -18,6 +18,7 @@ from tokenwire.coordinator.app import Core, build_app, build_core
 from tokenwire.coordinator.http.lent_connection import lending_protocol
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.peer_auth.client import ChannelFactory, Metadata
+from tokenwire.protocol.command_batch import commands_of
 from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.protocol.version import protocol_version
 from tokenwire.v1 import control_pb2
@@ -114,15 +115,19 @@ class SteppedWorker(ChannelFactory):
         """Close the channel."""
 
     async def _take(self, commands: AsyncIterator[pb.SessionRequest]) -> None:
-        async for command in commands:
+        async for message in commands:
             self.commands += 1
-            kind = command.WhichOneof("command")
-            if kind in ("submit", "pool"):
-                started = getattr(command, kind)
-                self._running.update(dict.fromkeys(started.slots, started))
-                self._fresh += started.slots
-                if self._enough is not None and len(self._running) == self._awaited:
-                    self._enough.set_result(None)
+            for command in commands_of(message):
+                self._on_command(command)
+
+    def _on_command(self, command: pb.SessionRequest) -> None:
+        kind = command.WhichOneof("command")
+        if kind in ("submit", "pool"):
+            started = getattr(command, kind)
+            self._running.update(dict.fromkeys(started.slots, started))
+            self._fresh += started.slots
+            if self._enough is not None and len(self._running) == self._awaited:
+                self._enough.set_result(None)
 
     async def wait_for(self, sequences: int) -> None:
         """Wait until so many sequences run."""

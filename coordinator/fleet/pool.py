@@ -27,7 +27,7 @@ from tokenwire.coordinator.fleet.session_stats import StatsByModel
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.starvation import Starvation
 from tokenwire.coordinator.fleet.submission import Submission
-from tokenwire.coordinator.fleet.transport.base import Commands, OpenTransport, WorkerTransport
+from tokenwire.coordinator.fleet.transport.base import CommandQueue, OpenTransport, WorkerTransport
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.transport.paced import FramePace, PacedTransport
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
@@ -420,7 +420,7 @@ class WorkerPool(SessionListener[WorkerSession]):
         is_vllm_http = address.startswith(("http://", "https://"))
         opens: OpenTransport = self._open_vllm_http if is_vllm_http else partial(GrpcTransport, self._channels)
 
-        def open_transport(address: str, commands: Commands) -> WorkerTransport:
+        def open_transport(address: str, commands: CommandQueue) -> WorkerTransport:
             return PacedTransport(opens(address, commands), self.pace)
 
         session = WorkerSession(

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 
 from tokenwire.peer_auth.grpc_options import SERVER, open_channel
+from tokenwire.protocol.command_batch import commands_of
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -81,9 +82,9 @@ class HostileWorker(inference_pb2_grpc.InferenceServicer):
         announcing = asyncio.create_task(self._announce(context))
         try:
             async for request in requests:
-                if request.HasField("submit"):
+                for submit in [each.submit for each in commands_of(request) if each.HasField("submit")]:
                     self.submits += 1
-                    for event in self.answer(request.submit):
+                    for event in self.answer(submit):
                         if event is HANG_UP:
                             return
                         await context.write(event)

@@ -26,6 +26,7 @@ from tests.adversary.worker_attacks import WORKER_ATTACKS, CaptorWorker, Honest,
 from tests.adversary.worker_draws import METRICS
 from tests.faults.cluster import FaultyCluster
 from tokenwire.peer_auth.grpc_options import open_channel
+from tokenwire.protocol.command_batch import commands_of
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.v1 import inference_pb2_grpc
 
@@ -94,7 +95,7 @@ class BurstingWorker(HostileWorker):
 
     async def _counted(self, requests: AsyncIterator[pb.SessionRequest]) -> AsyncIterator[pb.SessionRequest]:
         async for request in requests:
-            self.submits += request.HasField("submit")
+            self.submits += sum(each.HasField("submit") for each in commands_of(request))
             yield request
 
     async def _send(self, frames: "asyncio.Queue[pb.SessionResponse]", context: SessionContext) -> None:

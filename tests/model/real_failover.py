@@ -17,7 +17,7 @@ from tokenwire.coordinator.fleet.session import FetchFiles, WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
-from tokenwire.coordinator.fleet.transport.base import CommandQueue, Commands, WorkerTransport
+from tokenwire.coordinator.fleet.transport.base import CommandQueue, WorkerTransport
 from tokenwire.errors import TokenwireError, Unavailable
 from tokenwire.protocol.model_revision import ModelRevision
 from tokenwire.protocol.version import protocol_version
@@ -86,8 +86,8 @@ class FailoverEnd:
         self._loop.settle()
         return session
 
-    def _open(self, address: str, commands: Commands) -> WorkerTransport:
-        self._transports.append(FedTransport(cast("CommandQueue", commands)))
+    def _open(self, address: str, commands: CommandQueue) -> WorkerTransport:
+        self._transports.append(FedTransport(commands))
         return cast("WorkerTransport", self._transports[-1])
 
     # What happens.

@@ -15,7 +15,7 @@ from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.session import FetchFiles, WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.submission import Submission
-from tokenwire.coordinator.fleet.transport.base import CommandQueue, Commands, WorkerTransport
+from tokenwire.coordinator.fleet.transport.base import CommandQueue, WorkerTransport
 from tokenwire.errors import Overloaded, TokenwireError, Unavailable
 from tokenwire.protocol.version import protocol_version
 from tokenwire.v1 import inference_pb2 as pb
@@ -162,8 +162,8 @@ class CoordinatorEnd:
         received = tuple(tuple(recorder.received) for recorder in self._recorders)
         return CoordinatorKey(received, tuple(held), tuple(table._free), table.open, loss)
 
-    def _open(self, address: str, commands: Commands) -> WorkerTransport:
-        self._transport = FedTransport(cast("CommandQueue", commands))
+    def _open(self, address: str, commands: CommandQueue) -> WorkerTransport:
+        self._transport = FedTransport(commands)
         return cast("WorkerTransport", self._transport)
 
     def _sent(self) -> tuple[bytes, ...]:

@@ -68,6 +68,8 @@ class TraceNames:
         match message:
             case pb.SessionRequest() if message.WhichOneof("command") == "submit":
                 return self._submit(number, message.submit)
+            case pb.SessionRequest() if message.WhichOneof("command") == "batch":
+                return "; ".join(self._message(number, each) for each in message.batch.commands)
             case pb.SessionRequest() if message.WhichOneof("command") == "abort":
                 return "abort " + ", ".join(self._name(number, slot) for slot in message.abort.slots)
             case pb.SessionResponse() if message.WhichOneof("event") == "frame":

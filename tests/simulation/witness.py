@@ -12,6 +12,7 @@ from tests.simulation.serving_states import OrderedRecords, PublishedStates
 from tests.simulation.submissions import SubmissionLedger
 from tests.simulation.versions import WeightOrders
 from tests.simulation.world import NODE, Node
+from tokenwire.protocol.command_batch import commands_of
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -106,10 +107,11 @@ class Witness:
             coordinator = NODE.get(None)
             visit = self.journeys.open_visit(coordinator, address, process)
             session = self._sessions[call] = WatchedSession(address, process, visit, coordinator)
-        if command.WhichOneof("command") == "abort":
-            session.aborted.update(command.abort.slots)
-        elif command.WhichOneof("command") == "submit":
-            self._on_submit(session, command.submit)
+        for each in commands_of(command):
+            if each.WhichOneof("command") == "abort":
+                session.aborted.update(each.abort.slots)
+            elif each.WhichOneof("command") == "submit":
+                self._on_submit(session, each.submit)
 
     def on_control_call(self, process: Node, request: object) -> None:
         """Take a single request of a coordinator to a worker's process."""

@@ -10,6 +10,7 @@ FIRST_VERSION = pb.ProtocolVersion(major=MAJOR)
 _SENDS_HEARTBEATS = 2
 _ANNOUNCES_IDENTITY = 6
 _TAKES_PACKED_IDS = 9
+_TAKES_BATCHES = 9
 
 
 def protocol_version() -> pb.ProtocolVersion:
@@ -30,6 +31,11 @@ def announces_identity(worker: pb.ProtocolVersion) -> bool:
 def takes_packed_ids(worker: pb.ProtocolVersion) -> bool:
     """Return whether workers of this version take prompts as bytes: older ones would see none."""
     return worker.minor >= _TAKES_PACKED_IDS
+
+
+def takes_batches(worker: pb.ProtocolVersion) -> bool:
+    """Return whether workers of this version take several commands at once: older ones do not know the command."""
+    return worker.minor >= _TAKES_BATCHES
 
 
 def check_peer(peer: pb.ProtocolVersion, peer_name: str) -> None:

@@ -122,16 +122,24 @@ class MediaKind(_message.Message):
     def __init__(self, modality: _Optional[str] = ..., limit: _Optional[int] = ..., placeholders: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SessionRequest(_message.Message):
-    __slots__ = ("hello", "submit", "abort", "pool")
+    __slots__ = ("hello", "submit", "abort", "pool", "batch")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     SUBMIT_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     submit: Submit
     abort: Abort
     pool: Pool
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., submit: _Optional[_Union[Submit, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., pool: _Optional[_Union[Pool, _Mapping]] = ...) -> None: ...
+    batch: CommandBatch
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., submit: _Optional[_Union[Submit, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., pool: _Optional[_Union[Pool, _Mapping]] = ..., batch: _Optional[_Union[CommandBatch, _Mapping]] = ...) -> None: ...
+
+class CommandBatch(_message.Message):
+    __slots__ = ("commands",)
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    commands: _containers.RepeatedCompositeFieldContainer[SessionRequest]
+    def __init__(self, commands: _Optional[_Iterable[_Union[SessionRequest, _Mapping]]] = ...) -> None: ...
 
 class SessionResponse(_message.Message):
     __slots__ = ("welcome", "frame", "refusal", "draining", "serving", "heartbeat", "cache")

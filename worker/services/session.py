@@ -9,6 +9,7 @@ from typing import Protocol
 import grpc
 
 from tokenwire.errors import EngineFailed, InvalidRequest, MediaMissing, TokenwireError, WorkerDraining
+from tokenwire.protocol.command_batch import commands_of
 from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.protocol.version import check_peer
 from tokenwire.v1 import inference_pb2 as pb
@@ -84,7 +85,8 @@ class Session:
             await context.write(pb.SessionResponse(welcome=self._host.welcome()))
             sender = asyncio.create_task(self._send(context))
             async for request in requests:
-                await self._execute(request)
+                for command in commands_of(request):
+                    await self._execute(command)
         except InvalidRequest as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error.message)
         finally:
@@ -132,15 +134,15 @@ class Session:
             for event in await self._frame_buffer.take():
                 await context.write(event)
 
-    async def _execute(self, request: pb.SessionRequest) -> None:
-        match request.WhichOneof("command"):
+    async def _execute(self, command: pb.SessionRequest) -> None:
+        match command.WhichOneof("command"):
             case "submit":
-                await self._submit(request.submit)
+                await self._submit(command.submit)
             case "pool":
-                await self._submit(request.pool)
+                await self._submit(command.pool)
             case "abort":
                 slots = self._slots
-                sequences = [slots[slot] for slot in request.abort.slots if slot in slots]
+                sequences = [slots[slot] for slot in command.abort.slots if slot in slots]
                 if sequences:
                     await self._engine.abort(sequences)
             case other:

@@ -52,6 +52,10 @@ class CommandQueue:
         """End the iteration after the commands so far: gRPC ends its reading task only when it cancels a call."""
         self.put(None)
 
+    def take_ready(self) -> pb.SessionRequest | None:
+        """Return the next command if it is there already."""
+        return self._commands.popleft() if self._commands and self._commands[0] is not None else None
+
     def __aiter__(self) -> "CommandQueue":
         return self
 
@@ -66,5 +70,5 @@ class CommandQueue:
 
 
 Commands = AsyncIterator[pb.SessionRequest]
-OpenTransport = Callable[[str, Commands], WorkerTransport]
+OpenTransport = Callable[[str, CommandQueue], WorkerTransport]
 """Opens a transport to the worker at an address."""

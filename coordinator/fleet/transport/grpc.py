@@ -6,13 +6,18 @@ import re
 
 import grpc
 
-from tokenwire.coordinator.fleet.transport.base import Commands
+from tokenwire.coordinator.fleet.transport.base import CommandQueue
 from tokenwire.errors import ProtocolError, TokenwireError, Unavailable, from_status
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.peer_auth.message_parts import UNREADABLE
+from tokenwire.protocol.command_batch import batch_of
+from tokenwire.protocol.version import takes_batches
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
+_MOST_COMMANDS = 64
+_MOST_BYTES = 256 * 1024
+"""Joined to the first command, and exceeded by the last one at most: what is long already gains nothing."""
 _TOO_LARGE = ("CLIENT: Received message larger than max", "received metadata size exceeds")
 
 
@@ -42,17 +47,49 @@ def _size_of(error: grpc.aio.AioRpcError) -> float:
     return int(found[1]) / 2**20 if found else math.nan
 
 
+class CommandBatches:
+    """The messages of one session: its commands in order, and joined those that are ready at the same time.
+
+    A message costs gRPC a system call, and the event loop a turn when it has been sent. Requests come together where a
+    step ends many of them, whose clients send the next ones; what is ready while a message is being sent is the next.
+    """
+
+    def __init__(self, commands: CommandQueue) -> None:
+        self.joins = False
+        """Whether the worker takes batches, which its welcome tells."""
+        self._commands = commands
+
+    def __aiter__(self) -> "CommandBatches":
+        return self
+
+    async def __anext__(self) -> pb.SessionRequest:
+        first = await anext(self._commands)
+        return batch_of(self._with_ready(first)) if self.joins else first
+
+    def _with_ready(self, first: pb.SessionRequest) -> list[pb.SessionRequest]:
+        """Return a command and those that are ready after it."""
+        joined, more_bytes = [first], 0
+        while len(joined) < _MOST_COMMANDS and more_bytes < _MOST_BYTES:
+            if (command := self._commands.take_ready()) is None:
+                break
+            joined.append(command)
+            more_bytes += command.ByteSize()
+        return joined
+
+
 class GrpcTransport:
     """A channel with the session's stream."""
 
     sends_steps = True
 
-    def __init__(self, channels: ChannelFactory, address: str, commands: Commands) -> None:
+    def __init__(self, channels: ChannelFactory, address: str, commands: CommandQueue) -> None:
         self._channels = channels
         self._channel = channels.open_channel(address)
         self._connected = False
         self.control = control_pb2_grpc.ControlStub(self._channel)
-        self._call = inference_pb2_grpc.InferenceStub(self._channel).Session(commands, metadata=channels.metadata())
+        self._commands = CommandBatches(commands)
+        stub = inference_pb2_grpc.InferenceStub(self._channel)
+        self._call = stub.Session(self._commands, metadata=channels.metadata())
 
     @property
     def media(self) -> inference_pb2_grpc.MediaStub:
@@ -70,7 +107,9 @@ class GrpcTransport:
             raise ProtocolError(f"it sent {UNREADABLE}")
         if not isinstance(event, pb.SessionResponse):
             return None
-        self._connected = True
+        if not self._connected:
+            self._connected = True
+            self._commands.joins = takes_batches(event.welcome.protocol)
         return event
 
     async def fetch_tokenizer(self) -> dict[str, bytes]:

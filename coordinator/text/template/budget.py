@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TypeVar
 
 from jinja2 import TemplateError
 
-T = TypeVar("T")
+from tokenwire.errors import InvalidRequest
+from tokenwire.process.threads import in_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ class RenderLimits:
 
 class LimitExceeded(TemplateError):
     """A rendering takes more than it may."""
+
+
+class DeadlinePassed(LimitExceeded):
+    """A rendering takes longer than it may, or its process was stopped meanwhile."""
 
 
 @dataclass(slots=True)
@@ -45,9 +49,9 @@ class Budget:
             raise LimitExceeded(f"The chat template created more than {self.limits.characters} characters.")
 
     def tick(self) -> None:
-        """Check the deadline. Raises LimitExceeded if it has passed."""
+        """Check the deadline. Raises DeadlinePassed."""
         if monotonic() > self.began_at + self.limits.seconds:
-            raise LimitExceeded(f"The chat template took longer than {self.limits.seconds:g} seconds.")
+            raise DeadlinePassed(f"The chat template took longer than {self.limits.seconds:g} seconds.")
 
 
 INLINE = RenderLimits(seconds=0.05, characters=1_000_000)
@@ -57,16 +61,31 @@ _SLOW_S = 600.0
 
 
 class TemplatePace:
-    """Whether a template may render on the event loop."""
+    """Renders few messages: on the event loop, unless their template is slow even with such."""
 
     def __init__(self) -> None:
         self.quick_from = math.inf
         """When it may, in the loop's time; at first, it is not known whether it is quick."""
 
-    def on_rendered(self, took_s: float, again: bool = False) -> None:
-        """Update from the CPU time that few messages took in a thread; `again`: after they had been too slow outside.
+    async def render(self, work: Callable[[RenderLimits | None], str]) -> str:
+        """Return what some work renders, given limits instead of its own. Raises InvalidRequest."""
+        now, again = monotonic(), False
+        if now >= self.quick_from:
+            try:
+                return work(INLINE)
+            except InvalidRequest as error:
+                if not isinstance(error.__cause__, LimitExceeded):
+                    raise
+                self.on_slow(now)
+                again = isinstance(error.__cause__, DeadlinePassed)
+        text, took_s = await in_thread(_timed, work)
+        self.on_rendered(took_s, again)
+        return text
 
-        If they were not slow there, the process had been stopped: other programs run on its cores, too.
+    def on_rendered(self, took_s: float, again: bool = False) -> None:
+        """Update from the CPU time that it took in a thread; `again`: after its deadline had passed.
+
+        If it is not slow there, the process had been stopped: other programs run on its cores, too.
         """
         if took_s < INLINE.seconds and (again or self.quick_from == math.inf):
             self.quick_from = -math.inf
@@ -76,8 +95,8 @@ class TemplatePace:
         self.quick_from = now + _SLOW_S
 
 
-def timed(work: Callable[[], T]) -> tuple[T, float]:
-    """Return what some work returns, and the CPU time of this thread that it took."""
+def _timed(work: Callable[[RenderLimits | None], str]) -> tuple[str, float]:
+    """Return what some work renders, and the CPU time of this thread that it took."""
     began_at = time.thread_time()
-    result = work()
-    return result, time.thread_time() - began_at
+    text = work(None)
+    return text, time.thread_time() - began_at

@@ -74,6 +74,21 @@ async def test_another_minor_version_is_accepted(address: str) -> None:
         assert event.WhichOneof("event") == "welcome"
 
 
+async def test_commands_of_a_batch_are_executed_in_their_order(address: str) -> None:
+    """As if each had come by itself: what is started and then aborted ends, and so does what is not."""
+    async with running_worker(address, step_ms=0), in_session(address) as peer:
+        commands = [
+            pb.SessionRequest(submit=submit_message(100_000, slots=[1])),
+            pb.SessionRequest(abort=pb.Abort(slots=[1])),
+            pb.SessionRequest(submit=submit_message(3, slots=[2])),
+        ]
+        await peer.send(batch=pb.CommandBatch(commands=commands))
+        await peer.read_until_ended(1, 2)
+
+        assert peer.finishes[1].reason == pb.FINISH_REASON_ABORT
+        assert len(peer.tokens[2]) == 3
+
+
 async def test_each_slot_ends_once(address: str) -> None:
     """Every sequence gets all of its tokens, then one finish, and nothing after it."""
     async with running_worker(address, step_ms=0), in_session(address) as peer:

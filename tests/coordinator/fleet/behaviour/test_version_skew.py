@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.message import Message
 
+from tests.coordinator.fleet.sessions import ready_session
 from tests.workers import (
     IDENTITY,
     Listener,
@@ -21,6 +22,7 @@ from tests.workers import (
 )
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.protocol.command_batch import commands_of
 from tokenwire.protocol.packed_ids import prompt_ids
 from tokenwire.protocol.version import MAJOR, MINOR, protocol_version
 from tokenwire.v1 import inference_pb2 as pb
@@ -89,6 +91,27 @@ async def test_prompts_are_packed_for_workers_that_take_it(tmp_path: Path, minor
     (submit,) = got
     assert [*prompt_ids(submit)]
     assert bool(submit.prompt_token_ids) == (minor == 8)
+
+
+@pytest.mark.parametrize(("minor", "messages"), [(8, 3), (MINOR, 1)])
+async def test_requests_are_joined_for_workers_that_take_it(tmp_path: Path, minor: int, messages: int) -> None:
+    """Those that come at once; older ones would see none of them."""
+    got: list[pb.SessionRequest] = []
+
+    async def worker(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await anext(requests)
+        version = pb.ProtocolVersion(major=MAJOR, minor=minor)
+        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL, heartbeat_ms=500)))
+        async for request in requests:
+            got.append(request)
+
+    address = unix_address(tmp_path)
+    async with scripted_worker(address, worker), ready_session(address) as session:
+        for _ in range(3):
+            session.submit(submission(), [Listener()])
+        await until(lambda: sum(len(commands_of(each)) for each in got) == 3)
+
+    assert len(got) == messages
 
 
 async def test_a_newer_worker_is_served(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ import pytest
 
 from tests.workers import SessionContext, running_worker, scripted_worker, welcome
 from tokenwire.coordinator.fleet.transport.base import CommandQueue
-from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport, is_too_large
+from tokenwire.coordinator.fleet.transport.grpc import CommandBatches, GrpcTransport, is_too_large
 from tokenwire.errors import ProtocolError, TokenwireError, Unavailable
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.peer_auth.message_parts import MOST_PARTS
+from tokenwire.protocol.command_batch import commands_of
 from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -136,3 +137,56 @@ def test_what_is_too_large_is_told_from_a_worker_that_is_full(details: str, expe
     """gRPC has one code for both, and the client is to try again only after one of them."""
     none = grpc.aio.Metadata()
     assert is_too_large(grpc.aio.AioRpcError(grpc.StatusCode.RESOURCE_EXHAUSTED, none, none, details)) is expected
+
+
+def a_submit(slot: int, prompt_bytes: int = 0) -> pb.SessionRequest:
+    """Return a command with a prompt of this size."""
+    return pb.SessionRequest(submit=pb.Submit(slots=[slot], packed_prompt_token_ids=bytes(prompt_bytes)))
+
+
+def slots_of(message: pb.SessionRequest) -> list[int]:
+    """Return the slots of a message's commands."""
+    return [slot for each in commands_of(message) for slot in each.submit.slots]
+
+
+async def messages_slots(commands: list[pb.SessionRequest], joins: bool = True) -> list[list[int]]:
+    """Return the slots of each message that commands become, if all are ready at once."""
+    queue = CommandQueue()
+    batches = CommandBatches(queue)
+    batches.joins = joins
+    for each in commands:
+        queue.put(each)
+    queue.close()
+    return [slots_of(message) async for message in batches]
+
+
+async def test_commands_that_are_ready_are_one_message() -> None:
+    """In their order; the end of the queue comes after it."""
+    assert await messages_slots([a_submit(1), a_submit(2), a_submit(3)]) == [[1, 2, 3]]
+
+
+async def test_an_older_worker_gets_each_by_itself() -> None:
+    """It does not know batches."""
+    assert await messages_slots([a_submit(1), a_submit(2)], joins=False) == [[1], [2]]
+
+
+async def test_messages_stay_small() -> None:
+    """What is long gains nothing, and delays what comes after it."""
+    assert [len(each) for each in await messages_slots([a_submit(slot) for slot in range(100)])] == [64, 36]
+    long = [a_submit(1), a_submit(2, 300_000), a_submit(3)]
+    assert await messages_slots(long) == [[1, 2], [3]]
+
+
+async def test_a_command_waits_for_no_other() -> None:
+    """It is sent at once where nothing else is ready, and a reader that was cancelled loses none."""
+    queue = CommandQueue()
+    batches = CommandBatches(queue)
+    batches.joins = True
+    reading = asyncio.ensure_future(anext(batches))
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    queue.put(a_submit(1))
+
+    assert slots_of(await anext(batches)) == [1]
