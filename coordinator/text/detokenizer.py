@@ -1,4 +1,7 @@
-"""Incremental detokenization: never emits part of a character or of a stop string."""
+"""Incremental detokenization: never emits part of a character or of a stop string.
+
+One file, since streams with and without stop strings begin alike, and decode alike.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -94,15 +97,21 @@ class TextStream:
     __slots__ = (
         "_added_texts",
         "_after_added",
-        "_backend",
         "_decode_next",
         "_echo",
         "_include",
+        "_last",
         "_plain",
         "_skip_special",
+        "_texts",
         "_tokenizer",
         "_waiting",
     )
+    _echo: str
+    _last: int | None
+    """The last token, if its text is independent of others: only what depends on them is decoded, after this one."""
+    _plain: bool
+    """Whether texts are as they are decoded."""
 
     def __new__(cls, *args: Any, stops: StopAutomaton | None = None, **kwargs: Any) -> "TextStream":
         """Choose the class: without stop strings, the usual case, no text is kept."""
@@ -120,13 +129,12 @@ class TextStream:
         spaces_between_special_tokens: bool = True,
     ) -> None:
         self._tokenizer = tokenizer
-        self._backend = tokenizer.backend
         self._include = include_stop_str_in_output
         self._skip_special = skip_special_tokens
+        self._texts = tokenizer.texts[skip_special_tokens]
         joined = not (skip_special_tokens or spaces_between_special_tokens)
         self._added_texts: dict[int, str] | None = (tokenizer.added_token_ids or None) if joined else None
         """Texts of added tokens, if consecutive ones are joined without spaces."""
-        self._echo = start.echo
         self._begin(start)
         self._waiting: tuple[int, ...] = ()
         """Tokens since the last text: usually none, and then it is an object that all streams share."""
@@ -141,19 +149,20 @@ class TextStream:
         count = len(token_ids)
         if stop_terminated and not self._include:
             token_ids = token_ids[:-1]
-        if len(token_ids) == 1 and self._plain:
-            try:
-                text = self._decode_next(self._backend, token_ids[0])
-            except Exception as error:
-                return self._recover(error, token_ids[0]), count, None
-            if text and not self._waiting:
-                return text, count, None
-            return self._waited(token_ids[0], text), count, None
+        if len(token_ids) == 1 and self._plain and not self._waiting and (text := self._texts[token_ids[0]]):
+            self._last = token_ids[0]  # as _decode does, without the call
+            return text, count, None
         return "".join([self._decode(token_id) for token_id in token_ids]), count, None
 
     def _decode(self, token_id: int) -> str:
+        if self._plain and not self._waiting and (text := self._texts[token_id]):
+            self._last = token_id
+            return text
+        if self._last is not None:
+            self._decode_next = DecodeStream(ids=[self._last], skip_special_tokens=self._skip_special).step
+            self._last = None
         try:
-            text = self._decode_next(self._backend, token_id)
+            text = self._decode_next(self._tokenizer.backend, token_id) or ""
         except Exception as error:
             text = self._recover(error, token_id)
         if self._echo and text:
@@ -165,9 +174,12 @@ class TextStream:
         return text if self._added_texts is None else self._join_added(token_id, text, self._added_texts)
 
     def _begin(self, start: TextStart) -> None:
-        self._decode_next = DecodeStream(ids=start.token_ids, skip_special_tokens=self._skip_special).step
         self._echo = start.echo
         self._plain = self._added_texts is None and not self._echo
+        ids = start.token_ids
+        self._last = ids[-1] if ids and self._texts[ids[-1]] and not start.echo else None
+        if self._last is None:
+            self._decode_next = DecodeStream(ids=ids, skip_special_tokens=self._skip_special).step
 
     def _waited(self, token_id: int, text: str | None) -> str:
         """Return a token's text, and count those without: after too many, a new stream takes over from here."""
@@ -201,7 +213,7 @@ class TextStream:
         # Some byte sequences change how earlier tokens decode, which breaks the stream; continue with a new one.
         log.warning("token %r changes earlier text; restarting the decoder", token_id)
         self._decode_next = DecodeStream(skip_special_tokens=self._skip_special).step
-        return self._decode_next(self._backend, token_id) or ""
+        return self._decode_next(self._tokenizer.backend, token_id) or ""
 
 
 class StoppingTextStream(TextStream):
@@ -263,6 +275,8 @@ class StoppingTextStream(TextStream):
 
 def start_after(tokenizer: ModelTokenizer, prompt: Sequence[int], skip_special_tokens: bool = True) -> TextStart:
     """Return where the text after a prompt starts."""
+    if prompt and tokenizer.texts[skip_special_tokens][prompt[-1]]:
+        return TextStart(prompt[-1:])
     ids = _stand_in(tokenizer, prompt, skip_special_tokens)
     text = tokenizer.decode(ids[-_MOST_TAIL:], skip_special_tokens)
     if not text.endswith(REPLACEMENT_CHARACTER):

@@ -35,6 +35,9 @@ _LOOKUP_CHARS = 65_536
 # Tokens of single bytes; runs of them decode together.
 _BYTE_TOKEN = re.compile("<0x[0-9A-Fa-f]{2}>")
 
+# Texts of tokens that are kept: more than most vocabularies have. Each takes about 150 bytes.
+_MOST_TEXTS = 262_144
+
 # Up to so many times as many ids as tokens, ids are looked up one by one.
 _MOST_SPARSE = 2
 
@@ -62,6 +65,8 @@ class ModelTokenizer:
         self._words = word_ids_of(backend)
         self._cuts: dict[str, bool] = {}
         self._starts: dict[tuple[int, bool], bool] = {}
+        self.texts = {skips: _IndependentTexts(self, skips) for skips in (True, False)}
+        """Texts of tokens that need no decoding in their place, without special ones and with them."""
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes], trusted: bool = True) -> Self:
@@ -224,6 +229,32 @@ class ModelTokenizer:
     def token_to_str(self, token_id: int) -> str | None:
         """Return a token's vocabulary entry, None for an id outside the vocabulary."""
         return self.backend.id_to_token(token_id)
+
+
+class _IndependentTexts(dict[int, str]):
+    """Texts by token id. Empty for a token whose text depends on others, as that of part of a character, or none."""
+
+    def __init__(self, tokenizer: ModelTokenizer, skip_special_tokens: bool) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+        self._skips_special = skip_special_tokens
+
+    def __missing__(self, token_id: int) -> str:
+        text = self._text_of(token_id)
+        if len(self) < _MOST_TEXTS:
+            self[token_id] = text
+        return text
+
+    def _text_of(self, token_id: int) -> str:
+        tokenizer, skips = self._tokenizer, self._skips_special
+        try:
+            if not tokenizer.decodes_additively or not tokenizer.starts_text(token_id, skips):
+                return ""
+        except (OverflowError, TypeError):  # no id
+            return ""
+        before = tokenizer.visible_ids  # some decoders treat the beginning of a text specially
+        text = tokenizer.decode([*before, token_id], skips)[len(tokenizer.decode(before, skips)) :]
+        return "" if REPLACEMENT_CHARACTER in text else text
 
 
 def _extent(backend: Tokenizer) -> tuple[int, int]:

@@ -122,11 +122,12 @@ def _cut(message: Message, minor: int) -> None:
 @functools.cache
 def _has_newer(descriptor: Descriptor, minor: int) -> bool:
     """Return whether a message of this type can have anything that a minor version does not."""
-    return any(
-        SINCE.get(field.full_name, 0) > minor
-        or (field.message_type is not None and _has_newer(field.message_type, minor))
-        for field in descriptor.fields
-    )
+    found, left = {descriptor}, [descriptor]  # a batch of commands is a command itself
+    while left:
+        within = {field.message_type for field in left.pop().fields if field.message_type is not None} - found
+        found |= within
+        left += within
+    return any(SINCE.get(field.full_name, 0) > minor for each in found for field in each.fields)
 
 
 def _tree(message: Message) -> Iterator[Message]:

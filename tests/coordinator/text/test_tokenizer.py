@@ -6,11 +6,16 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.coordinator.text import tiny
 from tests.coordinator.text.tiny import BACKEND, byte_level_with
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, ModelTokenizer
 from tokenwire.errors import InvalidRequest
+
+BYTE_LEVEL = tiny.byte_level()
+STRIPS = tiny.byte_fallback(strip=True)
 
 
 def test_ids_and_text_of_the_embedded_model(smollm2: ModelTokenizer) -> None:
@@ -161,3 +166,32 @@ def test_real_tokenizers_round_trip_text(npm_tokenizer: ModelTokenizer) -> None:
     first = npm_tokenizer.token_to_str(npm_tokenizer.encode(text, True)[0])
     starts = {"<bos>", "<|begin_of_text|>", "Hello"}
     assert first in starts
+
+
+@given(before=st.text(min_size=1, max_size=6), token_id=st.integers(0, BYTE_LEVEL.largest_id))
+def test_the_text_of_a_token_is_what_it_adds_to_any_text(before: str, token_id: int) -> None:
+    """Also where the beginning of a text is stripped."""
+    for tokenizer in (BYTE_LEVEL, STRIPS):
+        ids = tokenizer.encode(before, add_special_tokens=False)
+        text = tokenizer.texts[True][token_id]
+        if text and tokenizer.decode(ids).strip():
+            assert tokenizer.decode([*ids, token_id]) == tokenizer.decode(ids) + text
+
+
+def test_most_tokens_have_a_text(smollm2: ModelTokenizer) -> None:
+    """Of a real vocabulary: all but parts of characters, special ones and ids that are none."""
+    texts = smollm2.texts[True]
+
+    assert sum(texts[token_id] != "" for token_id in range(smollm2.largest_id + 1)) > 0.97 * smollm2.largest_id
+    for token_id in [*smollm2.special_token_ids, 2**31, 2**64, -1]:
+        assert texts[token_id] == ""
+    (special, *_) = smollm2.special_token_ids
+    assert smollm2.texts[False][special] != ""
+
+
+def test_parts_of_characters_have_no_text() -> None:
+    """Their text depends on what comes before and after them."""
+    for tokenizer, text in ((BYTE_LEVEL, "🙂"), (STRIPS, "🙂")):
+        parts = tokenizer.encode(text, add_special_tokens=False)[-4:]
+        assert len(parts) == 4
+        assert {tokenizer.texts[True][part] for part in parts} == {""}
