@@ -12,9 +12,6 @@ from time import monotonic
 
 from jinja2 import TemplateError
 
-from tokenwire.errors import InvalidRequest
-from tokenwire.process.threads import in_thread
-
 
 @dataclass(frozen=True, slots=True)
 class RenderLimits:
@@ -61,42 +58,28 @@ _SLOW_S = 600.0
 
 
 class TemplatePace:
-    """Renders few messages: on the event loop, unless their template is slow even with such."""
+    """Whether a template may render on the event loop."""
 
     def __init__(self) -> None:
         self.quick_from = math.inf
         """When it may, in the loop's time; at first, it is not known whether it is quick."""
 
-    async def render(self, work: Callable[[RenderLimits | None], str]) -> str:
-        """Return what some work renders, given limits instead of its own. Raises InvalidRequest."""
-        now, again = monotonic(), False
-        if now >= self.quick_from:
-            try:
-                return work(INLINE)
-            except InvalidRequest as error:
-                if not isinstance(error.__cause__, LimitExceeded):
-                    raise
-                self.on_slow(now)
-                again = isinstance(error.__cause__, DeadlinePassed)
-        text, took_s = await in_thread(_timed, work)
-        self.on_rendered(took_s, again)
-        return text
-
     def on_rendered(self, took_s: float, again: bool = False) -> None:
-        """Update from the CPU time that it took in a thread; `again`: after its deadline had passed.
+        """Update from the CPU time that few messages took in a thread; `again`: after their deadline had passed.
 
-        If it is not slow there, the process had been stopped: other programs run on its cores, too.
+        If they are not slow there, the process had been stopped: other programs run on its cores, too.
         """
         if took_s < INLINE.seconds and (again or self.quick_from == math.inf):
             self.quick_from = -math.inf
 
-    def on_slow(self, now: float) -> None:
-        """Update from a rendering on the event loop that took more than it may there."""
+    def on_slow(self, now: float, error: LimitExceeded) -> bool:
+        """Update from a rendering on the event loop that took more than it may there; return whether by its time."""
         self.quick_from = now + _SLOW_S
+        return isinstance(error, DeadlinePassed)
 
 
-def _timed(work: Callable[[RenderLimits | None], str]) -> tuple[str, float]:
+def timed(work: Callable[[], str]) -> tuple[str, float]:
     """Return what some work renders, and the CPU time of this thread that it took."""
     began_at = time.thread_time()
-    text = work(None)
+    text = work()
     return text, time.thread_time() - began_at

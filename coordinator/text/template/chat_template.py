@@ -1,11 +1,18 @@
 """The chat template: a conversation to the prompt's text, as transformers and vLLM render it."""
 
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import Any, Literal, Protocol
 
 from jinja2 import TemplateError
 
-from tokenwire.coordinator.text.template.budget import RenderLimits, TemplatePace
+from tokenwire.coordinator.text.template.budget import (
+    INLINE,
+    LimitExceeded,
+    RenderLimits,
+    TemplatePace,
+    timed,
+)
 from tokenwire.coordinator.text.template.content_format import ContentFormat
 from tokenwire.coordinator.text.template.continued_message import check_ending, cut_at_mark, mark
 from tokenwire.coordinator.text.template.jinja import SANDBOX, CompiledTemplate, compile_template
@@ -132,8 +139,24 @@ class ChatTemplate:
                 return await self._render_untrusted(template, messages, options)
             values = self.values(options)
         if _is_light(messages if values is self._plain_values else [messages, values]):
-            return await self._pace.render(lambda limits: self.render_values(messages, values, template, limits))
+            return await self._render_light(messages, values, template)
         return await in_thread(self.render_values, messages, values, template)
+
+    async def _render_light(
+        self, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any], template: str | None
+    ) -> str:
+        """Render few messages: on the event loop, unless the template is slow even with such."""
+        now, again = monotonic(), False
+        if now >= self._pace.quick_from:
+            try:
+                return self.render_values(messages, values, template, INLINE)
+            except InvalidRequest as error:
+                if not isinstance(error.__cause__, LimitExceeded):
+                    raise
+                again = self._pace.on_slow(now, error.__cause__)
+        text, took_s = await in_thread(timed, lambda: self.render_values(messages, values, template))
+        self._pace.on_rendered(took_s, again)
+        return text
 
     def render_messages(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         """Render OpenAI messages synchronously; options are those of TemplateOptions, and template kwargs."""

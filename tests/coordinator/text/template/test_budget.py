@@ -9,7 +9,7 @@ import pytest
 from jinja2 import TemplateError
 
 from tests.coordinator.text.template.rendering import HELLO
-from tokenwire.coordinator.text.template.budget import Budget, RenderLimits, TemplatePace
+from tokenwire.coordinator.text.template.budget import Budget, DeadlinePassed, LimitExceeded, RenderLimits, TemplatePace
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 
 LOOPS = "{% for a in range(4000) %}{% for b in range(1000) %}{% endfor %}{% endfor %}"
@@ -43,7 +43,7 @@ def test_a_template_is_quick_once_it_was() -> None:
     assert pace.quick_from == math.inf
     pace.on_rendered(0.001)
     assert pace.quick_from == -math.inf
-    pace.on_slow(1000.0)
+    assert not pace.on_slow(1000.0, LimitExceeded("too many characters"))
     pace.on_rendered(0.001)
     assert pace.quick_from == 1600.0
 
@@ -51,7 +51,7 @@ def test_a_template_is_quick_once_it_was() -> None:
 def test_a_template_is_not_slow_because_its_process_was_stopped() -> None:
     """What took too long on the event loop takes a moment of a core in a thread."""
     pace = TemplatePace()
-    pace.on_slow(1000.0)
+    assert pace.on_slow(1000.0, DeadlinePassed("too long"))
     pace.on_rendered(1.0, again=True)
     assert pace.quick_from == 1600.0
     pace.on_rendered(0.001, again=True)
