@@ -240,6 +240,8 @@ class _IndependentTexts(dict[int, str]):
         self._skips_special = skip_special_tokens
 
     def __missing__(self, token_id: int) -> str:
+        if not isinstance(token_id, int) or not 0 <= token_id <= self._tokenizer.largest_id:
+            return ""  # workers may send very many of them, of which nothing is kept
         text = self._text_of(token_id)
         if len(self) < _MOST_TEXTS:
             self[token_id] = text
@@ -247,10 +249,7 @@ class _IndependentTexts(dict[int, str]):
 
     def _text_of(self, token_id: int) -> str:
         tokenizer, skips = self._tokenizer, self._skips_special
-        try:
-            if not tokenizer.decodes_additively or not tokenizer.starts_text(token_id, skips):
-                return ""
-        except (OverflowError, TypeError):  # no id
+        if not tokenizer.decodes_additively or not tokenizer.starts_text(token_id, skips):
             return ""
         before = tokenizer.visible_ids  # some decoders treat the beginning of a text specially
         text = tokenizer.decode([*before, token_id], skips)[len(tokenizer.decode(before, skips)) :]

@@ -183,10 +183,18 @@ def test_most_tokens_have_a_text(smollm2: ModelTokenizer) -> None:
     texts = smollm2.texts[True]
 
     assert sum(texts[token_id] != "" for token_id in range(smollm2.largest_id + 1)) > 0.97 * smollm2.largest_id
-    for token_id in [*smollm2.special_token_ids, 2**31, 2**64, -1]:
+    for token_id in smollm2.special_token_ids:
         assert texts[token_id] == ""
     (special, *_) = smollm2.special_token_ids
     assert smollm2.texts[False][special] != ""
+
+
+def test_nothing_is_kept_of_ids_that_are_none(smollm2: ModelTokenizer) -> None:
+    """A worker may send very many."""
+    kept = len(smollm2.texts[True]), len(smollm2._starts)
+
+    assert {smollm2.texts[True][token_id] for token_id in (smollm2.largest_id + 1, 2**31, 2**64, -1)} == {""}
+    assert (len(smollm2.texts[True]), len(smollm2._starts)) == kept
 
 
 def test_parts_of_characters_have_no_text() -> None:
