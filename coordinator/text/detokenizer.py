@@ -181,7 +181,7 @@ class TextStream:
         if self._last is None:
             self._decode_next = DecodeStream(ids=ids, skip_special_tokens=self._skip_special).step
 
-    def _waited(self, token_id: int, text: str | None) -> str:
+    def _waited(self, token_id: int, text: str) -> str:
         """Return a token's text, and count those without: after too many, a new stream takes over from here."""
         if text:
             self._waiting = ()
@@ -189,11 +189,9 @@ class TextStream:
         waiting = self._waiting = (*self._waiting, token_id)
         if len(waiting) < _MOST_WAITING:
             return ""
-        # After a visible token, because some decoders treat the beginning of a text specially.
-        before = self._tokenizer.visible_ids
-        ids, skips = [*before, *waiting], self._skip_special
-        text = self._tokenizer.decode(ids, skips)[len(self._tokenizer.decode(before, skips)) :]
-        start = start_after(self._tokenizer, ids, skips)
+        tokenizer, skips = self._tokenizer, self._skip_special
+        text = tokenizer.decode_after_text(waiting, skips)
+        start = start_after(tokenizer, [*tokenizer.visible_ids, *waiting], skips)
         self._waiting = ()
         self._begin(start)
         # The last character may become complete; the stream repeats then what it has of it.

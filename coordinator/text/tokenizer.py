@@ -218,6 +218,12 @@ class ModelTokenizer:
         """Decode a whole sequence of ids to text."""
         return self.backend.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
+    def decode_after_text(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
+        """Decode ids as they are after visible text: some decoders treat the beginning of a text specially."""
+        before = self.visible_ids
+        text = self.decode([*before, *token_ids], skip_special_tokens)
+        return text[len(self.decode(before, skip_special_tokens)) :]
+
     async def decode_async(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Decode a whole sequence of ids to text without blocking the event loop for long."""
         if len(token_ids) <= INLINE_CHARS:
@@ -251,8 +257,7 @@ class _IndependentTexts(dict[int, str]):
         tokenizer, skips = self._tokenizer, self._skips_special
         if not tokenizer.decodes_additively or not tokenizer.starts_text(token_id, skips):
             return ""
-        before = tokenizer.visible_ids  # some decoders treat the beginning of a text specially
-        text = tokenizer.decode([*before, token_id], skips)[len(tokenizer.decode(before, skips)) :]
+        text = tokenizer.decode_after_text([token_id], skips)
         return "" if REPLACEMENT_CHARACTER in text else text
 
 

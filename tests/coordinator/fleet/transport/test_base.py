@@ -1,9 +1,6 @@
 """The commands of one session, in order."""
 
-import asyncio
-
-import pytest
-
+from tests.coordinator.fleet.sessions import begin_to_read
 from tokenwire.coordinator.fleet.transport.base import CommandQueue
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -26,11 +23,7 @@ async def test_commands_come_in_their_order_and_then_end() -> None:
 async def test_a_reader_that_was_cancelled_loses_no_command() -> None:
     """gRPC leaves the queue in the middle of a read."""
     queue = CommandQueue()
-    reading = asyncio.ensure_future(anext(queue))
-    await asyncio.sleep(0)
-    reading.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await reading
+    await begin_to_read(queue)
     queue.put(command(3))
 
     assert (await anext(queue)).submit.slots == [3]

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
+from tests.coordinator.fleet.sessions import begin_to_read
 from tests.workers import SessionContext, running_worker, scripted_worker, welcome
 from tokenwire.coordinator.fleet.transport.base import CommandQueue
 from tokenwire.coordinator.fleet.transport.grpc import CommandBatches, GrpcTransport, is_too_large
@@ -182,11 +183,7 @@ async def test_a_command_waits_for_no_other() -> None:
     queue = CommandQueue()
     batches = CommandBatches(queue)
     batches.joins = True
-    reading = asyncio.ensure_future(anext(batches))
-    await asyncio.sleep(0)
-    reading.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await reading
+    await begin_to_read(batches)
     queue.put(a_submit(1))
 
     assert slots_of(await anext(batches)) == [1]
