@@ -15,6 +15,8 @@ _DAY = datetime.timedelta(days=1)
 BOTH = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 SERVER = (ExtendedKeyUsageOID.SERVER_AUTH,)
 CLIENT = (ExtendedKeyUsageOID.CLIENT_AUTH,)
+_SIGNS = x509.KeyUsage(*[False] * 5, True, *[False] * 3)  # key_cert_sign alone
+"""Python verifies strictly from 3.13 on: it wants an authority's key usage, and what names the key of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class Authority:
         self._cert = (
             _builder(subject, subject, self._key.public_key(), 365)
             .add_extension(constraints, critical=True)
+            .add_extension(_SIGNS, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
 
@@ -64,6 +68,7 @@ class Authority:
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usage), critical=False)
             .add_extension(alternatives, critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         pair = CertificateFiles(folder / f"{name}.crt", folder / f"{name}.key")

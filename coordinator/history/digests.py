@@ -133,7 +133,8 @@ def picture_digests(message: Mapping[str, Any]) -> Sequence[bytes]:
 def _frame(message: Mapping[str, Any], position: int, form: ContentFormat, schemas: _Schemas) -> bytes:
     """Return a message's bytes in the chain, prefixed with their length, so that no two chains are ambiguous."""
     content = _content_of(message, position, form)
-    body = f"{content}\n{'' if message.keys() == _PLAIN else _more(message, schemas)}"
+    more = "" if message.keys() == _PLAIN else _more(message, schemas)
+    body = f"{content}\n{more}"
     if isinstance(message.get("content"), list):
         body += "".join([f"\n{each.hex()}" for each in picture_digests(message)])
     return f"{message.get('role')}:{len(content)}:{len(body)}:{body}".encode(errors="surrogatepass")

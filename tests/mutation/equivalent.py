@@ -83,8 +83,8 @@ EQUIVALENT = {
     ): FASTER,
     (
         "coordinator/history/digests.py: "
-        "body = f\"{content}\\n{('' if message.keys() == _PLAIN else _more(message, schemas))}\""
-        "  ->  body = f\"{content}\\n{('' if message.keys() == _PLAIN and False else _more(message, schemas))}\""
+        "more = '' if message.keys() == _PLAIN else _more(message, schemas)"
+        "  ->  more = '' if message.keys() == _PLAIN and False else _more(message, schemas)"
     ): FASTER,
     (
         "coordinator/history/digests.py: "
