@@ -15,7 +15,7 @@ _DAY = datetime.timedelta(days=1)
 BOTH = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 SERVER = (ExtendedKeyUsageOID.SERVER_AUTH,)
 CLIENT = (ExtendedKeyUsageOID.CLIENT_AUTH,)
-_SIGNS = x509.KeyUsage(*[False] * 5, True, *[False] * 3)  # key_cert_sign alone
+_SIGNS = x509.KeyUsage(False, False, False, False, False, True, False, False, False)  # key_cert_sign alone
 """Python verifies strictly from 3.13 on: it wants an authority's key usage, and what names the key of each."""
 
 
