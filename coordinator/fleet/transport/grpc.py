@@ -16,8 +16,8 @@ from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
 _MOST_COMMANDS = 64
-_MOST_BYTES = 256 * 1024
-"""Joined to the first command, and exceeded by the last one at most: what is long already gains nothing."""
+_MOST_BYTES = 16 * 1024
+"""Exceeded by the last command at most: what is long gains nothing, and joining copies it."""
 _TOO_LARGE = ("CLIENT: Received message larger than max", "received metadata size exceeds")
 
 
@@ -68,12 +68,12 @@ class CommandBatches:
 
     def _with_ready(self, first: pb.SessionRequest) -> list[pb.SessionRequest]:
         """Return a command and those that are ready after it."""
-        joined, more_bytes = [first], 0
-        while len(joined) < _MOST_COMMANDS and more_bytes < _MOST_BYTES:
+        joined, size = [first], first.ByteSize()
+        while len(joined) < _MOST_COMMANDS and size < _MOST_BYTES:
             if (command := self._commands.take_ready()) is None:
                 break
             joined.append(command)
-            more_bytes += command.ByteSize()
+            size += command.ByteSize()
         return joined
 
 

@@ -22,9 +22,9 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.process.threads import in_thread
 
 _INLINE_WEIGHT = 16_384
-"""Below it rendering takes less than about a millisecond by usual templates."""
-_OBJECT_WEIGHT = 96
-"""Cost of an object itself, in characters."""
+"""Below it rendering takes about a millisecond by usual templates: a thread would keep the event loop waiting as long."""
+_OBJECT_WEIGHT, _CHARS = 96, 8
+"""Weight of an object, and characters of the weight 1: a message costs as much as 10,000 characters."""
 
 # Values that have their own arguments, or that would bypass the template.
 _RESERVED = frozenset({"conversation", "messages", "tokenize"})
@@ -290,7 +290,7 @@ def _is_light(value: Any) -> bool:
     for item in queue:  # grows while it runs
         kind = type(item)  # of what was JSON
         if kind is str:
-            remaining -= len(item)
+            remaining -= len(item) // _CHARS
         elif kind is dict or kind is list or kind is tuple:
             remaining -= _OBJECT_WEIGHT * len(item)
             if remaining >= 0:
