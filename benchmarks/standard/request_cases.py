@@ -16,12 +16,12 @@ from benchmarks.processes import cpu_seconds_of
 from benchmarks.standard.http_client import Reply, all_at_once, http_get, kept_alive
 
 CHATS = "/v1/chat/completions"
-AT_ONCE, KEPT, PER_ROUND = 256, 32, 1600
+AT_ONCE, KEPT, EACH = 256, 32, 50
 TOKENS = 128
 BEHIND, BEHIND_TOKENS = 512, 200
 FLEET_STREAMS, FLEET_TOKENS = 1024, 48
 PROMPTS, WORDS = 8, 4000
-CONVERSATIONS, CONVERSATION_TOKENS, MESSAGES = 4, 16_000, 20
+CONVERSATION_TOKENS, MESSAGES = 16_000, 20
 STOP_STRINGS = ("\n\nHuman:", "<|never|>", "Observation:", "###")
 """They never match, and each character has to be looked at."""
 
@@ -96,12 +96,12 @@ async def burst(target: Target, texts: Texts, seed: str) -> Figures:
     return {**_per_request_ms(target.cpu_s() - before, replies), "ttft_ms": _first_token_ms(replies)}
 
 
-def repeated(render: Callable[[Target], bytes]) -> Measure:
-    """Return the measurement of one request, sent many times over connections that stay open."""
+def repeated(render: Callable[[Target], bytes], connections: int = KEPT) -> Measure:
+    """Return the measurement of one request, sent fifty times over each of some connections that stay open."""
 
     async def measure(target: Target, texts: Texts, seed: str) -> Figures:
         before = target.cpu_s()
-        replies = await kept_alive(target.url, [render(target)] * PER_ROUND, KEPT)
+        replies = await kept_alive(target.url, [render(target)] * (EACH * connections), connections)
         return _per_request_ms(target.cpu_s() - before, replies)
 
     return measure
@@ -162,18 +162,22 @@ def _tokenize(target: Target, prompt: str) -> bytes:
     return http_request(target.url, target.tokenize, {"model": target.model, "prompt": prompt})
 
 
-async def second_turn(target: Target, texts: Texts, seed: str) -> Figures:
-    """Send conversations of 16,000 tokens, and measure the turns that follow."""
-    turns = []
-    for number in range(CONVERSATIONS):
-        messages = texts.conversation(f"{seed}.{number}")
-        (first,) = await kept_alive(target.url, [target.chat(messages, max_tokens=16)], 1)
-        reply = json.loads(first.body)["choices"][0]["message"]["content"]
-        said = [{"role": "assistant", "content": reply}, {"role": "user", "content": texts.words(40, seed)}]
-        turns.append(target.chat([*messages, *said]))
-    before = target.cpu_s()
-    replies = await kept_alive(target.url, turns, 1)
-    return _per_request_ms(target.cpu_s() - before, replies)
+def second_turns(conversations: int, connections: int) -> Measure:
+    """Return the measurement of the second turns of conversations of 16,000 tokens."""
+
+    async def measure(target: Target, texts: Texts, seed: str) -> Figures:
+        turns = []
+        for number in range(conversations):
+            messages = texts.conversation(f"{seed}.{conversations}.{number}")
+            (first,) = await kept_alive(target.url, [target.chat(messages, max_tokens=16)], 1)
+            reply = json.loads(first.body)["choices"][0]["message"]["content"]
+            said = [{"role": "assistant", "content": reply}, {"role": "user", "content": texts.words(40, seed)}]
+            turns.append(target.chat([*messages, *said]))
+        before = target.cpu_s()
+        replies = await kept_alive(target.url, turns, connections)
+        return _per_request_ms(target.cpu_s() - before, replies)
+
+    return measure
 
 
 _SERVERS = ("tokenwire", "smg", "vllm")
@@ -191,6 +195,7 @@ CASES: Mapping[str, Case] = {
     "burst": Case(burst, (*_SERVERS, "uvicorn")),
     "kept alive": Case(repeated(lambda target: target.chat("Say hello, please.", stream=True)), (*_SERVERS, "uvicorn")),
     "chat whole": Case(repeated(lambda target: target.chat("Say hello, please."))),
+    "chat alone": Case(repeated(lambda target: target.chat("Say hello, please."), 1)),
     "ids whole": Case(repeated(_ids), ("tokenwire", "vllm")),
     "models": Case(repeated(lambda target: http_get(target.url, "/v1/models"))),
     "tokens": Case(tokens(), (*_SERVERS, "writes")),
@@ -199,7 +204,8 @@ CASES: Mapping[str, Case] = {
     "fleet": Case(tokens(FLEET_STREAMS, FLEET_TOKENS), ("1 worker", "24 workers")),
     "cold": Case(cold(lambda target, prompt: target.chat(prompt)), (*_SERVERS, "tokenizers")),
     "tokenize": Case(cold(_tokenize)),
-    "second turn": Case(second_turn),
+    "second turn": Case(second_turns(4, 1)),
+    "second turns": Case(second_turns(16, 8)),
 }
 """With steps of 20 ms, and of 80 ms where workers are compared."""
 BEHIND_CASES: Mapping[str, Case] = {"behind": Case(behind)}

@@ -40,6 +40,7 @@ _LINES = (
     ),
     Line("the same, 32 connections kept alive", "kept alive", "ms", "ms", "SMG's", "2.28, 0.75", "uvicorn"),
     Line("chat, whole, kept alive", "chat whole", "ms", "ms", "SMG's", "1.83, 0.70"),
+    Line("the same, one after the other", "chat alone", "ms", "ms", "SMG's", ""),
     Line("completion of ids, whole, kept alive", "ids whole", "ms", "ms", "SMG's chat", "1.53, -"),
     Line("`GET /v1/models`, kept alive", "models", "ms", "ms", "SMG's", "0.42, 0.08"),
     Line(
@@ -68,7 +69,8 @@ _LINES = (
     Line("their time to the first token, p50", "behind", "ttft_ms", "ms", "", "2,000 to 2,700, 2,200 to 3,300"),
     Line("each of their tokens", "behind", "us", "µs", "", ""),
     Line("chat of 4,000 words never seen, whole", "cold", "ms", "ms", "2 ms", "10, 0.84", "tokenizers"),
-    Line("second turn of a chat of 16,000 tokens, whole", "second turn", "ms", "ms", "0.5 ms", ""),
+    Line("second turn of a chat of 16,000 tokens, whole, 8 at once", "second turns", "ms", "ms", "0.5 ms", ""),
+    Line("the same, one after the other", "second turn", "ms", "ms", "0.5 ms", ""),
     Line("`POST /tokenize` of 4,000 words never seen", "tokenize", "ms", "ms", "2 ms", "", ""),
 )
 _FLOORS = {"uvicorn": "bare uvicorn", "writes": "bare writes", "tokenizers": "the tokenizer's library"}

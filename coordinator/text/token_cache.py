@@ -11,7 +11,7 @@ import json
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -101,10 +101,25 @@ class TokenCache:
                 self._entries.move_to_end(piece)
         return ids
 
-    def new_chars(self, pieces: Iterable[str]) -> int:
-        """Return the number of characters in pieces that are not cached."""
-        with self._lock:
-            return sum(len(piece) for piece in pieces if piece not in self._entries)
+    def known(self, pieces: Iterable[str]) -> "dict[str, array[int]]":
+        """Return the ids of those pieces that are cached."""
+        return {piece: ids for piece in pieces if (ids := self.get(piece)) is not None}
+
+    def join(
+        self, pieces: Iterable[str], known: "Mapping[str, array[int]]", new: Iterable[Sequence[int]]
+    ) -> "array[int]":
+        """Return the ids of pieces, with those of new ones in their order, and cache these.
+
+        An array: those of long conversations are copied, and never made objects.
+        """
+        fresh, joined = iter(new), array("I")
+        for piece in pieces:
+            ids = known.get(piece)
+            if ids is None:
+                ids = array("I", next(fresh))
+                self.put(piece, ids)
+            joined += ids
+        return joined
 
     def put(self, piece: str, ids: "array[int]") -> None:
         """Cache a piece's ids."""

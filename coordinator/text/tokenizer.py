@@ -14,7 +14,7 @@ from tokenwire.coordinator.text import special_tokens, token_cache
 from tokenwire.coordinator.text.template.template_limits import check_templates
 from tokenwire.coordinator.text.tokenizer_files import read_directory, settings_of, templates_of
 from tokenwire.coordinator.text.tokenizer_limits import check_backend, check_longest_token
-from tokenwire.coordinator.text.word_ids import WordIds, word_ids_of
+from tokenwire.coordinator.text.word_ids import WordIds, Words, word_ids_of
 from tokenwire.errors import InvalidRequest
 from tokenwire.process.batches import batches_by_size
 from tokenwire.process.threads import in_thread
@@ -23,6 +23,8 @@ from tokenwire.process.threads import in_thread
 INLINE_CHARS = 4096
 # Up to this many characters words are looked up in less than about 2 ms; a thread would keep others from running too.
 _WORDS_CHARS = 32 * 1024
+# New words take twice as long as a text of as many characters.
+_NEW_CHARS = INLINE_CHARS // 2
 # What incomplete or invalid bytes decode to.
 REPLACEMENT_CHARACTER = "\ufffd"
 
@@ -145,64 +147,57 @@ class ModelTokenizer:
         """Encode text to ids without blocking the event loop for long."""
         if len(text) <= INLINE_CHARS:
             return self._encode(text, add_special_tokens)
-        if len(text) <= _LOOKUP_CHARS and not add_special_tokens:
-            pieces = token_cache.cut(text, self._cutting_tokens)
-            if self._cache.new_chars(pieces) <= INLINE_CHARS:
-                return self._encode_pieces(pieces)
-        return await in_thread(self._encode, text, add_special_tokens)
+        if add_special_tokens or len(text) > _LOOKUP_CHARS:
+            return await in_thread(self._encode, text, add_special_tokens)
+        pieces = token_cache.cut(text, self._cutting_tokens)
+        known = self._cache.known(pieces)
+        new = [piece for piece in pieces if piece not in known]
+        return self._cache.join(pieces, known, await self.encode_many_async(new, False))
 
-    async def encode_many_async(self, texts: list[str], add_special_tokens: bool = True) -> list[list[int]]:
+    async def encode_many_async(self, texts: list[str], add_special_tokens: bool = True) -> list[Sequence[int]]:
         """Encode texts to ids, together, without blocking the event loop for long."""
         chars = sum(map(len, texts))
-        if self._words is not None and chars <= _WORDS_CHARS:
-            return await self._encode_words(texts, add_special_tokens, self._words)
         if chars <= INLINE_CHARS:
             return self._encode_all(texts, add_special_tokens)
+        if self._words is not None and chars <= _WORDS_CHARS:
+            return await self._encode_words(texts, add_special_tokens, self._words)
         return await in_thread(self._encode_all, texts, add_special_tokens)
 
-    async def _encode_words(self, texts: list[str], add_special_tokens: bool, words: WordIds) -> list[list[int]]:
-        unknown = words.unknown(texts)
-        try:
-            if sum(map(len, unknown)) <= INLINE_CHARS:
-                found = words.find(unknown) if unknown else {}
-            else:
-                found = await in_thread(words.find, unknown)
-            return words.encode(texts, add_special_tokens, found)
-        except KeyError:  # meanwhile other texts have brought too many words to keep all
-            return await in_thread(self._encode_all, texts, add_special_tokens)
-        except TypeError as error:
-            raise _unpaired() from error
+    async def _encode_words(self, texts: list[str], add_special_tokens: bool, words: WordIds) -> list[Sequence[int]]:
+        self._check_length(texts)
+        found = words.split(texts)
+        if (ids := words.look_up(found, add_special_tokens)) is not None:
+            return [*ids]
+        if sum(map(len, words.unknown(found))) <= _NEW_CHARS:
+            return self._encode_all(texts, add_special_tokens, found)
+        return await in_thread(self._encode_all, texts, add_special_tokens, found)
 
-    def _encode_all(self, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
-        if self._most_chars is not None and sum(map(len, texts)) > self._most_chars:
-            raise InvalidRequest(f"The prompt has more than {self._most_chars:,} characters.")
+    def _encode_all(
+        self, texts: list[str], add_special_tokens: bool, found: Words | None = None
+    ) -> list[Sequence[int]]:
+        self._check_length(texts)
         try:
+            if self._words is not None:
+                return [*self._words.encode(found or self._words.split(texts), add_special_tokens)]
             # Unlike `encode`, the batch form releases the GIL, and the fast one skips offsets.
             encodings = self.backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
         except TypeError as error:
             raise _unpaired() from error
         return [encoding.ids for encoding in encodings]
 
-    def _encode_in_parts(self, texts: list[str]) -> Iterator[list[int]]:
+    def _check_length(self, texts: list[str]) -> None:
+        if self._most_chars is not None and sum(map(len, texts)) > self._most_chars:
+            raise InvalidRequest(f"The prompt has more than {self._most_chars:,} characters.")
+
+    def _encode_in_parts(self, texts: list[str]) -> Iterator[Sequence[int]]:
         """Encode texts, some at a time: until they are ids, encodings take a hundred bytes for each token."""
         for part in batches_by_size(texts, len, _PART_CHARS):
             yield from self._encode_all(part, False)
 
     def _encode_pieces(self, pieces: Sequence[str]) -> "array[int]":
-        """Encode the pieces of a rendered conversation, of which all but the last may be cached.
-
-        An array: those of long conversations are copied, and never made objects.
-        """
-        known = [self._cache.get(piece) for piece in pieces]
-        new = [piece for piece, ids in zip(pieces, known, strict=True) if ids is None]
-        fresh = self._encode_in_parts(new)
-        result = array("I")
-        for piece, ids in zip(pieces, known, strict=True):
-            if ids is None:
-                ids = array("I", next(fresh))
-                self._cache.put(piece, ids)
-            result += ids
-        return result
+        """Encode the pieces of a rendered conversation, of which all but the last may be cached."""
+        known = self._cache.known(pieces)
+        return self._cache.join(pieces, known, self._encode_in_parts([each for each in pieces if each not in known]))
 
     def _template_tokens(self) -> list[str]:
         templates = templates_of(self.chat_template)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(1500)  # the first test waits for three builds
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "deploy" / "images"
 TOOLS = Path(__file__).parent / "tools"
-BASE = os.environ.get("TOKENWIRE_BASE_IMAGE", "localhost/tokenwire-base:bookworm")
+BASE = os.environ.get("TOKENWIRE_BASE_IMAGE", "localhost/tokenwire-base:trixie")
 LARGEST_COORDINATOR = 300e6
 _TOOL = {"type": "function", "function": {"name": "ping", "parameters": {"type": "object", "properties": {}}}}
 

@@ -22,9 +22,9 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.process.threads import in_thread
 
 _INLINE_WEIGHT = 16_384
-"""Below it rendering takes about a millisecond by usual templates: a thread would keep the event loop waiting as long."""
+"""Below it rendering takes about a millisecond by usual templates, and a thread would hold up the loop as long."""
 _OBJECT_WEIGHT, _CHARS = 96, 8
-"""Weight of an object, and characters of the weight 1: a message costs as much as 10,000 characters."""
+"""Weight of an object, and characters that weigh 1: a message takes as long as some 2,000 characters."""
 
 # Values that have their own arguments, or that would bypass the template.
 _RESERVED = frozenset({"conversation", "messages", "tokenize"})

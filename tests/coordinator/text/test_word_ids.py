@@ -2,14 +2,13 @@
 
 import asyncio
 import random
+import re
+from collections.abc import Sequence
 
 import pytest
-from tokenizers import AddedToken, Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.pre_tokenizers import ByteLevel
 
-from tests.coordinator.text.tiny import BACKEND
+from tests.coordinator.text.tiny import bytes_backend
 from tokenwire.coordinator.text import word_ids
 from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.coordinator.text.word_ids import WordIds, word_ids_of
@@ -17,21 +16,27 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.worker.vllm_engine.embedded_model import find_embedding_model
 
 _PIECES = (
-    "retrieval",
-    "naïve",
-    "e\u0301",
-    "\u0301",
-    "İ",
-    "ΣΑΣ",
-    "東京",
-    "한국어",
-    "ﬁ",
-    "[MASK]",
-    "[SEP]x",
-    "[unused1]",
-    "don't",
+    *(
+        "retrieval",
+        "naïve",
+        "e\u0301",
+        "\u0301",
+        "İ",
+        "ΣΑΣ",
+        "東京",
+        "ー",
+        "한국어",
+        "\u1161",
+        "हि",
+        "ﬁ",
+        "👩\u200d👧",
+        "½",
+        "ªº",
+    ),
+    *("[MASK]", "[SEP]x", "[unused1]", "don't", "'S", "1", "12", "12345", "_", "--", "<", "<|", "{", "/", "The", "a"),
 )
-_GAPS = (" ", " ", " ", "  ", "\t", "\n", "\u00a0", "\u3000", "\u200b", "-", "", "\x00", "\ufffd", "\u0345")
+_GAPS = (" ", " ", " ", "  ", "   ", "\t", "\n", "\r\n", " \n", "\n    ", "\u00a0", "\u3000", "\u200b")
+_OTHER_GAPS = ("-", "", "\x00", "\x1c", "\x85", "\u2028", "\ufffd", "\ufeff", "\u0345")
 
 
 @pytest.fixture(scope="module")
@@ -40,37 +45,101 @@ def bert() -> ModelTokenizer:
     return ModelTokenizer.from_directory(find_embedding_model())
 
 
-def drawn_text(source: random.Random) -> str:
-    """Return words, special tokens and any characters, with all that may stand between."""
+@pytest.fixture(params=["bert", "smollm2"])
+def tokenizer(request: pytest.FixtureRequest) -> ModelTokenizer:
+    """Return a tokenizer with words, of each kind."""
+    found: ModelTokenizer = request.getfixturevalue(request.param)
+    return found
+
+
+def drawn_text(source: random.Random, added: Sequence[str] = ()) -> str:
+    """Return words, added tokens and any characters, with all that may stand between."""
 
     def character() -> str:
         number = source.choice((source.randrange(0x300), source.randrange(0xD800), source.randrange(0xE000, 0x110000)))
-        return chr(number)
+        return chr(number) * source.randrange(1, 4)
 
     parts = []
     for _ in range(source.randrange(12)):
-        parts += [source.choice(_PIECES) if source.random() < 0.6 else character() * source.randrange(1, 4)]
-        parts += [source.choice(_GAPS)]
+        kind = source.random()
+        parts += [source.choice(_PIECES) if kind < 0.6 or not added else source.choice(added)]
+        parts += [character()] * (kind > 0.8)
+        parts += [source.choice(_GAPS if source.random() < 0.8 else _OTHER_GAPS)]
     return "".join(parts)
 
 
-@pytest.mark.parametrize("special", [True, False])
-async def test_ids_are_those_of_whole_texts(bert: ModelTokenizer, special: bool) -> None:
-    """Of any characters, special tokens among them, in any order and more than once."""
+def check_words(tokenizer: ModelTokenizer, special: bool, rounds: int) -> None:
+    """Check that drawn texts have the ids that the library finds."""
+    words, added = word_ids_of(tokenizer.backend), [*tokenizer.added_token_ids.values()]
+    assert words is not None
     source = random.Random(3)
-    for _ in range(200):
-        texts = [drawn_text(source) for _ in range(20)]
-        wanted = [each.ids for each in bert.backend.encode_batch_fast(texts, add_special_tokens=special)]
-        assert await bert.encode_many_async(texts, special) == wanted
+    for _ in range(rounds):
+        texts = [drawn_text(source, added) for _ in range(20)]
+        wanted = [each.ids for each in tokenizer.backend.encode_batch_fast(texts, add_special_tokens=special)]
+        assert [each.tolist() for each in words.encode(words.split(texts), special)] == wanted
+
+
+@pytest.mark.parametrize("special", [True, False])
+def test_ids_are_those_of_whole_texts(tokenizer: ModelTokenizer, special: bool) -> None:
+    """Of any characters, added tokens among them, in any order and more than once."""
+    check_words(tokenizer, special, 200)
+
+
+@pytest.mark.npm
+def test_ids_of_real_tokenizers_are_those_of_whole_texts(npm_tokenizer: ModelTokenizer) -> None:
+    """Of all that have words: one that merges over spaces has none."""
+    if "<start_of_turn>" in npm_tokenizer.added_token_ids.values():
+        assert word_ids_of(npm_tokenizer.backend) is None
+    else:
+        check_words(npm_tokenizer, False, 300)
+
+
+@pytest.mark.parametrize("chars", [2_000, 20_000, 60_000, 90_000])
+async def test_long_texts_have_the_ids_of_the_library(tokenizer: ModelTokenizer, chars: int) -> None:
+    """Whether their words are new or known, and by themselves or with others."""
+    source = random.Random(5)
+    for _ in range(2):
+        text = "".join(drawn_text(source) for _ in range(chars // 20))
+        (wanted,) = [each.ids for each in tokenizer.backend.encode_batch_fast([text], add_special_tokens=False)]
+        for _ in range(2):
+            assert [*await tokenizer.encode_async(text, False)] == wanted
+            first, _ = await tokenizer.encode_many_async([text, "a b"], False)
+            assert [*first] == wanted
 
 
 def test_words_are_looked_up_once(bert: ModelTokenizer) -> None:
-    """A text whose words are known needs no library; long words are found anew."""
-    words = WordIds(bert.backend, [101], [102])
-    assert set(words.unknown(["seldom seen seldom", "and unseen"])) == {"seldom", "seen", "and", "unseen"}
-    long = "x" * 40
-    words.encode([f"seen {long}"], True, words.find(["seen", long]))
-    assert words.unknown([f"seen {long} seen"]) == [long]
+    """A text whose words are known needs no library."""
+    words = WordIds(bert.backend, str.split, [101], [102])
+    found = words.split(["seldom seen seldom", "and unseen"])
+    assert words.unknown(found) == {"seldom", "seen", "and", "unseen"}
+    assert words.look_up(found, True) is None
+    ids = words.encode(found, True)
+    assert words.unknown(found) == set()
+    assert words.look_up(found[:1], True) == ids[:1]
+
+
+def test_older_words_and_long_ones_are_dropped(bert: ModelTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once they are too many, or too long together."""
+    words = WordIds(bert.backend, str.split, [], [])
+    first, second, long = (words.split([text]) for text in ("a b c d", "e f g h", f"{'x' * 300} y"))
+    monkeypatch.setattr(word_ids, "_MOST_WORDS", 6)
+    words.encode(first, False)
+    words.encode(second, False)
+    assert words.unknown(first) == {"a", "b", "c", "d"}
+    assert words.unknown(second) == set()
+    monkeypatch.setattr(word_ids, "_MOST_CHARS", 100)
+    words.encode(long, False)
+    assert words.unknown(long) == {"x" * 300}
+
+
+@pytest.mark.parametrize("without", ["", "e", "\u0120", "\u010a"], ids=["nothing", "e", "spaces", "line breaks"])
+def test_a_vocabulary_may_lack_bytes(without: str) -> None:
+    """What it lacks has no ids, and nothing takes its place."""
+    backend = bytes_backend(ByteLevel(add_prefix_space=False), without=without)
+    words = WordIds(backend, re.compile(" ?[^ ]+").findall, [], [])
+    text = "The fee, the tree\n is\n e e free  of bees\n"
+    (ids,) = words.encode([re.findall(" ?[^ ]+| (?= )", text)], False)
+    assert ids.tolist() == backend.encode(text).ids
 
 
 async def test_words_that_are_dropped_meanwhile_are_found_again(
@@ -82,20 +151,10 @@ async def test_words_that_are_dropped_meanwhile_are_found_again(
     texts = [[f"{source.randrange(10**6)} of {source.randrange(40)}" for _ in range(300)] for _ in range(8)]
     found = await asyncio.gather(*(bert.encode_many_async(each) for each in texts))
     for each, ids in zip(texts, found, strict=True):
-        assert ids == [encoding.ids for encoding in bert.backend.encode_batch_fast(each)]
+        assert [[*one] for one in ids] == [encoding.ids for encoding in bert.backend.encode_batch_fast(each)]
 
 
 async def test_a_text_without_an_encoding_is_refused(bert: ModelTokenizer) -> None:
     """As by the library."""
     with pytest.raises(InvalidRequest, match="unpaired surrogate"):
         await bert.encode_many_async(["a \ud800 b"])
-
-
-def test_other_tokenizers_encode_whole_texts() -> None:
-    """Those of other models, and one that has a token with a space."""
-    assert word_ids_of(Tokenizer.from_str(BACKEND)) is None
-    backend = Tokenizer(WordPiece({"[UNK]": 0, "a": 1, "b": 2}, unk_token="[UNK]"))
-    backend.normalizer, backend.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
-    assert word_ids_of(backend) is not None
-    backend.add_tokens([AddedToken("a b")])
-    assert word_ids_of(backend) is None

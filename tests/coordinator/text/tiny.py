@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 
@@ -16,6 +16,23 @@ def byte_level() -> ModelTokenizer:
     backend.decoder = decoders.ByteLevel()
     backend.add_tokens([AddedToken("<tool>", special=False), AddedToken("<end>", special=True)])
     return from_backend(backend)
+
+
+def bytes_backend(
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None,
+    *added: AddedToken,
+    normalizer: normalizers.Normalizer | None = None,
+    without: str = "",
+) -> Tokenizer:
+    """One token per byte, but for some that the vocabulary lacks, with the parts that are given."""
+    alphabet = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - set(without))
+    backend = Tokenizer(models.BPE({char: index for index, char in enumerate(alphabet)}, []))
+    if pre_tokenizer is not None:
+        backend.pre_tokenizer = pre_tokenizer
+    if normalizer is not None:
+        backend.normalizer = normalizer
+    backend.add_tokens(list(added))
+    return backend
 
 
 def byte_fallback(strip: bool) -> ModelTokenizer:
