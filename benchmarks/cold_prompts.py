@@ -1,4 +1,4 @@
-"""CPU time of prompts of 4,000 words that the coordinator has never seen, beside that of the tokenizer's library."""
+"""CPU time of prompts that the coordinator has never seen, beside that of the tokenizer's library."""
 
 import random
 import re
@@ -11,6 +11,7 @@ import httpx
 from tokenizers import Tokenizer
 
 from benchmarks.processes import Measured, simulated_pair
+from tokenwire.coordinator.text.tokenizer import ModelTokenizer
 from tokenwire.process.shared_options import default_cache_dir
 from tokenwire.worker.vllm_engine.embedded_model import prepare_embedded_model
 
@@ -35,6 +36,24 @@ def run() -> Iterator[dict[str, Any]]:
         ):
             one, many = (_requests_ms(coordinator, client, path, body, each) for each in (["word"] * _PROMPTS, texts))
             yield {"case": case, "tokens": tokens, "ms": many, "beyond_one_word_ms": many - one}
+    yield from _without_server(model)
+
+
+def _without_server(model: Path) -> Iterator[dict[str, Any]]:
+    """Measure both on texts whose words recur more or less, from the first text on."""
+    for kind, texts in (("words in any order", _texts()), ("documents", _documents()), ("new words", _new_words())):
+        ours = ModelTokenizer.from_directory(model)
+        library = Tokenizer.from_file(str(model / "tokenizer.json"))
+        tokens = sum(len(each.ids) for each in library.encode_batch_fast(texts, add_special_tokens=False))
+        for case, encode in (
+            ("tokenizers", lambda text: library.encode_batch_fast([text], add_special_tokens=False)[0].ids),
+            ("tokenwire", lambda text: ours.encode(text, add_special_tokens=False)),
+        ):
+            before = time.process_time()
+            for text in texts:
+                encode(text)
+            ms = 1000 * (time.process_time() - before)
+            yield {"case": f"{kind}: {case}", "tokens": tokens, "ms": ms, "us_a_token": 1000 * ms / tokens}
 
 
 def _requests_ms(
@@ -59,6 +78,21 @@ def _mean_ms(clock: Callable[[], float], texts: Sequence[str], use: Callable[[st
     for text in timed:
         use(text)
     return 1000 * (clock() - before) / len(timed)
+
+
+def _documents() -> list[str]:
+    """Return this project's documents and code, a file at a time."""
+    root = _DOCUMENTS.parent
+    paths = sorted([*root.glob("docs/*/*.md"), *root.glob("coordinator/**/*.py"), *root.glob("worker/**/*.py")])
+    texts = [path.read_text() for path in paths]
+    random.Random(4).shuffle(texts)
+    return texts
+
+
+def _new_words() -> list[str]:
+    """Return texts of words of which each comes once."""
+    chance = random.Random(4)
+    return [" ".join(f"{chance.randrange(16**8):x}" for _ in range(_WORDS // 8)) for _ in range(_PROMPTS)]
 
 
 def _texts() -> list[str]:

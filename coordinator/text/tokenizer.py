@@ -22,7 +22,9 @@ from tokenwire.process.threads import in_thread
 # Up to this many characters encoding takes less than about 2 ms, and a thread would only add to that.
 INLINE_CHARS = 4096
 # Up to this many characters words are looked up in less than about 2 ms; a thread would keep others from running too.
-_WORDS_CHARS = 32 * 1024
+_INLINE_WORDS_CHARS = 32 * 1024
+# More characters are the library's: unlike what looks up words, it lets other threads run.
+_WORDS_CHARS = 64 * 1024
 # New words take twice as long as a text of as many characters.
 _NEW_CHARS = INLINE_CHARS // 2
 # What incomplete or invalid bytes decode to.
@@ -159,7 +161,7 @@ class ModelTokenizer:
         chars = sum(map(len, texts))
         if chars <= INLINE_CHARS:
             return self._encode_all(texts, add_special_tokens)
-        if self._words is not None and chars <= _WORDS_CHARS:
+        if self._words is not None and chars <= _INLINE_WORDS_CHARS:
             return await self._encode_words(texts, add_special_tokens, self._words)
         return await in_thread(self._encode_all, texts, add_special_tokens)
 
@@ -177,7 +179,7 @@ class ModelTokenizer:
     ) -> list[Sequence[int]]:
         self._check_length(texts)
         try:
-            if self._words is not None:
+            if self._words is not None and sum(map(len, texts)) <= _WORDS_CHARS:
                 return [*self._words.encode(found or self._words.split(texts), add_special_tokens)]
             # Unlike `encode`, the batch form releases the GIL, and the fast one skips offsets.
             encodings = self.backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)

@@ -6,6 +6,7 @@ Why the ids of a text's words are those of the text: see tokenwire.coordinator.t
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
+from unicodedata import is_normalized
 
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
@@ -16,8 +17,8 @@ _MOST_WORDS, _MOST_CHARS = 64 * 1024, 1024 * 1024
 """Of the words that are kept: usually they take less than 16 MB."""
 _LONG = 256
 """Longer words are dropped first."""
-_BETWEEN = " a"
-"""A word at which any text can be cut."""
+_VISIBLE, _BETWEEN = frozenset(map(chr, range(ord("!"), ord("~") + 1))), " a"
+"""Characters after which a text can be cut before any word, and a word that makes others such."""
 _PROBES = ("", "A [MASK] of caf\u00e9s, \u6771\u4eac 3.5%  and\tsnowmen\u2603", " It's\n\n  12345 \r\n e\u0301 ")
 
 Words = list[list[str]]
@@ -30,9 +31,11 @@ class _Lengths(dict[int, int]):
     def __init__(self, backend: Tokenizer) -> None:
         super().__init__()
         self._backend = backend
+        self._added = backend.get_added_tokens_decoder()
 
     def __missing__(self, token_id: int) -> int:
-        self[token_id] = length = len(self._backend.id_to_token(token_id) or "")
+        token = self._backend.id_to_token(token_id) or ""
+        self[token_id] = length = len(token.encode()) if token_id in self._added else len(token)
         return length
 
 
@@ -87,14 +90,16 @@ class WordIds:
 
     def _find_together(self, words: Iterable[str], lengths: "_Lengths") -> dict[str, bytes]:
         """Find the ids of many words in those of one text, which takes half as long as the words one by one."""
-        plain = [word for word in words if word.isascii() and word[0] == " "]
-        listed = [part for word in plain for part in ((word, _BETWEEN) if word[-1].isspace() else (word,))]
+        begun = [word for word in words if word[0] == " "]
+        listed = [part for word in begun for part in ((word,) if word[-1] in _VISIBLE else (word, _BETWEEN))]
         text = "".join(listed)
+        if not is_normalized("NFC", text) or self._split(text) != listed:
+            return {}
         (encoding,) = self._backend.encode_batch_fast([text], add_special_tokens=False)
         ids = array("I", encoding.ids)
         ends = {end: count for count, end in enumerate(accumulate(map(lengths.__getitem__, ids)), 1)}
-        stops = [ends.get(end) for end in accumulate(map(len, listed))]
-        if self._split(text) != listed or (stops and stops[-1] != len(ids)) or None in stops:
+        stops = [ends.get(end) for end in accumulate(len(each.encode()) for each in listed)]
+        if (stops and stops[-1] != len(ids)) or None in stops:
             return {}
         starts = [0, *stops]
         return {word: ids[start:stop].tobytes() for word, start, stop in zip(listed, starts, stops, strict=False)}
