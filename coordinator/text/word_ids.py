@@ -17,6 +17,8 @@ _MOST_WORDS, _MOST_CHARS = 64 * 1024, 1024 * 1024
 """Of the words that are kept: usually they take less than 16 MB."""
 _LONG = 256
 """Longer words are dropped first."""
+_FEW, _MOSTLY, _SAMPLED = 256, 2 / 3, 16
+"""Where more words than a few and most of a text's are new, texts are encoded as wholes, and some are found."""
 _VISIBLE, _BETWEEN = frozenset(map(chr, range(ord("!"), ord("~") + 1))), " a"
 """Characters after which a text can be cut before any word, and a word that makes others such."""
 _PROBES = ("", "A [MASK] of caf\u00e9s, \u6771\u4eac 3.5%  and\tsnowmen\u2603", " It's\n\n  12345 \r\n e\u0301 ")
@@ -73,20 +75,26 @@ class WordIds:
 
         Raises TypeError for a word without a UTF-8 encoding.
         """
-        known = self._known
-        found = self._find(set[str]().union(*words).difference(known))
+        known, count = self._known, sum(map(len, words))
+        new = list(set[str]().union(*words).difference(known))
+        is_new = self._lengths is not None and len(new) > max(_FEW, count * _MOSTLY)
+        found = self._find(new[: count // _SAMPLED] if is_new else new)
         known.update(found)
-        ids = self._joined(words, add_special_tokens, known)
         self._chars += sum(map(len, found))
         if len(known) > _MOST_WORDS or self._chars > _MOST_CHARS:
             self._drop(known)
-        return ids
+        if not is_new:
+            return self._joined(words, add_special_tokens, known)
+        texts = ["".join(each) for each in words]
+        return self._joined([[text] for text in texts], add_special_tokens, self._find_alone(texts))
 
     def _find(self, words: Collection[str]) -> dict[str, bytes]:
         found = self._find_together(words, self._lengths) if self._lengths is not None else {}
-        alone = [word for word in words if word not in found]
-        encodings = self._backend.encode_batch_fast(alone, add_special_tokens=False)
-        return found | {word: array("I", each.ids).tobytes() for word, each in zip(alone, encodings, strict=True)}
+        return found | self._find_alone([word for word in words if word not in found])
+
+    def _find_alone(self, words: list[str]) -> dict[str, bytes]:
+        encodings = self._backend.encode_batch_fast(words, add_special_tokens=False)
+        return {word: array("I", each.ids).tobytes() for word, each in zip(words, encodings, strict=True)}
 
     def _find_together(self, words: Iterable[str], lengths: "_Lengths") -> dict[str, bytes]:
         """Find the ids of many words in those of one text, which takes half as long as the words one by one."""
