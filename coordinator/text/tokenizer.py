@@ -168,8 +168,6 @@ class ModelTokenizer:
     async def _encode_words(self, texts: list[str], add_special_tokens: bool, words: WordIds) -> list[Sequence[int]]:
         self._check_length(texts)
         found = words.split(texts)
-        if (ids := words.look_up(found, add_special_tokens)) is not None:
-            return [*ids]
         if sum(map(len, words.unknown(found))) <= _NEW_CHARS:
             return self._encode_all(texts, add_special_tokens, found)
         return await in_thread(self._encode_all, texts, add_special_tokens, found)

@@ -75,6 +75,8 @@ class WordIds:
 
         Raises TypeError for a word without a UTF-8 encoding.
         """
+        if (ids := self.look_up(words, add_special_tokens)) is not None:
+            return ids
         known, count = self._known, sum(map(len, words))
         new = list(set[str]().union(*words).difference(known))
         is_new = self._lengths is not None and len(new) > max(_FEW, count * _MOSTLY)
@@ -90,7 +92,8 @@ class WordIds:
 
     def _find(self, words: Collection[str]) -> dict[str, bytes]:
         found = self._find_together(words, self._lengths) if self._lengths is not None else {}
-        return found | self._find_alone([word for word in words if word not in found])
+        alone = [word for word in words if word not in found]
+        return found | self._find_alone(alone) if alone else found
 
     def _find_alone(self, words: list[str]) -> dict[str, bytes]:
         encodings = self._backend.encode_batch_fast(words, add_special_tokens=False)
@@ -98,7 +101,8 @@ class WordIds:
 
     def _find_together(self, words: Iterable[str], lengths: "_Lengths") -> dict[str, bytes]:
         """Find the ids of many words in those of one text, which takes half as long as the words one by one."""
-        begun = [word for word in words if word[0] == " "]
+        if not (begun := [word for word in words if word[0] == " "]):
+            return {}
         listed = [part for word in begun for part in ((word,) if word[-1] in _VISIBLE else (word, _BETWEEN))]
         text = "".join(listed)
         if not is_normalized("NFC", text) or self._split(text) != listed:
@@ -107,7 +111,7 @@ class WordIds:
         ids = array("I", encoding.ids)
         ends = {end: count for count, end in enumerate(accumulate(map(lengths.__getitem__, ids)), 1)}
         stops = [ends.get(end) for end in accumulate(len(each.encode()) for each in listed)]
-        if (stops and stops[-1] != len(ids)) or None in stops:
+        if stops[-1] != len(ids) or None in stops:
             return {}
         starts = [0, *stops]
         return {word: ids[start:stop].tobytes() for word, start, stop in zip(listed, starts, stops, strict=False)}
