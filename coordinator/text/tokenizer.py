@@ -25,8 +25,8 @@ INLINE_CHARS = 4096
 _INLINE_WORDS_CHARS = 32 * 1024
 # More characters are the library's: unlike what looks up words, it lets other threads run.
 _WORDS_CHARS = 64 * 1024
-# New words take twice as long as a text of as many characters.
-_NEW_CHARS = INLINE_CHARS // 2
+# A new word takes as long as so many characters more.
+_WORD_CHARS = 8
 # What incomplete or invalid bytes decode to.
 REPLACEMENT_CHARACTER = "\ufffd"
 
@@ -168,7 +168,8 @@ class ModelTokenizer:
     async def _encode_words(self, texts: list[str], add_special_tokens: bool, words: WordIds) -> list[Sequence[int]]:
         self._check_length(texts)
         found = words.split(texts)
-        if sum(map(len, words.unknown(found))) <= _NEW_CHARS:
+        unknown = words.unknown(found)
+        if sum(map(len, unknown)) + _WORD_CHARS * len(unknown) <= INLINE_CHARS:
             return self._encode_all(texts, add_special_tokens, found)
         return await in_thread(self._encode_all, texts, add_special_tokens, found)
 

@@ -4,13 +4,13 @@
 whitespace, at which they split. So what stands before a space changes nothing behind it.
 
 **Byte-level BPE**, which most models have, splits a text by regular expressions before it merges bytes. Any text can be
-cut before a space that an ASCII letter or punctuation follows, if
+cut before a space that ASCII letters or punctuation follow, if
 
 * no match of an expression that begins before the space contains it, unless it is a run of whitespace: in its
   alternatives only an optional first character may match a space;
 * a run of whitespace leaves its last space to what follows (`\\s+(?!\\S)`), and so ends where it would with the text;
 * any whitespace is matched, so that a match begins at the space;
-* nothing normalizes a space, or a character by one before it: NFC does not;
+* nothing normalizes a space, or an ASCII character that another one follows: NFC does not;
 * each part of a text that one expression split off is split by the next one alone, and those before the one that
   matches whitespace match at most numbers, or characters beyond ASCII.
 
@@ -25,6 +25,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from unicodedata import normalize
 
 from tokenizers import Tokenizer
 from tokenizers.models import BPE, WordPiece
@@ -34,9 +35,10 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 WordSplit = Callable[[str], list[str]]
 """Returns the words of a text."""
 
+_BERT_WORD = re.compile(r".[^ ]*", re.DOTALL)
 _SPACELESS = (
     r"(?:\\p\{[LMNPS][a-z]?\}"
-    r"|\[(?:\\p\{[LMNPS][a-z]?\}|\\[rn\-\[\]\\]|[^\s\\\[\]\x00-\x20^]|(?<!\[)\^)+\]"
+    r"|\[(?:\\p\{[LMNPS][a-z]?\}|\\[rn\-\[\]\\]|[A-Za-z]-[A-Za-z]|[^\s\\\[\]\x00-\x20^-]|(?<!\[)\^)+\]"
     r"|\[\^\\s(?:\\p\{[LMNPS][a-z]?\})*\])"
 )
 """Matches the expression of a character that is not whitespace, or is a line break."""
@@ -46,7 +48,7 @@ _ALTERNATIVE = (
     rf"|{_CONTRACTIONS}|\\s\*\[\\r\\n\]\+)"
 )
 _ANY_SPACE = r"\\s\+\(\?!\\S\)\|\\s\+"
-_RARE = re.compile(r"\\p\{N\}(?:\+|\{\d,\d\})?|\[[^\x00-\x7f][^\x00-,.-\x7f]*[^\x00-\x7f]\]\+")
+_RARE = re.compile(r"\\p\{N\}(?:\+|\{\d,\d\})?|\[[^\x00-\x7f](?:-?[^\x00-\x7f])*\]\+")
 """Matches an expression of numbers, or of characters beyond ASCII."""
 _EXPRESSION = re.compile(rf"(?:{_ALTERNATIVE}(?:\|{_ALTERNATIVE})*)(?P<spaces>\|{_ANY_SPACE})?")
 
@@ -59,20 +61,17 @@ def split_of(backend: Tokenizer) -> WordSplit | None:
         if token.lstrip or token.rstrip or token.single_word or any(map(str.isspace, token.content)):
             return None
     if _is_bert(backend):
-        return _split_at_spaces
+        return _BERT_WORD.findall
     return _words_of(backend).findall if _is_byte_level(backend) else None
-
-
-def _split_at_spaces(text: str) -> list[str]:
-    return text.split(" ")
 
 
 def _words_of(backend: Tokenizer) -> re.Pattern[str]:
     """Return what matches a word, with the space before it, and the whitespace behind it up to the next word's."""
-    begins = {token.content[:1] for token in backend.get_added_tokens_decoder().values()}
-    plain = "".join(chr(code) for code in range(ord("!"), ord("~") + 1) if not chr(code).isdigit())
-    after_any = "".join(re.escape(each) for each in plain if each not in begins) or "a"
-    return re.compile(rf".[^ ]*+(?: (?![{after_any}])(?:(?<![\w!-~] )|(?![\w!-~]))[^ ]*+)*+", re.DOTALL)
+    added = [token.content for token in backend.get_added_tokens_decoder().values()]
+    begins = {text[:1] for each in added for text in (each, normalize("NFC", each))}
+    plain = [chr(code) for code in range(ord("!"), ord("~") + 1) if not chr(code).isdigit() and chr(code) not in begins]
+    after_any = f"[{re.escape(''.join(plain))}](?![^\\x00-\\x7f])" if plain else "(?!)"
+    return re.compile(rf".[^ ]*+(?: (?!{after_any})(?:(?<![\w!-~] )|(?![\w!-~]))[^ ]*+)*+", re.DOTALL)
 
 
 def _is_bert(backend: Tokenizer) -> bool:
@@ -87,6 +86,8 @@ def _is_byte_level(backend: Tokenizer) -> bool:
     if not all(part["type"] == "NFC" for part in _parts(backend.normalizer, "normalizers")):
         return False
     parts = [*_parts(backend.pre_tokenizer, "pretokenizers")]
+    if all(part["type"] != "ByteLevel" for part in parts):
+        return False
     first = next((number for number, part in enumerate(parts) if _matches_spaces(part)), None)
     if first is None:
         return False

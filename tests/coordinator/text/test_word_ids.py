@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
+from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
 from tests.coordinator.text.tiny import bytes_backend
@@ -118,7 +119,7 @@ def test_words_are_looked_up_once(bert: ModelTokenizer) -> None:
     assert words.look_up(found[:1], True) == ids[:1]
 
 
-def test_older_words_and_long_ones_are_dropped(bert: ModelTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_words_are_dropped_and_long_ones_not_kept(bert: ModelTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once they are too many, or too long together."""
     words = WordIds(bert.backend, str.split, [], [])
     first, second, long = (words.split([text]) for text in ("a b c d", "e f g h", f"{'x' * 300} y"))
@@ -127,9 +128,33 @@ def test_older_words_and_long_ones_are_dropped(bert: ModelTokenizer, monkeypatch
     words.encode(second, False)
     assert words.unknown(first) == {"a", "b", "c", "d"}
     assert words.unknown(second) == set()
-    monkeypatch.setattr(word_ids, "_MOST_CHARS", 100)
     words.encode(long, False)
     assert words.unknown(long) == {"x" * 300}
+    monkeypatch.setattr(word_ids, "_MOST_CHARS", 4)
+    words.encode(first, False)
+    assert words.unknown(second) == {"e", "f", "g", "h"}
+
+
+async def test_texts_of_mostly_new_words_are_encoded_as_wholes(smollm2: ModelTokenizer) -> None:
+    """Few of their words are kept, and more with each text."""
+    words = word_ids_of(smollm2.backend)
+    assert words is not None
+    text = " ".join(f"x{number}y" for number in range(2000))
+    split, known = words.split([text]), []
+    for _ in range(3):
+        (ids,) = words.encode(split, False)
+        assert ids.tolist() == smollm2.backend.encode(text, add_special_tokens=False).ids
+        known.append(2000 - len(words.unknown(split)))
+    assert 0 < known[0] < known[1] < known[2] < 1000
+
+
+@pytest.mark.parametrize("text", ["a", "☃"])
+def test_tokenizers_that_fail_on_texts_have_no_words(text: str) -> None:
+    """And are loaded all the same: their texts fail one by one."""
+    vocabulary = {char: index for index, char in enumerate(set(ByteLevel.alphabet()) - {*"abâ"} | {text})}
+    backend = bytes_backend(ByteLevel(add_prefix_space=False))
+    backend.model = BPE(vocabulary, [], unk_token="<unk>")
+    assert word_ids_of(backend) is None
 
 
 @pytest.mark.parametrize("without", ["", "e", "\u0120", "\u010a"], ids=["nothing", "e", "spaces", "line breaks"])

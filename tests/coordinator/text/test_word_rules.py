@@ -63,6 +63,9 @@ def test_byte_level_tokenizers_have_words(pre_tokenizer: PreTokenizer) -> None:
         Sequence([isolated(r"\p{L}+"), BYTES]),  # nothing matches a space
         Sequence([isolated(r"\p{L}+"), GPT2]),  # letters are split off before it
         Sequence([isolated("[-一]+"), GPT2]),
+        Sequence([isolated("[é-ÿ--龥]+"), GPT2]),  # a range from the hyphen on
+        Sequence([isolated('[#][\\n-"]*|' + LLAMA), BYTES]),  # and one with the space in it
+        isolated(LLAMA),  # not of bytes
         Sequence([Split(Regex(LLAMA), "removed"), BYTES]),
         Sequence([Split(Regex(LLAMA), "isolated", invert=True), BYTES]),
         Sequence([Split(" ", "isolated"), BYTES]),
@@ -85,6 +88,30 @@ def test_other_tokenizers_have_none(pre_tokenizer: PreTokenizer | None) -> None:
 def test_added_tokens_that_touch_spaces_prevent_words(token: AddedToken) -> None:
     """They may take in the space at which a text would be cut."""
     assert split_of(bytes_backend(GPT2, token)) is None
+
+
+@pytest.mark.parametrize(
+    ("token", "text", "words"),
+    [
+        ("été", "un  e\u0301te\u0301", ["un  e\u0301te\u0301"]),
+        ("≠", "a  =\u0338 b", ["a  =\u0338", " b"]),
+        ("\u212axyz", "a  Kxyz b", ["a  Kxyz", " b"]),
+    ],
+)
+def test_added_tokens_may_begin_with_what_a_normalizer_makes(token: str, text: str, words: list[str]) -> None:
+    """A letter and the mark behind it are one character to NFC."""
+    split = split_of(bytes_backend(GPT2, AddedToken(token, normalized=True), normalizer=normalizers.NFC()))
+
+    assert split is not None
+    assert split(text) == words
+
+
+def test_where_everything_may_begin_an_added_token_whitespace_stays_together() -> None:
+    """No character is left before which it could be cut."""
+    split = split_of(bytes_backend(GPT2, *(AddedToken(f"{chr(code)}qq") for code in range(33, 127))))
+
+    assert split is not None
+    assert split("x  aqq b") == ["x  aqq", " b"]
 
 
 def test_normalizers_that_change_spaces_prevent_words() -> None:
@@ -117,12 +144,12 @@ def test_texts_are_cut_before_single_spaces(text: str, words: list[str]) -> None
     assert split(text) == words
 
 
-def test_berts_words_are_what_stands_between_spaces() -> None:
+def test_berts_words_are_what_spaces_begin() -> None:
     """Unless an added token may match otherwise."""
     made = Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1, "b": 2}, unk_token="[UNK]"))
     made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), BertPreTokenizer()
     split = split_of(made)
     assert split is not None
-    assert split("a  b\n") == ["a", "", "b\n"]
+    assert split("a  b\n") == ["a", " ", " b\n"]
     made.add_tokens([AddedToken("é")])
     assert split_of(made) is None
