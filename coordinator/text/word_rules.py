@@ -8,7 +8,7 @@ cut before a space that ASCII letters or punctuation follow, if
 
 * no match of an expression that begins before the space contains it, unless it is a run of whitespace: in its
   alternatives only an optional first character may match a space;
-* a run of whitespace leaves its last space to what follows (`\\s+(?!\\S)`), and ends at the same place if the text does;
+* a run of whitespace leaves its last space to what follows (`\\s+(?!\\S)`), and ends where it does if the text does;
 * any whitespace is matched, so that a match begins at the space;
 * nothing normalizes a space, or an ASCII character that another one follows: NFC does not;
 * each part of a text that one expression split off is split by the next one alone, and those before the one that
