@@ -1,11 +1,11 @@
 """Decodes log-probability rows to tokens with texts, as vLLM does."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, overload
 
 from tokenwire.coordinator.text.tokenizer import REPLACEMENT_CHARACTER, ModelTokenizer
+from tokenwire.coordinator.text.word_rules import component_parts
 from tokenwire.errors import ProtocolError
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -109,10 +109,7 @@ class TokenTexts:
 
 def _space_marker(tokenizer: ModelTokenizer) -> str | None:
     """Return the vocabulary's character for a space, if decoding a single token may lose it."""
-    if tokenizer.backend.pre_tokenizer is None:
-        return None
-    pre_tokenizer = json.loads(tokenizer.backend.pre_tokenizer.__getstate__())
-    for part in [pre_tokenizer, *pre_tokenizer.get("pretokenizers", [])]:
+    for part in component_parts(tokenizer.backend.pre_tokenizer, "pretokenizers"):
         if part.get("type") == "Metaspace":
             return str(part.get("replacement", "\u2581"))
     return None

@@ -7,13 +7,14 @@ or continues, and that does not depend on its surroundings. Each piece but the f
 rules about the beginning of a text (Metaspace's prefix) apply to the piece as they do to the whole.
 """
 
-import json
 import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tokenizers import AddedToken, Tokenizer
+
+from tokenwire.coordinator.text.word_rules import component_parts
 
 # Shorter pieces would cost as much to look up as to tokenize.
 _MIN_PIECE = 128
@@ -31,7 +32,7 @@ def cutting_tokens(backend: Tokenizer, wanted: Collection[str]) -> tuple[str, ..
     added = {token.content: token for token in backend.get_added_tokens_decoder().values()}
     # Tokens marked as normalized are searched for later, between the others, in the normalized text.
     first = {text for text, token in added.items() if not token.normalized}
-    later = added.keys() - first if _has_no_normalizer(backend) else set()
+    later = added.keys() - first if not any(component_parts(backend.normalizer, "normalizers")) else set()
     found = [
         text
         for text in wanted
@@ -39,13 +40,6 @@ def cutting_tokens(backend: Tokenizer, wanted: Collection[str]) -> tuple[str, ..
         or (text in later and _is_found_anywhere(added[text], added) and not any(other in text for other in first))
     ]
     return tuple(found[:_MAX_TOKENS])
-
-
-def _has_no_normalizer(backend: Tokenizer) -> bool:
-    if backend.normalizer is None:
-        return True
-    state = json.loads(backend.normalizer.__getstate__())
-    return bool(state["type"] == "Sequence" and not state["normalizers"])
 
 
 def _is_found_anywhere(token: AddedToken, others: Iterable[str]) -> bool:

@@ -83,9 +83,9 @@ def _is_bert(backend: Tokenizer) -> bool:
 def _is_byte_level(backend: Tokenizer) -> bool:
     if not isinstance(backend.model, BPE) or backend.model.dropout:
         return False
-    if not all(part["type"] == "NFC" for part in _parts(backend.normalizer, "normalizers")):
+    if not all(part["type"] == "NFC" for part in component_parts(backend.normalizer, "normalizers")):
         return False
-    parts = [*_parts(backend.pre_tokenizer, "pretokenizers")]
+    parts = [*component_parts(backend.pre_tokenizer, "pretokenizers")]
     if all(part["type"] != "ByteLevel" for part in parts):
         return False
     first = next((number for number, part in enumerate(parts) if _matches_spaces(part)), None)
@@ -94,7 +94,7 @@ def _is_byte_level(backend: Tokenizer) -> bool:
     return all(map(_matches_rarely, parts[:first])) and all(map(_keeps_words, parts[first:]))
 
 
-def _parts(component: Any, of_sequence: str) -> Iterator[Mapping[str, Any]]:
+def component_parts(component: Any, of_sequence: str) -> Iterator[Mapping[str, Any]]:
     """Yield the parts of a normalizer or a pre-tokenizer, as in tokenizer.json."""
     if component is not None:
         state = json.loads(component.__getstate__())
